@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
+use http::{Method, Response};
 use http_body::Body;
 use tokio::time::{Instant, timeout};
 
 use super::IdempotencyLayer;
 use super::fingerprint::{Fingerprint, Version};
 use super::record::Recorded;
-use crate::error::{LockError, StoreError, StoreErrorKind};
+use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::key::{KeyError, KeyExtractor, template};
 use crate::layer::{
@@ -43,9 +43,11 @@ struct Identity<'a> {
 struct Claimed(Vec<LockKey>);
 
 impl<K: KeyExtractor> IdempotencyLayer<K> {
-    /// Whether the layer applies to a request with this head: one that writes.
+    /// Whether the layer applies to a request with this head: one that writes, and opens no tunnel, which cannot be replayed.
     pub(super) fn applies_to(&self, parts: &Parts) -> bool {
-        by_method().mode(parts) == Some(LockMode::Write) && self.settings.serve.apply_to(parts)
+        by_method().mode(parts) == Some(LockMode::Write)
+            && parts.method != Method::CONNECT
+            && self.settings.serve.apply_to(parts)
     }
 
     /// Answers a repeat, or claims the key of a request.
@@ -55,7 +57,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         body: B,
     ) -> Result<(B, Claim<RecordTerms>), Unclaimed<B>>
     where
-        B: Body<Data: Send> + From<Bytes> + Send,
+        B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
     {
         let reader = &self.settings.serve.body_reader;
         let (extracted, body) = extract::<Buffered, B>(&self.key, reader, parts, body).await?;

@@ -19,7 +19,7 @@ use crate::telemetry::{idempotent_request, idempotent_response};
 impl<K, B, R> Protocol<B, R> for IdempotencyLayer<K>
 where
     K: KeyExtractor + 'static,
-    B: Body<Data: Send> + From<Bytes> + Send + 'static,
+    B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send + 'static,
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {
     type Terms = RecordTerms;

@@ -10,6 +10,7 @@ use http_body::Body;
 
 use super::body_reader::BodyReader;
 use super::rejection::RejectionKind;
+use crate::error::BoxError;
 use sealed::TakeBody;
 
 /// Whether a request's body is read before its lock is requested: [`DefaultBody`], [`Buffered`] or [`Streamed`].
@@ -65,7 +66,7 @@ impl<B: Send> TakeBody<B> for Streamed {
 
 impl<B> TakeBody<B> for Buffered
 where
-    B: Body<Data: Send> + From<Bytes> + Send,
+    B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
 {
     fn reads() -> bool {
         true

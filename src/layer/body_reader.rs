@@ -1,5 +1,6 @@
 //! Reads request bodies before a lock is requested.
 
+use std::error::Error;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -8,10 +9,12 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http_body::Body;
+use http_body_util::LengthLimitError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::rejection::RejectionKind;
+use crate::error::BoxError;
 
 /// The first capacity of a buffer (bytes). A sender must send this much before the buffer grows.
 const FIRST: usize = 4 * 1024;
@@ -70,7 +73,10 @@ impl BodyReader {
     ///
     /// [`RejectionKind::BodyTooLarge`], [`RejectionKind::BodyTimeout`], [`RejectionKind::BodyBudget`], or
     /// [`RejectionKind::BodyUnreadable`].
-    pub(crate) async fn read<B: Body>(&self, body: B) -> Result<Bytes, RejectionKind> {
+    pub(crate) async fn read<B>(&self, body: B) -> Result<Bytes, RejectionKind>
+    where
+        B: Body<Error: Into<BoxError>>,
+    {
         if body.is_end_stream() {
             return Ok(Bytes::new());
         }
@@ -91,14 +97,17 @@ impl BodyReader {
         read
     }
 
-    async fn collect<B: Body>(
+    async fn collect<B>(
         &self,
         mut body: Pin<&mut B>,
         longest: usize,
-    ) -> Result<Bytes, RejectionKind> {
+    ) -> Result<Bytes, RejectionKind>
+    where
+        B: Body<Error: Into<BoxError>>,
+    {
         let mut buffer = self.budget.buffer()?;
         while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-            let frame = frame.map_err(|_| RejectionKind::BodyUnreadable)?;
+            let frame = frame.map_err(|error| failure(&*error.into()))?;
             let Ok(mut data) = frame.into_data() else {
                 continue;
             };
@@ -117,6 +126,15 @@ impl BodyReader {
             }
         }
         Ok(Bytes::from_owner(buffer))
+    }
+}
+
+/// Why a body could not be read to its end. A limit outside of the layer may have cut it off.
+fn failure(error: &(dyn Error + 'static)) -> RejectionKind {
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    match causes.any(|cause| cause.is::<LengthLimitError>()) {
+        true => RejectionKind::BodyTooLarge,
+        false => RejectionKind::BodyUnreadable,
     }
 }
 

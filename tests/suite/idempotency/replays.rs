@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
+use axum::routing::any;
 use futures_util::stream;
 use http::Request;
 
@@ -46,4 +48,21 @@ async fn a_request_that_its_head_decides_is_not_read() {
             assert_eq!(problem(answer).await.1["type"], kind);
         }
     }
+}
+
+/// A recorded answer to CONNECT would be a success without a tunnel.
+#[tokio::test(start_paused = true)]
+async fn a_tunnel_is_opened_again() {
+    let (store, _locks, layer) = remembering();
+    let app = Router::new()
+        .route("/tunnel", any(async || ()))
+        .layer(layer);
+    for _ in 0..2 {
+        let request = Request::builder().method("CONNECT").uri("/tunnel");
+        let request = request.header("idempotency-key", "k");
+        let answer = send(&app, request.body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.status(), 200);
+        assert!(!is_replay(&answer));
+    }
+    assert_eq!(store.asked(), 0);
 }

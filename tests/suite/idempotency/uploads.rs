@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tower_distributed_lock::key;
 
 use super::{lengths, problem, remembering, request, send, settle, text};
-use crate::layer::uploads::{answer_to_chunks, dribbling, sending};
+use crate::layer::uploads::{answer_to_chunks, dribbling, limited, sending};
 
 const KIB: usize = 1024;
 
@@ -77,4 +77,14 @@ async fn a_client_that_sends_chunks_over_the_limit_sees_the_413() {
     client.write_all(head.as_bytes()).await.unwrap();
     let answer = answer_to_chunks(client).await;
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_over_a_limit_outside_of_the_layer_is_413_too() {
+    let (store, _locks, layer) = remembering();
+    let answer = send(&reading().layer(layer), upload("k", limited())).await;
+    let (status, problem) = problem(answer).await;
+    assert_eq!(status, 413);
+    assert_eq!(problem["type"], "body-too-large");
+    assert_eq!(store.asked(), 0);
 }

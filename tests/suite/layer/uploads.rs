@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::Request;
 use http::request::Parts;
+use http_body_util::Limited;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -50,6 +51,12 @@ pub(crate) async fn answer_to_chunks(mut client: TcpStream) -> String {
     let mut answer = String::new();
     client.read_to_string(&mut answer).await.unwrap();
     answer
+}
+
+/// A body of unknown length that a limit outside of the layer cuts off, as `tower_http::limit` does.
+pub(crate) fn limited() -> Body {
+    let body = Body::from_stream(stream::iter(["12345", "67890"]).map(Ok::<_, io::Error>));
+    Body::new(Limited::new(body, 9))
 }
 
 fn upload(path: &str, body: Body) -> Request<Body> {
@@ -170,4 +177,14 @@ async fn a_client_that_sends_chunks_over_the_limit_sees_the_413() {
     let head = "PUT /orders/1 HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
     let answer = answer_to_chunks(http1(address, head).await).await;
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_over_a_limit_outside_of_the_layer_is_413_too() {
+    let (store, _locks, layer) = locking();
+    let response = send(&reading().layer(layer), upload("/orders/1", limited())).await;
+    let (status, problem) = problem(response).await;
+    assert_eq!(status.as_u16(), 413);
+    assert_eq!(problem["type"], "body-too-large");
+    assert_eq!(store.asked(), 0);
 }
