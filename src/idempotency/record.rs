@@ -111,11 +111,13 @@ impl Recorded {
             return Err(Unreadable::Damaged);
         }
         let status = StatusCode::from_u16(head.status).map_err(|_| Unreadable::Damaged)?;
-        let mut headers = HeaderMap::with_capacity(head.headers.len());
+        let headers = HeaderMap::try_with_capacity(head.headers.len());
+        let mut headers = headers.map_err(|_| Unreadable::Damaged)?;
         for (name, value) in head.headers {
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Unreadable::Damaged)?;
             let value = HeaderValue::from_bytes(value).map_err(|_| Unreadable::Damaged)?;
-            headers.append(name, value);
+            let added = headers.try_append(name, value);
+            added.map_err(|_| Unreadable::Damaged)?;
         }
         Ok(Self {
             fingerprint: Fingerprint {

@@ -69,6 +69,21 @@ fn a_changed_byte_causes_no_panic() {
     }
 }
 
+/// A map of headers has a longest length.
+#[test]
+fn a_record_with_too_many_header_lines_causes_no_panic() {
+    let recorded = recorded();
+    let head = RecordHead {
+        fingerprint: recorded.fingerprint.digest,
+        status: 201,
+        headers: vec![("x", b"1"); 40_000],
+        body_length: 0,
+    };
+    let start = [MAGIC, &[2]].concat();
+    let record = postcard::to_extend(&head, start).unwrap();
+    assert_eq!(Recorded::decode(&record.into()), Err(Unreadable::Damaged));
+}
+
 #[test]
 fn foreign_records_and_newer_versions_are_distinguished() {
     let foreign = Bytes::from_static(b"{\"status\":200}");
