@@ -53,18 +53,35 @@ pub fn body(parts: &Parts) -> Result<&Bytes, KeyError> {
 ///
 /// **Wrong where the handler reads the field more leniently than its text**, and for bodies with repeated fields: the last
 /// one counts here.
+///
+/// # Panics
+///
+/// If `pointer` is not a JSON Pointer: it is empty, or begins with `/`.
+#[track_caller]
 pub fn json_field(resource: impl Into<Resource>, pointer: &'static str) -> JsonFields {
     json_fields(resource, [pointer])
 }
 
 /// Several fields of the request's JSON body, which together form one name: see [`json_field`].
+///
+/// # Panics
+///
+/// If one of them is not a JSON Pointer.
+#[track_caller]
 pub fn json_fields(
     resource: impl Into<Resource>,
     pointers: impl IntoIterator<Item = &'static str>,
 ) -> JsonFields {
+    let pointers: Arc<[_]> = pointers.into_iter().collect();
+    for pointer in &*pointers {
+        assert!(
+            pointer.is_empty() || pointer.starts_with('/'),
+            "`{pointer}` is not a JSON Pointer: write `/{pointer}`"
+        );
+    }
     JsonFields {
         resource: resource.into(),
-        pointers: pointers.into_iter().collect(),
+        pointers,
     }
 }
 

@@ -17,18 +17,14 @@ pub(super) enum JsonValue {
     Other,
 }
 
-/// Finds the value at `pointer` (RFC 6901). Of repeated members the last one counts.
+/// Finds the value at `pointer` (RFC 6901), which is empty or begins with `/`. Of repeated members the last one counts.
 ///
 /// # Errors
 ///
 /// If `json` is not one JSON text.
 pub(super) fn field(json: &[u8], pointer: &str) -> Result<JsonValue, Error> {
     let mut value: &RawValue = serde_json::from_slice(json)?;
-    let mut tokens = pointer.split('/');
-    if tokens.next() != Some("") {
-        return Ok(JsonValue::Absent);
-    }
-    for token in tokens {
+    for token in pointer.split('/').skip(1) {
         let token = token.replace("~1", "/").replace("~0", "~");
         match child(value, &token)? {
             Some(child) => value = child,

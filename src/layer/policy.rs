@@ -96,7 +96,7 @@ impl Policy {
         match self.on_missing {
             OnMissing::Reject => Err(missing),
             OnMissing::Skip => Ok(None),
-            OnMissing::Use(name) => Ok(Some(LockKey::from_parts(name, [""; 0]).into())),
+            OnMissing::Use(name) => Ok(Some(LockKey::new(name).into())),
         }
     }
 

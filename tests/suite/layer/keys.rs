@@ -281,3 +281,22 @@ async fn a_parameter_that_the_route_does_not_have_is_a_mistake_of_the_program() 
         "no route: not the program's mistake"
     );
 }
+
+/// A pointer that points at nothing would be a missing key in every request, which `OnMissing::Skip` lets pass unlocked.
+#[test]
+fn a_pointer_without_a_slash_is_refused_when_the_layer_is_made() {
+    let refused = std::panic::catch_unwind(|| key::json_field("lock:order", "order/id"));
+    let panic = refused.expect_err("the slash is missing");
+    let reason = panic.downcast_ref::<String>().expect("a text");
+    assert!(reason.contains("`/order/id`"), "{reason}");
+    let _ = key::json_fields("lock:order", ["", "/id"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_name_of_requests_without_a_key_is_taken_as_it_is() {
+    let (_store, _locks, layer) = locking();
+    let layer = layer.key(key::header("x-order"));
+    let app = orders().layer(layer.on_missing(OnMissing::Use("lock:{größe}:none")));
+    let answer = text(put(&app, "/orders/1").await).await;
+    assert_eq!(answer, "write lock:{größe}:none");
+}
