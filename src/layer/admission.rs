@@ -14,7 +14,7 @@ use super::settings::{Confirm, OnUnavailable};
 use super::{DistributedLockLayer, payload};
 use crate::client::{LockRequest, Started};
 use crate::error::LockError;
-use crate::guard::LockGuard;
+use crate::guard::{LockGuard, LockHandle};
 use crate::key::{KeyExtractor, template};
 use crate::lock::{LockKey, LockMode, Owner};
 use crate::telemetry::Route;
@@ -115,6 +115,8 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
                 if self.policy.on_unavailable(plan.reads_only) == OnUnavailable::Proceed =>
             {
                 parts.extensions.get_or_insert_with(owner);
+                // The handle of a lock further out would be taken for this one.
+                parts.extensions.remove::<LockHandle>();
                 if let Some(left_out) = self.policy.unlocked.due() {
                     let error = &error as &dyn Error;
                     tracing::warn!(error, left_out, "a request goes on without its lock");

@@ -20,7 +20,8 @@ const BUDGET: Duration = Duration::from_secs(1);
 ///
 /// It is in the extensions of every response that a layer sends after the release of the lock, for layers further out. A
 /// response without a lock has none, and neither has one whose body holds the lock
-/// ([`ReleaseOn::BodyEnd`](super::ReleaseOn::BodyEnd)): its head goes out before the end.
+/// ([`ReleaseOn::BodyEnd`](super::ReleaseOn::BodyEnd)): its head goes out before the end. If several layers held locks, it is the
+/// weaker confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Confirmation {

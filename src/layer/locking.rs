@@ -92,8 +92,8 @@ impl<S: fmt::Debug, L: fmt::Debug> fmt::Debug for Locking<S, L> {
 
 /// The future of [`Locking`].
 ///
-/// Nothing is acquired before the first poll. Dropping it at any point releases the lock and records nothing, except
-/// with [`OnCancel::RunToCompletion`].
+/// Nothing is acquired before the first poll. Dropping it at any point releases the lock, except with
+/// [`OnCancel::RunToCompletion`]. The record of a handler that has ended may be stored nevertheless.
 pub struct ResponseFuture<R, E> {
     serving: Pin<Box<dyn Future<Output = Served<R, E>> + Send>>,
 }

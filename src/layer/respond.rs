@@ -103,7 +103,7 @@ struct Log {
 }
 
 impl Log {
-    /// Logs a rejection with its causes, at most once a second for each kind that a failure multiplies.
+    /// Logs a rejection with its causes, at most once a minute for each kind that a failure multiplies.
     fn rejected(&self, rejection: &Rejection) {
         let error = rejection as &dyn Error;
         match rejection.kind() {

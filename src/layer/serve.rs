@@ -240,10 +240,13 @@ where
     }
 }
 
-/// Puts the confirmation into the response.
+/// Puts the confirmation into the response, unless a layer further in has put a weaker one there.
 pub(crate) fn confirmed<R, E>(served: Served<R, E>, by: Confirmation) -> Served<R, E> {
     served.map(|mut response| {
-        response.extensions_mut().insert(by);
+        let extensions = response.extensions_mut();
+        if extensions.get() != Some(&Confirmation::Lease) {
+            extensions.insert(by);
+        }
         response
     })
 }

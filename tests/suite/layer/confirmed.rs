@@ -8,7 +8,7 @@ use axum::Router;
 use axum::routing::any;
 use tokio::time::Instant;
 use tower_distributed_lock::{
-    Confirm, Confirmation, DistributedLockLayer, Lease, LockHandle, OnLost, OnUnavailable,
+    Confirm, Confirmation, DistributedLockLayer, Lease, LockHandle, OnLost, OnUnavailable, key,
 };
 
 use super::store::TestStore;
@@ -282,4 +282,19 @@ async fn reads_may_be_confirmed_otherwise_than_writes() {
     let available = going_silent(layer, &store);
     let write = put(&available, "/orders/2").await;
     assert_eq!(write.extensions().get(), Some(&Confirmation::Lease));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_locks_the_weaker_confirmation_is_that_of_the_response() {
+    for (inside, outside) in [
+        (Confirm::Strict, Confirm::Deadline),
+        (Confirm::Deadline, Confirm::Strict),
+    ] {
+        let (_store, _locks, layer) = locking();
+        let inner = layer.clone().confirm(inside);
+        let outer = layer.key(key::path()).confirm(outside);
+        let app = orders().route_layer(inner).route_layer(outer);
+        let response = put(&app, "/orders/1").await;
+        assert_eq!(response.extensions().get(), Some(&Confirmation::Lease));
+    }
 }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tower_distributed_lock::extract::{Lockable, Locked};
 use tower_distributed_lock::{
     FencingToken, LockClient, LockGuard, LockHandle, LockKey, LockMode, LockRequest, MemoryStore,
-    OnMissing, Owner, Rejection, key,
+    OnMissing, OnUnavailable, Owner, Rejection, key,
 };
 
 use super::{MODES, locking, orders, problem, put, send, text};
@@ -230,4 +230,15 @@ async fn a_handler_that_takes_a_share_keeps_the_lock_beyond_the_response() {
     assert!(!store.is_free());
     share.release().await.unwrap();
     assert!(store.is_free());
+}
+
+/// The handle of the outer lock would be taken for that of the inner one, and its token too.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_goes_on_without_its_lock_shows_no_outer_one() {
+    let (_store, _locks, outer) = locking();
+    let (unplugged, _locks, inner) = locking();
+    unplugged.unplug(true);
+    let inner = inner.on_unavailable(OnUnavailable::Proceed);
+    let app = orders().layer(inner).layer(outer.key(key::path()));
+    assert_eq!(text(put(&app, "/orders/1").await).await, "unlocked");
 }
