@@ -67,7 +67,8 @@
 //!
 //! Final answers: 2xx, 3xx and 4xx, except 400, 413, 415 and 422, which a corrected request with the same key does not get, and
 //! except 408, 409, 423, 425 and 429, which invite a repeat ([`record_if`](IdempotencyLayer::record_if) decides otherwise). The
-//! answers of this crate's layers further in are never recorded. A panic, a lost lock and a cancelled request record nothing.
+//! answers of this crate's layers further in are never recorded. A panic, a lost lock, and a request that is cancelled while its
+//! handler runs record nothing.
 //!
 //! These responses are sent unrecorded, and a repeat runs again: one of unknown length (a stream), one longer than
 //! [`response_limit`](IdempotencyLayer::response_limit), one with trailers, and one whose body does not have its declared length.
