@@ -16,7 +16,7 @@ use super::replicas::{Acknowledgement, Replicas};
 use super::router::Router;
 use super::sentinel::SentinelGroup;
 use super::server::ConnectionSettings;
-use super::timeouts::Timeouts;
+use super::timeouts::{LONGEST, Timeouts};
 use super::tls::Tls;
 use super::{RedisStore, StoreInner};
 use crate::error::StoreError;
@@ -114,8 +114,10 @@ impl RedisStoreBuilder {
             },
         };
         builder.target = RedisTarget::Server { max_size };
-        builder.timeouts.connect = timeouts.create.unwrap_or(builder.timeouts.connect);
-        builder
+        match timeouts.create {
+            Some(timeout) => builder.connect_timeout(timeout),
+            None => builder,
+        }
     }
 
     pub(super) fn with_pool(pool: Pool, subscriptions: impl IntoConnectionInfo) -> Self {
@@ -164,13 +166,13 @@ impl RedisStoreBuilder {
     /// within a third of the time (at least half a second) while a new connection does; the commands on it fail as
     /// unanswered.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.timeouts.response = timeout;
+        self.timeouts.response = timeout.min(LONGEST);
         self
     }
 
     /// Sets how long connecting may take, from the name lookup to the first answer. The default is 5 seconds.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.timeouts.connect = timeout;
+        self.timeouts.connect = timeout.min(LONGEST);
         self
     }
 
@@ -209,7 +211,7 @@ impl RedisStoreBuilder {
     /// Other commands on the connection wait meanwhile; their [`response_timeout`](Self::response_timeout) is extended by
     /// this time.
     pub fn replica_timeout(mut self, timeout: Duration) -> Self {
-        self.acknowledgement.within = timeout;
+        self.acknowledgement.within = timeout.min(LONGEST);
         self
     }
 

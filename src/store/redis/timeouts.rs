@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The longest duration that is sent, so that no sum overflows: 100 years.
-const LONGEST: u128 = 100 * 365 * 24 * 3600 * 1000;
+/// The longest duration that is sent, and the longest time limit, so that no sum overflows: 100 years.
+pub(super) const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// With a shorter limit, a busy machine looks like a dead connection.
 const SHORTEST_PROBE: Duration = Duration::from_millis(500);
@@ -38,6 +38,6 @@ impl Default for Timeouts {
 
 /// Whole milliseconds, rounded up: never less than `duration`, and never zero.
 pub(super) fn ms(duration: Duration) -> u64 {
-    let ms = duration.as_nanos().div_ceil(1_000_000).clamp(1, LONGEST);
-    u64::try_from(ms).expect("clamped")
+    let ms = duration.min(LONGEST).as_nanos().div_ceil(1_000_000).max(1);
+    u64::try_from(ms).expect("it is bounded")
 }

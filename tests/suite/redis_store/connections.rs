@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use tower_distributed_lock::LockStoreExt;
 
 use redis::AsyncTypedCommands;
-use tower_distributed_lock::{LockMode, LockStore};
+use tower_distributed_lock::{LockMode, LockStore, RedisStoreBuilder, Replicas};
 
 use super::*;
-use crate::support::{Ending, Proxy, eventually};
+use crate::support::{Ending, Proxy, Replicated, eventually};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -163,6 +163,37 @@ async fn unix_sockets_configurations_and_given_pools_work() {
             connections(&server).await == 0
         })
         .await;
+    }
+}
+
+#[tokio::test]
+async fn time_limits_may_be_endless() {
+    let deployment = Replicated::start(1).await;
+    let url = deployment.master().url();
+    let endless = |builder: RedisStoreBuilder| {
+        let builder = builder.response_timeout(Duration::MAX);
+        let builder = builder.connect_timeout(Duration::MAX);
+        builder.replica_timeout(Duration::MAX)
+    };
+    let mut config = deadpool_redis::Config::from_url(url.as_str());
+    config.pool = Some(deadpool_redis::PoolConfig {
+        timeouts: deadpool_redis::Timeouts {
+            create: Some(Duration::MAX),
+            ..deadpool_redis::Timeouts::default()
+        },
+        ..deadpool_redis::PoolConfig::default()
+    });
+    for builder in [
+        endless(RedisStore::builder(url.as_str())),
+        endless(RedisStore::builder(url.as_str())).replicas(Replicas::AtLeast(1)),
+        RedisStore::from_config(config),
+    ] {
+        let store = builder.connect().await.unwrap();
+        let hold = reentrant("k");
+        let mut wakeups = store.subscribe(&hold).await.unwrap();
+        assert!(asks(&store, &hold).await && holds(&store, &hold).await);
+        assert!(releases(&store, &hold).await);
+        woken(&mut wakeups).await;
     }
 }
 
