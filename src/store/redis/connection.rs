@@ -40,6 +40,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct SharedConnection {
     server: Arc<Server>,
     purpose: Purpose,
+    permit: PoolPermit,
     waits: Arc<WaitCoalescer>,
     state: Mutex<ConnectionState>,
     /// Notified when the task has succeeded or failed, and when the connection is closed.
@@ -56,8 +57,6 @@ struct ConnectionState {
     link: LinkState,
     /// Rises with each connection, so that a late error of one connection does not affect the next.
     generation: u64,
-    /// The connection's permit in a pool.
-    place: Option<PoolPermit>,
     since: Instant,
     /// The master that the connection leads to, if sentinels name it, and the number of changes of the master.
     master: Option<Master>,
@@ -107,11 +106,11 @@ impl SharedConnection {
         let connection = Arc::new(Self {
             server: server.clone(),
             purpose,
+            permit: PoolPermit::default(),
             waits: WaitCoalescer::new(server.settings.acknowledgement, server.timeouts()),
             state: Mutex::new(ConnectionState {
                 link: LinkState::Connecting,
                 generation: 0,
-                place: None,
                 since: Instant::now(),
                 master: None,
                 server: 0,
@@ -296,7 +295,6 @@ impl SharedConnection {
     fn begin_replacing(&self, state: &mut ConnectionState, reason: &'static str) {
         tracing::warn!(reason, "a connection to Redis is replaced");
         state.link = LinkState::Connecting;
-        state.place = None;
     }
 
     /// Whether commands can be sent at once.
@@ -310,7 +308,6 @@ impl SharedConnection {
         let mut state = self.state();
         state.closed = true;
         state.link = LinkState::Connecting;
-        let place = state.place.take();
         let tasks = [
             state.reconnecting.take(),
             state.probing.take(),
@@ -320,7 +317,6 @@ impl SharedConnection {
             task.abort();
         }
         drop(state);
-        drop(place);
         self.settled.notify_waiters();
     }
 

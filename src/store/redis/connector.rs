@@ -50,24 +50,25 @@ impl Connector {
 
     /// Opens a connection, which the current runtime drives. A connection for renewals has the settings of the pool, and takes
     /// no permit of it. No other runtime has used the connection before.
-    pub(super) async fn take(&self, purpose: Purpose) -> Result<Taken, StoreError> {
+    pub(super) async fn take(
+        &self,
+        purpose: Purpose,
+        permit: &PoolPermit,
+    ) -> Result<Taken, StoreError> {
         match (self, purpose) {
             (Self::Sentinels(sentinels), _) => sentinels.take().await,
             (Self::Server(server) | Self::Node(server), _) => Taken::open(server).await,
             (Self::Given(pool, _), Purpose::Commands) => {
-                let connection = pool.get().await.map_err(|error| match error {
+                let handle = permit.open(pool).await.map_err(|error| match error {
                     PoolError::Backend(error) => failure::no_connection(error),
                     error => unreachable(error),
                 })?;
-                let handle = (*connection).clone();
-                let mut taken = Taken::uncounted(RawConnection::given(handle));
-                taken.place = Some(PoolPermit::new(connection));
-                Ok(taken)
+                Ok(Taken::unwatched(RawConnection::given(handle)))
             }
             (Self::Given(pool, _), Purpose::Renewals) => {
                 let handle = pool.manager().create().await;
                 let handle = handle.map_err(failure::no_connection)?;
-                Ok(Taken::uncounted(RawConnection::given(handle)))
+                Ok(Taken::unwatched(RawConnection::given(handle)))
             }
         }
     }

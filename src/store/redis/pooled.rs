@@ -1,9 +1,14 @@
 //! New connections, and their permits in a pool of the caller's.
 
+use deadpool::managed::Manager;
+use deadpool_redis::{Pool, PoolError};
+use redis::aio::MultiplexedConnection;
+
 use super::endpoint::{Endpoint, RawConnection};
 use super::failure;
 use super::master::MasterChanged;
 use crate::error::StoreError;
+use crate::sync::Mutex;
 use crate::telemetry;
 
 /// What a connection is for.
@@ -29,39 +34,55 @@ impl Purpose {
 /// A new connection.
 pub(super) struct Taken {
     pub(super) raw: RawConnection,
-    /// `None` if no pool counts it.
-    pub(super) place: Option<PoolPermit>,
     pub(super) master_changed: MasterChanged,
 }
 
-/// The permit of a connection in its pool. Dropping it returns the permit, and not the connection.
-pub(super) struct PoolPermit(Option<deadpool_redis::Connection>);
+/// The permit of a shared connection in a pool of the caller's: `None` before the first connection. It stays when the
+/// connection is replaced, so that the pool counts one connection all the time. Dropping it returns the permit, and not
+/// the connection.
+#[derive(Default)]
+pub(super) struct PoolPermit(Mutex<Option<deadpool_redis::Connection>>);
 
 impl Taken {
-    /// A connection that no pool counts.
-    pub(super) fn uncounted(raw: RawConnection) -> Self {
+    /// A connection that is not given up because of another master.
+    pub(super) fn unwatched(raw: RawConnection) -> Self {
         Self {
             raw,
-            place: None,
             master_changed: MasterChanged::Never,
         }
     }
 
-    /// Opens a connection that no pool counts.
     pub(super) async fn open(endpoint: &Endpoint) -> Result<Self, StoreError> {
         let raw = endpoint.open().await.map_err(failure::no_connection)?;
-        Ok(Self::uncounted(raw))
+        Ok(Self::unwatched(raw))
     }
 }
 
 impl PoolPermit {
-    pub(super) fn new(connection: deadpool_redis::Connection) -> Self {
-        Self(Some(connection))
+    /// Opens a connection as the pool does, after the pool has given its permit.
+    pub(super) async fn open(&self, pool: &Pool) -> Result<MultiplexedConnection, PoolError> {
+        if self.0.lock().is_none() {
+            let connection = pool.get().await?;
+            let handle = connection.clone();
+            *self.0.lock() = Some(connection);
+            return Ok(handle);
+        }
+        let handle = pool.manager().create().await?;
+        // So that the former connection ends.
+        if let Some(connection) = &mut *self.0.lock() {
+            **connection = handle.clone();
+        }
+        Ok(handle)
     }
 }
 
 impl Drop for PoolPermit {
     fn drop(&mut self) {
-        drop(self.0.take().map(deadpool_redis::Connection::take));
+        drop(
+            self.0
+                .get_mut()
+                .take()
+                .map(deadpool_redis::Connection::take),
+        );
     }
 }

@@ -197,6 +197,43 @@ async fn time_limits_may_be_endless() {
     }
 }
 
+/// A connection that answers late is probed, and another one is opened beside it.
+#[tokio::test]
+async fn a_pool_counts_a_connection_that_answers_late() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&server).await;
+    let pool = deadpool_redis::Config::from_url(proxy.url())
+        .builder()
+        .unwrap()
+        .max_size(1)
+        .runtime(deadpool_redis::Runtime::Tokio1)
+        .build()
+        .unwrap();
+    let store = RedisStore::from_pool(pool.clone(), server.url())
+        .response_timeout(Duration::from_secs(6))
+        .connect()
+        .await
+        .unwrap();
+    assert_eq!((pool.status().size, pool.status().available), (1, 0));
+    proxy.replies.hold();
+    let hold = reentrant("k");
+    let (outcome, ()) = tokio::join!(store.acquire(&hold), async {
+        // The probe begins after a sixth of the limit, and is late after a third more.
+        tokio::time::sleep(Duration::from_millis(3500)).await;
+        proxy.replies.release();
+    });
+    outcome.unwrap();
+    // The proxy has let the answer to the other connection through as well.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!((pool.status().size, pool.status().available), (1, 0));
+    assert!(releases(&store, &hold).await);
+    drop(store);
+    eventually("the pool has its permit again", LIMIT, async || {
+        pool.status().size == 0
+    })
+    .await;
+}
+
 async fn recovers_on(store: &RedisStore, key: &str) {
     eventually("the store recovers", LIMIT, async || {
         let hold = reentrant(key);

@@ -30,8 +30,6 @@ impl SharedConnection {
         let patience = self.server.timeouts().probe() + self.waits.delay();
         let another = async {
             tokio::time::sleep(patience).await;
-            // The pool may have no permit for a second connection.
-            self.state().place = None;
             self.open(true).await
         };
         tokio::select! {

@@ -75,12 +75,10 @@ impl SharedConnection {
     ) {
         let Taken {
             raw,
-            place,
             master_changed,
         } = taken;
         state.generation += 1;
         state.since = Instant::now();
-        state.place = place;
         if let Some(former) = state.following.take() {
             former.abort();
         }
@@ -118,7 +116,7 @@ impl SharedConnection {
         let connector = &self.server.connector;
         // Boxed: a caller that may connect, which is seldom, has a small future.
         let opening = Box::pin(async {
-            let mut taken = connector.take(self.purpose).await?;
+            let mut taken = connector.take(self.purpose, &self.permit).await?;
             let greeting = self.waits.greeting();
             let answer = greeting::ask(&mut taken.raw.handle, &greeting).await;
             let (answer, role) = match answer {

@@ -50,7 +50,7 @@ async fn opened_on(
     let opening = MultiplexedConnection::new_with_config(&settings, stream, config);
     let (handle, driver) = opening.await.unwrap();
     let opened = NewConnection {
-        taken: Taken::uncounted(RawConnection::given(handle)),
+        taken: Taken::unwatched(RawConnection::given(handle)),
         answer: Value::Okay,
     };
     (opened, Box::pin(driver))
