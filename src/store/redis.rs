@@ -203,7 +203,7 @@ impl RedisStore {
     /// that the new master has are renewed there, and others are lost. While no sentinel answers, open connections are
     /// still used.
     ///
-    /// The user of the servers needs the right `+role`, that of the sentinels `+sentinel`.
+    /// The user of the sentinels needs the right `+sentinel`.
     ///
     /// With `rediss://` addresses, connections to the sentinels use TLS, and so do those to the servers, unless
     /// [`servers`](RedisStoreBuilder::servers) is set. The authorities and the client certificate are the same for both.

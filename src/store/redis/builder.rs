@@ -264,10 +264,10 @@ impl RedisStoreBuilder {
         let endpoint = |address| Endpoint::new(address, tls.clone(), self.timeouts);
         let server = endpoint(address);
         let (connector, room) = match self.target {
-            RedisTarget::Server { max_size } => (Connector::Server(server), max_size),
+            RedisTarget::Server { max_size } => (Connector::Server(server, None), max_size),
             RedisTarget::Pool(pool) => {
                 let room = pool.status().max_size;
-                (Connector::Given(pool, Box::new(server)), room)
+                (Connector::Server(server, Some(pool)), room)
             }
             RedisTarget::Sentinels(_) if others.is_empty() => {
                 return Err(refused("name at least one sentinel"));
@@ -275,8 +275,7 @@ impl RedisStoreBuilder {
             RedisTarget::Sentinels(master) => {
                 let sentinels = others.into_iter().map(endpoint);
                 let background = settings.background.clone();
-                let group =
-                    SentinelGroup::new(sentinels, master, server, self.timeouts, background);
+                let group = SentinelGroup::new(sentinels, master, server, background);
                 (Connector::Sentinels(Arc::new(group)), usize::MAX)
             }
             RedisTarget::Cluster => {

@@ -37,8 +37,8 @@ impl Channels {
     /// Opens a connection.
     pub(super) async fn open(
         self,
-        endpoint: &Endpoint,
-    ) -> RedisResult<(ChannelSink, ChannelStream)> {
+        endpoint: Endpoint,
+    ) -> Result<(ChannelSink, ChannelStream), StoreError> {
         if self == Self::Plain {
             let (sink, stream) = endpoint.open_pubsub().await?.split();
             return Ok((ChannelSink::Plain(sink), ChannelStream::Plain(stream)));

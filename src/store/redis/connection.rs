@@ -8,17 +8,18 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, Value};
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::endpoint::RawConnection;
 use super::failure::{self, unreachable};
 use super::live::Live;
-use super::master::Master;
-use super::pooled::{PoolPermit, Purpose, Taken};
+use super::master::{Master, MasterChanged};
+use super::pooled::{PoolPermit, Purpose};
 use super::script::Call;
 use super::server::Server;
 use super::waits::WaitCoalescer;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::owned_task::OwnedTask;
 use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry;
 
@@ -50,7 +51,7 @@ pub(super) struct SharedConnection {
 /// Protected by one mutex, which is never held across an await. Under it, only the mutex of the `WAIT`s is taken.
 ///
 /// Transitions: `Connecting` → `Up` or `Down`; `Down` → `Up`; `Up` → `Connecting` when the connection ends or is given up;
-/// `Up` → `Up` when a probe has found it dead and another one answers. `closed` is final: afterwards no connection is
+/// `Up` → `Up` when a probe has found it dead and another one answers. `Closed` is final: afterwards no connection is
 /// installed and no task starts. Between calls, `Connecting` and `Down` have a `reconnecting` task, or the next command
 /// starts it.
 struct ConnectionState {
@@ -61,11 +62,10 @@ struct ConnectionState {
     /// The master that the connection leads to, if sentinels name it, and the number of changes of the master.
     master: Option<Master>,
     server: u64,
-    reconnecting: Option<JoinHandle<()>>,
-    probing: Option<JoinHandle<()>>,
+    reconnecting: Option<OwnedTask>,
+    probing: Option<OwnedTask>,
     /// The task that gives the connection up when another server is the master.
-    following: Option<JoinHandle<()>>,
-    closed: bool,
+    following: Option<OwnedTask>,
 }
 
 enum LinkState {
@@ -73,12 +73,15 @@ enum LinkState {
     /// The first attempt to connect has not finished.
     Connecting,
     Down(StoreError),
+    /// The store is gone.
+    Closed,
 }
 
 /// A connection on which the server has answered.
 struct NewConnection {
-    taken: Taken,
+    raw: RawConnection,
     answer: Value,
+    master_changed: MasterChanged,
 }
 
 /// The acknowledgement of a change by replicas; `None` if no replica must acknowledge it.
@@ -117,7 +120,6 @@ impl SharedConnection {
                 reconnecting: None,
                 probing: None,
                 following: None,
-                closed: false,
             }),
             settled: Notify::new(),
         });
@@ -252,18 +254,16 @@ impl SharedConnection {
 
     fn look(self: &Arc<Self>) -> Option<Result<Arc<Live>, StoreError>> {
         let mut state = self.state();
-        if state.closed {
-            return Some(Err(unreachable("the store is gone")));
-        }
         let known = match &state.link {
             LinkState::Up(live) if !live.raw.has_ended() => return Some(Ok(live.clone())),
+            LinkState::Closed => return Some(Err(unreachable("the store is gone"))),
             // The next caller on another runtime starts the replacement.
             _ if self.runtime().is_none() => {
                 return Some(Err(unreachable("the connection broke")));
             }
             LinkState::Up(_) => {
                 self.begin_replacing(&mut state, "it broke");
-                None
+                return None;
             }
             LinkState::Connecting => None,
             LinkState::Down(error) => Some(Err(error.clone())),
@@ -284,17 +284,15 @@ impl SharedConnection {
     /// it works.
     fn replace(self: &Arc<Self>, generation: u64, reason: &'static str) {
         let mut state = self.state();
-        if state.generation != generation || !matches!(state.link, LinkState::Up(_)) || state.closed
-        {
-            return;
+        if state.generation == generation && matches!(state.link, LinkState::Up(_)) {
+            self.begin_replacing(&mut state, reason);
         }
-        self.begin_replacing(&mut state, reason);
-        self.ensure_reconnecting(&mut state);
     }
 
-    fn begin_replacing(&self, state: &mut ConnectionState, reason: &'static str) {
+    fn begin_replacing(self: &Arc<Self>, state: &mut ConnectionState, reason: &'static str) {
         tracing::warn!(reason, "a connection to Redis is replaced");
         state.link = LinkState::Connecting;
+        self.ensure_reconnecting(state);
     }
 
     /// Whether commands can be sent at once.
@@ -306,16 +304,10 @@ impl SharedConnection {
     pub(super) fn close(&self) {
         self.waits.close();
         let mut state = self.state();
-        state.closed = true;
-        state.link = LinkState::Connecting;
-        let tasks = [
-            state.reconnecting.take(),
-            state.probing.take(),
-            state.following.take(),
-        ];
-        for task in tasks.into_iter().flatten() {
-            task.abort();
-        }
+        state.link = LinkState::Closed;
+        state.reconnecting = None;
+        state.probing = None;
+        state.following = None;
         drop(state);
         self.settled.notify_waiters();
     }
@@ -340,7 +332,7 @@ async fn put(
     Ok(answers.into_iter().next().unwrap_or(Value::Nil))
 }
 
-fn is_running(task: &Option<JoinHandle<()>>) -> bool {
+fn is_running(task: &Option<OwnedTask>) -> bool {
     task.as_ref().is_some_and(|task| !task.is_finished())
 }
 

@@ -1,19 +1,18 @@
 //! The address of a server, and how to open connections to it.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{
-    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, RedisError,
-    RedisResult,
+    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Pipeline, ProtocolVersion, PushInfo,
+    RedisError, RedisResult, Value,
 };
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::timeout;
 
-use super::failure::refused;
+use super::failure::{self, refused};
 use super::gathering::Gathering;
 use super::stream;
 use super::timeouts::Timeouts;
@@ -27,12 +26,13 @@ const BACKLOG: usize = 1024;
 /// The time limit for answers in the `redis` crate, where callers have limits of their own.
 const UNLIMITED: Duration = Duration::from_secs(24 * 3600);
 
-/// The address of a server, with credentials and TLS settings. It opens connections and keeps none.
+/// The address of a server, with credentials and TLS settings. It opens connections and keeps none. The caller sets a time
+/// limit.
 #[derive(Clone)]
 pub(super) struct Endpoint {
     address: Arc<ConnectionInfo>,
     tls: TlsConfig,
-    timeouts: Timeouts,
+    pub(super) timeouts: Timeouts,
 }
 
 /// An open connection for commands.
@@ -81,7 +81,7 @@ impl Endpoint {
     }
 
     /// Opens a connection for commands, without a time limit for answers. Its task runs on the current runtime.
-    pub(super) async fn open(&self) -> RedisResult<RawConnection> {
+    pub(super) async fn open(&self) -> Result<RawConnection, StoreError> {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_pipeline_buffer_size(BACKLOG);
@@ -92,7 +92,7 @@ impl Endpoint {
     pub(super) async fn open_pushing(
         &self,
         pushes: UnboundedSender<PushInfo>,
-    ) -> RedisResult<RawConnection> {
+    ) -> Result<RawConnection, StoreError> {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(Some(self.timeouts.response))
             .set_push_sender(pushes);
@@ -102,29 +102,46 @@ impl Endpoint {
     }
 
     /// Opens a connection for subscriptions.
-    pub(super) async fn open_pubsub(&self) -> RedisResult<PubSub> {
+    pub(super) async fn open_pubsub(&self) -> Result<PubSub, StoreError> {
         let opening = async {
             let stream = stream::open(&self.address, &self.tls).await?;
             PubSub::new(self.address.redis_settings(), stream).await
         };
-        in_time(self.timeouts.connect, opening).await
+        opening.await.map_err(|error| self.failed(error))
     }
 
     async fn open_with(
         &self,
         settings: &redis::RedisConnectionInfo,
         config: AsyncConnectionConfig,
-    ) -> RedisResult<RawConnection> {
+    ) -> Result<RawConnection, StoreError> {
         let opening = async {
             let stream = stream::open(&self.address, &self.tls).await?;
             let stream = Gathering::new(stream);
             MultiplexedConnection::new_with_config(settings, stream, config).await
         };
-        let (handle, driver) = in_time(self.timeouts.connect, opening).await?;
+        let (handle, driver) = opening.await.map_err(|error| self.failed(error))?;
         Ok(RawConnection {
             handle,
             driver: Some(OwnedTask::new(&tokio::spawn(driver))),
         })
+    }
+
+    /// The answers to the first questions on a new connection.
+    pub(super) async fn first_answers(
+        &self,
+        connection: &mut RawConnection,
+        questions: &Pipeline,
+    ) -> Result<Vec<Value>, StoreError> {
+        match connection.ask(questions).await {
+            Ok(answers) => Ok(answers),
+            Err(error) => Err(self.late_refusal(self.failed(error)).await),
+        }
+    }
+
+    /// The error for a connection that could not be opened. If TLS is the cause, it names the server.
+    pub(super) fn failed(&self, error: RedisError) -> StoreError {
+        tls::tls_refusal(&error, self.address()).unwrap_or_else(|| failure::no_connection(error))
     }
 
     /// Why a connection has ended before the first answer: the server may have refused the client's certificate.
@@ -132,7 +149,7 @@ impl Endpoint {
     /// With TLS 1.3 the server refuses only after the client's part of the handshake. Data that the client sends meanwhile
     /// ends the connection with a reset, which may overtake the server's alert. So this opens another connection, on which
     /// the client sends nothing.
-    pub(super) async fn late_refusal(&self, error: StoreError) -> StoreError {
+    async fn late_refusal(&self, error: StoreError) -> StoreError {
         if error.kind() != StoreErrorKind::Unreachable || !is_encrypted(&self.address) {
             return error;
         }
@@ -142,7 +159,9 @@ impl Endpoint {
         };
         // A server that accepts the client sends nothing either, so this ends with a time-out.
         match timeout(self.timeouts.response, listening).await {
-            Ok(Err(late_refusal)) => tls::tls_refusal(&late_refusal.into()).unwrap_or(error),
+            Ok(Err(late_refusal)) => {
+                tls::tls_refusal(&late_refusal.into(), self.address()).unwrap_or(error)
+            }
             _ => error,
         }
     }
@@ -158,20 +177,17 @@ impl RawConnection {
         }
     }
 
+    /// Sends `questions`. An answer may be an error.
+    pub(super) async fn ask(&mut self, questions: &Pipeline) -> RedisResult<Vec<Value>> {
+        let count = questions.len();
+        self.handle.send_packed_commands(questions, 0, count).await
+    }
+
     /// Whether the connection is known to have ended. `false` does not prove that it is open.
     pub(super) fn has_ended(&self) -> bool {
         let driver = self.driver.as_ref();
         driver.is_some_and(|driver| driver.is_finished())
     }
-}
-
-/// Waits for an answer, but not longer than `patience`.
-pub(super) async fn in_time<T>(
-    patience: Duration,
-    answer: impl Future<Output = RedisResult<T>>,
-) -> RedisResult<T> {
-    let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut).into());
-    timeout(patience, answer).await.unwrap_or_else(late)
 }
 
 /// Whether connections to the address use TLS.

@@ -2,7 +2,6 @@
 
 use redis::{ErrorKind, RedisError, ServerError, Value};
 
-use super::tls;
 use crate::error::{BoxError, StoreError, StoreErrorKind};
 
 /// The server, or a setting, does not allow it. It has had no effect.
@@ -45,11 +44,8 @@ pub(super) fn is_demotion(error: &ServerError) -> bool {
     }
 }
 
-/// The error for a connection that could not be opened.
+/// The error for a connection that could not be opened, or for an answer on it that has another form.
 pub(super) fn no_connection(error: RedisError) -> StoreError {
-    if let Some(tls_refusal) = tls::tls_refusal(&error) {
-        return tls_refusal;
-    }
     let kind = match error.kind() {
         ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => StoreErrorKind::Refused,
         ErrorKind::Server(_) | ErrorKind::Extension => {

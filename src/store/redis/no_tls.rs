@@ -28,10 +28,6 @@ impl NoTls {
     }
 }
 
-pub(super) fn tls_refusal(_: &RedisError) -> Option<StoreError> {
+pub(super) fn tls_refusal(_: &RedisError, _: &dyn fmt::Display) -> Option<StoreError> {
     None
-}
-
-pub(super) fn at(_: &dyn fmt::Display, error: StoreError) -> StoreError {
-    error
 }

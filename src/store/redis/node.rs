@@ -47,8 +47,8 @@ impl Node {
         for connection in &self.commands {
             connection.connect().await?;
         }
-        if let Connector::Given(_, endpoint) = &self.server.connector {
-            wake_up_check::warn(&self.commands[0], endpoint, self.server.timeouts()).await;
+        if let Connector::Server(endpoint, Some(_)) = &self.server.connector {
+            wake_up_check::warn(&self.commands[0], endpoint).await;
         }
         Ok(())
     }

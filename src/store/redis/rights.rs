@@ -25,8 +25,8 @@ const ADMINISTERING: &str = "lrange scan strlen zmscore zrangebyscore";
 /// The further commands of [`LockClient::audit`](crate::LockClient::audit).
 const AUDITING: &str = "config|get info";
 
-/// The further commands of a store that follows sentinels.
-const FOLLOWING: &str = "role";
+/// The further commands of an audit of a master behind sentinels.
+const COUNTING: &str = "role";
 
 /// The further commands of a store that waits for replicas.
 const ACKNOWLEDGING: &str = "role wait";
@@ -98,11 +98,11 @@ impl AclRules {
         self
     }
 
-    /// Adds the rights of a store that [follows sentinels](super::RedisStore::sentinel). A user of the sentinels themselves
-    /// needs `+sentinel` there.
+    /// Adds the right with which an audit counts the replicas of a master behind [sentinels](super::RedisStore::sentinel). A
+    /// store follows sentinels without it. A user of the sentinels themselves needs `+sentinel` there.
     #[must_use]
     pub fn sentinel(self) -> Self {
-        self.and(FOLLOWING)
+        self.and(COUNTING)
     }
 
     /// Adds the rights of a store [in a Cluster](super::RedisStore::cluster).

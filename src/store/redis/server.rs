@@ -5,7 +5,9 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use super::connector::Connector;
+use super::endpoint::Endpoint;
 use super::failure::unreachable;
+use super::master::MasterChanged;
 use super::replicas::Acknowledgement;
 use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
@@ -43,15 +45,24 @@ impl Server {
         self.settings.timeouts
     }
 
-    /// Opens a connection within the time limit for connecting.
-    pub(super) async fn in_time<T>(
+    /// Finds the server and opens a connection to it, within the time limit for connecting. Returns the event that ends its
+    /// use as well.
+    pub(super) async fn reach<T, F>(
         &self,
-        opening: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        let too_slow = || unreachable("connecting took too long");
+        open: impl FnOnce(Endpoint) -> F,
+    ) -> Result<(T, MasterChanged), StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let failed = |error| self.connector.failed(error);
+        let opening = async {
+            let (endpoint, master_changed) = self.connector.locate().await?;
+            let opened = open(endpoint).await.map_err(failed)?;
+            Ok((opened, master_changed))
+        };
         timeout(self.timeouts().connect, opening)
             .await
-            .unwrap_or_else(|_| Err(self.connector.failed(too_slow())))
+            .unwrap_or_else(|_| Err(failed(unreachable("connecting took too long"))))
     }
 
     /// `probe` begins to probe `connection`, and does not wait for the result.

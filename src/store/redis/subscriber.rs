@@ -10,9 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use super::channels::{ChannelSink, ChannelStream, ConnectionLost, ServerMessage};
 use super::master::MasterChanged;
 use super::subscriptions::{PubSubShared, RestartOnDrop};
-use super::{failure, tls};
 use crate::backoff::Backoff;
-use crate::error::StoreError;
 use crate::telemetry;
 
 /// How long a connection may be silent before a `PING`.
@@ -32,8 +30,10 @@ impl PubSubShared {
         let mut backoff = RECONNECT;
         loop {
             let began = Instant::now();
-            match self.open().await {
-                Ok((sink, stream, changed)) => {
+            let channels = self.channels;
+            let opening = self.server.reach(|endpoint| channels.open(endpoint));
+            match opening.await {
+                Ok(((sink, stream), changed)) => {
                     self.connected();
                     let ConnectionLost = self.serve(sink, stream, changed).await;
                     tracing::warn!("the connection to Redis that listens for wake-ups is replaced");
@@ -50,20 +50,6 @@ impl PubSubShared {
             }
             backoff.pause().await;
         }
-    }
-
-    async fn open(&self) -> Result<(ChannelSink, ChannelStream, MasterChanged), StoreError> {
-        let connector = &self.server.connector;
-        let opening = async {
-            let (endpoint, changed) = connector.locate().await?;
-            let opened = self.channels.open(&endpoint).await;
-            let (sink, stream) = opened.map_err(|error| {
-                let failed = failure::no_connection(error);
-                connector.failed(tls::at(endpoint.address(), failed))
-            })?;
-            Ok((sink, stream, changed))
-        };
-        self.server.in_time(opening).await
     }
 
     async fn serve(

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
 
 use super::channels::Channels;
 use super::failure::transient;
 use super::server::Server;
 use crate::error::StoreError;
+use crate::owned_task::OwnedTask;
 use crate::store::Wakeups;
 use crate::sync::{Mutex, MutexGuard};
 
@@ -48,7 +48,7 @@ struct Registry {
     changed: Vec<Arc<str>>,
     /// Why there is no connection, if the last attempt failed.
     down: Option<StoreError>,
-    task: Option<JoinHandle<()>>,
+    task: Option<OwnedTask>,
     closed: bool,
 }
 
@@ -125,17 +125,15 @@ impl Drop for Subscriptions {
     fn drop(&mut self) {
         let mut registry = self.shared.registry();
         registry.closed = true;
-        if let Some(task) = registry.task.take() {
-            task.abort();
-        }
+        registry.task = None;
     }
 }
 
 impl PubSubShared {
     fn register(self: &Arc<Self>, name: String) -> Result<Listening, StoreError> {
         let mut registry = self.registry();
-        if registry.task.as_ref().is_none_or(JoinHandle::is_finished) {
-            registry.task = Some(tokio::spawn(self.clone().run(true)));
+        if registry.task.as_ref().is_none_or(OwnedTask::is_finished) {
+            registry.task = Some(OwnedTask::new(&tokio::spawn(self.clone().run(true))));
         } else if let Some(error) = &registry.down {
             return Err(error.clone());
         }
@@ -283,7 +281,8 @@ impl Drop for RestartOnDrop {
         }
         if let Some(runtime) = shared.server.settings.background.runtime() {
             // On that thread it ends with the store.
-            registry.task = Some(runtime.spawn(shared.clone().run(false)));
+            let task = runtime.spawn(shared.clone().run(false));
+            registry.task = Some(OwnedTask::new(&task));
         }
     }
 }

@@ -16,7 +16,7 @@ use tokio_rustls::client::TlsStream;
 mod tls_refusal;
 
 use crate::error::{StoreError, StoreErrorKind};
-pub(super) use tls_refusal::{at, tls_refusal};
+pub(super) use tls_refusal::tls_refusal;
 
 /// The TLS settings of the builder.
 #[derive(Clone, Default)]

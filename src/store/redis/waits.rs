@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, Role, Value};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::live::Live;
 use super::replicas::{Acknowledgement, Replicas};
 use super::timeouts::{Timeouts, ms};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::owned_task::OwnedTask;
 use crate::sync::{Mutex, MutexGuard};
 
 /// The `WAIT`s of one connection and of those that replace it.
@@ -30,7 +30,7 @@ pub(super) struct WaitCoalescer {
 #[derive(Default)]
 struct WaitState {
     next: Vec<Caller>,
-    running: Option<JoinHandle<()>>,
+    running: Option<OwnedTask>,
     known: KnownReplicas,
     closed: bool,
 }
@@ -80,8 +80,8 @@ impl WaitCoalescer {
                 return Err(unacknowledged("the store is gone"));
             }
             state.next.push(Caller { sent, answer });
-            if state.running.as_ref().is_none_or(JoinHandle::is_finished) {
-                state.running = Some(tokio::spawn(self.clone().run()));
+            if state.running.as_ref().is_none_or(OwnedTask::is_finished) {
+                state.running = Some(OwnedTask::new(&tokio::spawn(self.clone().run())));
             }
         }
         answered
@@ -211,9 +211,7 @@ impl WaitCoalescer {
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
-        if let Some(running) = state.running.take() {
-            running.abort();
-        }
+        state.running = None;
     }
 
     fn state(&self) -> MutexGuard<'_, WaitState> {

@@ -11,19 +11,14 @@ use super::endpoint::Endpoint;
 use super::failure::{self, unreachable};
 use super::names::Names;
 use super::rights::SCRATCH;
-use super::timeouts::Timeouts;
 use crate::error::StoreError;
 use crate::lock::LockKey;
 use crate::telemetry;
 
 /// Warns if a message that is published on `connection` does not arrive at `endpoint`: the target of a pool's connections is
 /// unknown, so the address for subscriptions may be that of another server.
-pub(super) async fn warn(
-    connection: &Arc<SharedConnection>,
-    endpoint: &Endpoint,
-    timeouts: Timeouts,
-) {
-    if let Err(error) = check(connection, endpoint, timeouts).await {
+pub(super) async fn warn(connection: &Arc<SharedConnection>, endpoint: &Endpoint) {
+    if let Err(error) = check(connection, endpoint).await {
         telemetry::store::failed(telemetry::store::WAKE_UPS);
         tracing::warn!(
             %error,
@@ -33,18 +28,14 @@ pub(super) async fn warn(
     }
 }
 
-async fn check(
-    connection: &Arc<SharedConnection>,
-    endpoint: &Endpoint,
-    timeouts: Timeouts,
-) -> Result<(), StoreError> {
-    let failed = failure::no_connection;
+async fn check(connection: &Arc<SharedConnection>, endpoint: &Endpoint) -> Result<(), StoreError> {
     let checking = async {
-        let (mut sink, mut messages) = endpoint.open_pubsub().await.map_err(failed)?.split();
+        let (mut sink, mut messages) = endpoint.open_pubsub().await?.split();
         let scratch = LockKey::new(SCRATCH);
         // The documented rights allow this channel, and no lock has its name.
         let channel = Names::of(&scratch).channel().to_string();
-        sink.subscribe(&channel).await.map_err(failed)?;
+        let subscribed = sink.subscribe(&channel).await;
+        subscribed.map_err(failure::no_connection)?;
         let text = format!("{:032x}", fastrand::u128(..));
         let publish = redis::cmd("PUBLISH").arg(&channel).arg(&text).to_owned();
         failure::accepted(connection.query(&publish).await?)?;
@@ -55,7 +46,7 @@ async fn check(
         }
         Err(unheard())
     };
-    let limit = timeouts.connect + timeouts.response;
+    let limit = endpoint.timeouts.connect + endpoint.timeouts.response;
     timeout(limit, checking)
         .await
         .unwrap_or_else(|_| Err(unheard()))

@@ -121,14 +121,9 @@ impl RedisSentinels {
     pub(crate) async fn master(&self) -> Option<usize> {
         let mut votes = BTreeMap::<u16, usize>::new();
         for sentinel in &self.sentinels {
-            let question = redis::cmd("SENTINEL")
-                .arg(&["GET-MASTER-ADDR-BY-NAME", Self::NAME])
-                .to_owned();
-            let Ok(mut connection) = sentinel.try_connection().await else {
-                continue;
-            };
-            let answer: (String, u16) = question.query_async(&mut connection).await.ok()?;
-            *votes.entry(answer.1).or_default() += 1;
+            if let Ok(port) = named_by(sentinel).await {
+                *votes.entry(port).or_default() += 1;
+            }
         }
         let (port, _) = votes.into_iter().find(|(_, votes)| *votes >= 2)?;
         let servers = &self.replicated.servers;
@@ -162,26 +157,26 @@ impl RedisSentinels {
     /// A planned failover: the master lives, and a replica takes over.
     pub(crate) async fn fail_over(&self) -> usize {
         let former = self.master().await.expect("there is a master");
-        let port = self.replicated.servers[former].port().to_string();
+        let port = self.replicated.servers[former].port();
         eventually("a planned failover is over", LIMIT, async || {
             // Refused while a failover is under way, or while no suitable replica is known. A sentinel on a slow machine gives
             // a failover up, and is asked again.
-            let mut connection = self.sentinels[0].connection().await;
-            let mut sentinel = async |question: &str| -> redis::RedisResult<redis::Value> {
-                let command = redis::cmd("SENTINEL")
-                    .arg(&[question, Self::NAME])
-                    .to_owned();
-                command.query_async(&mut connection).await
-            };
-            let named = sentinel("GET-MASTER-ADDR-BY-NAME").await;
-            let named = named.and_then(|named| Ok(redis::from_redis_value::<[String; 2]>(named)?));
-            if named.is_ok_and(|[_, named]| named == port) {
-                let _ = sentinel("FAILOVER").await;
+            let sentinel = &self.sentinels[0];
+            if named_by(sentinel).await.is_ok_and(|named| named == port) {
+                let words = ["SENTINEL", "FAILOVER", Self::NAME];
+                let _ = sentinel.try_ask::<redis::Value>(&words).await;
             }
             self.another_than(former).await
         })
         .await
     }
+}
+
+/// The port of the master that this sentinel names.
+async fn named_by(sentinel: &RedisServer) -> redis::RedisResult<u16> {
+    let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", RedisSentinels::NAME];
+    let (_, port): (String, u16) = sentinel.try_ask(&words).await?;
+    Ok(port)
 }
 
 async fn master(sentinel: &RedisServer) -> BTreeMap<String, String> {

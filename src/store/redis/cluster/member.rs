@@ -12,7 +12,6 @@ use crate::store::redis::failure::{self, transient};
 use crate::store::redis::node::Node;
 use crate::store::redis::pooled::Purpose;
 use crate::store::redis::server::ConnectionSettings;
-use crate::store::redis::tls;
 
 /// Makes [`Member`]s with the same connection settings.
 pub(in super::super) struct MemberFactory {
@@ -39,11 +38,6 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Adds the server's name to errors for which the name matters.
-    pub(super) fn named(&self, error: StoreError) -> StoreError {
-        tls::at(&format_args!("{:?}", self.address), error)
-    }
-
     async fn query(
         &self,
         purpose: Purpose,
@@ -51,8 +45,7 @@ impl Member {
         word: &str,
     ) -> Result<Value, StoreError> {
         let question = redis::cmd(command).arg(word).to_owned();
-        let answer = self.node.first(purpose).query(&question).await;
-        answer.map_err(|error| self.named(error))
+        self.node.first(purpose).query(&question).await
     }
 
     /// Asks this server which server has which slots.

@@ -127,7 +127,6 @@ impl<'a> RedirectLoop<'a> {
         at: &RedirectTarget,
         error: StoreError,
     ) -> Result<(), StoreError> {
-        let error = at.member.named(error);
         let stale = Stale::Failed(at.member.address.clone());
         match error.kind() {
             StoreErrorKind::Unreachable | StoreErrorKind::Transient | StoreErrorKind::Refused => {

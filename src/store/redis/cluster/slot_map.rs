@@ -9,8 +9,6 @@ use crate::store::redis::slot::Slot;
 
 /// One immutable view of a Cluster. A newer one replaces it as a whole.
 pub(super) struct SlotMap {
-    /// Rises with each view.
-    pub(super) version: u64,
     /// First slot, last slot and the server that has them, in the order of the slots.
     ranges: Vec<(u16, u16, Arc<Member>)>,
     /// Every server that has slots, in the order of the addresses.
@@ -20,16 +18,11 @@ pub(super) struct SlotMap {
 
 impl SlotMap {
     /// `member` finds or makes the server at an address.
-    pub(super) fn new(
-        version: u64,
-        ranges: &[Range],
-        member: impl Fn(&Address) -> Arc<Member>,
-    ) -> Self {
+    pub(super) fn new(ranges: &[Range], member: impl Fn(&Address) -> Arc<Member>) -> Self {
         let addresses: BTreeSet<_> = ranges.iter().map(|range| &range.master).collect();
         let placed = |range: &Range| (range.first, range.last, member(&range.master));
         let replicas = ranges.iter().flat_map(|range| &range.replicas);
         Self {
-            version,
             ranges: ranges.iter().map(placed).collect(),
             masters: addresses.into_iter().map(&member).collect(),
             replicas: replicas.cloned().collect(),

@@ -3,18 +3,17 @@
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::member::{Member, MemberFactory};
 use super::slot_map::SlotMap;
 use super::slots::{Address, Range};
 use crate::error::StoreError;
+use crate::owned_task::OwnedTask;
 use crate::store::redis::failure::{more_telling, unreachable};
 use crate::store::redis::pooled::Purpose;
 use crate::sync::Mutex;
@@ -32,12 +31,11 @@ pub(super) struct Topology {
     factory: MemberFactory,
     map: watch::Sender<Option<Arc<SlotMap>>>,
     members: Mutex<HashMap<Address, Arc<Member>>>,
-    versions: AtomicU64,
     /// Held by the caller that refreshes the map; the others wait for its result. Renewals have a mutex of their own:
     /// they never wait for a caller, whose runtime may be busy.
     last: tokio::sync::Mutex<Option<LastRefresh>>,
     last_for_renewals: tokio::sync::Mutex<Option<LastRefresh>>,
-    background: Mutex<Option<JoinHandle<()>>>,
+    background: Mutex<Option<OwnedTask>>,
 }
 
 /// The result of the last refresh.
@@ -64,7 +62,6 @@ impl Topology {
             factory,
             map: watch::Sender::new(None),
             members: Mutex::default(),
-            versions: AtomicU64::new(0),
             last: tokio::sync::Mutex::new(None),
             last_for_renewals: tokio::sync::Mutex::new(None),
             background: Mutex::default(),
@@ -83,23 +80,27 @@ impl Topology {
     pub(super) async fn newer(
         &self,
         purpose: Purpose,
-        seen: &SlotMap,
+        seen: &Arc<SlotMap>,
         stale: Stale,
     ) -> Result<Arc<SlotMap>, StoreError> {
-        let seen = Some(seen.version);
-        self.refresh(purpose, seen, Some(stale)).await
+        self.refresh(purpose, Some(seen), Some(stale)).await
     }
 
     /// Refreshes the map in the background, for the next caller.
-    pub(super) fn refresh_later(self: &Arc<Self>, purpose: Purpose, seen: &SlotMap, stale: Stale) {
-        let (topology, seen) = (self.clone(), seen.version);
+    pub(super) fn refresh_later(
+        self: &Arc<Self>,
+        purpose: Purpose,
+        seen: &Arc<SlotMap>,
+        stale: Stale,
+    ) {
+        let (topology, seen) = (self.clone(), seen.clone());
         let mut background = self.background.lock();
-        if background.as_ref().is_none_or(JoinHandle::is_finished) {
-            *background = Some(tokio::spawn(async move {
-                if let Err(error) = topology.refresh(purpose, Some(seen), Some(stale)).await {
+        if background.as_ref().is_none_or(OwnedTask::is_finished) {
+            *background = Some(OwnedTask::new(&tokio::spawn(async move {
+                if let Err(error) = topology.newer(purpose, &seen, stale).await {
                     tracing::debug!(%error, "no server of the Cluster says which server serves what");
                 }
-            }));
+            })));
         }
     }
 
@@ -118,9 +119,7 @@ impl Topology {
 
     /// Forgets every server, and starts no further refresh.
     pub(super) fn close(&self) {
-        if let Some(task) = self.background.lock().take() {
-            task.abort();
-        }
+        *self.background.lock() = None;
         self.map.send_replace(None);
         self.members.lock().clear();
     }
@@ -133,7 +132,7 @@ impl Topology {
     async fn refresh(
         &self,
         purpose: Purpose,
-        seen: Option<u64>,
+        seen: Option<&Arc<SlotMap>>,
         stale: Option<Stale>,
     ) -> Result<Arc<SlotMap>, StoreError> {
         let last = match purpose {
@@ -143,7 +142,7 @@ impl Topology {
         let mut last = last.lock().await;
         let known = self.known();
         if let Some(map) = &known
-            && Some(map.version) != seen
+            && !seen.is_some_and(|seen| Arc::ptr_eq(seen, map))
         {
             return Ok(map.clone());
         }
@@ -207,10 +206,7 @@ impl Topology {
     }
 
     fn install(&self, ranges: &[Range]) -> Arc<SlotMap> {
-        let version = self.versions.fetch_add(1, Ordering::Relaxed);
-        let map = Arc::new(SlotMap::new(version, ranges, |address| {
-            self.member(address)
-        }));
+        let map = Arc::new(SlotMap::new(ranges, |address| self.member(address)));
         tracing::debug!(
             masters = map.masters.len(),
             "learnt which server serves what"

@@ -1,38 +1,58 @@
-//! The first commands on a new connection, before those of callers.
+//! Opens a connection, and sends the first commands on it, before those of callers.
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisResult, Value};
+use deadpool_redis::PoolError;
+use redis::{Pipeline, RedisResult, Value};
 
+use super::super::endpoint::{Endpoint, RawConnection};
+use super::super::failure::{accepted, unreachable};
+use super::super::rights;
 use super::super::role::Role;
-use super::super::{failure, rights};
-use super::is_unknown_script;
+use super::{NewConnection, SharedConnection, is_unknown_script};
 use crate::error::StoreError;
 
-/// Sends `command`, and asks for the server's role.
-pub(super) async fn ask(
-    handle: &mut MultiplexedConnection,
-    command: &Cmd,
-) -> Result<(Value, Option<Role>), StoreError> {
-    let mut both = redis::Pipeline::with_capacity(2);
-    both.cmd("HELLO").add_command(command.clone());
-    let mut answers = answered(handle.send_packed_commands(&both, 0, 2).await)?.into_iter();
-    // If the server does not know the command, as a proxy may not, the role is what the address
-    // implies.
-    let role = answers.next().as_ref().and_then(Role::read);
-    let answer = failure::accepted(answers.next().unwrap_or(Value::Nil))?;
-    Ok((answer, role))
-}
-
-/// Checks that the user has all rights that locks need.
-pub(super) async fn check_rights(handle: &mut MultiplexedConnection) -> Result<(), StoreError> {
-    let rights = rights::question();
-    let mut answer = answered(handle.send_packed_command(&rights.command).await)?;
-    if is_unknown_script(&answer) {
-        answer = answered(handle.send_packed_command(&rights.in_full()).await)?;
+impl SharedConnection {
+    /// Opens a connection and checks that it can be used. One that cannot be used carries no command: a user who may
+    /// write but not expire would take locks that never end.
+    pub(super) async fn open(&self, or_replica: bool) -> Result<NewConnection, StoreError> {
+        // Boxed: a caller that may connect, which is seldom, has a small future.
+        let opening = self.server.reach(|server| self.open_at(server, or_replica));
+        let ((raw, answer), master_changed) = Box::pin(opening).await?;
+        Ok(NewConnection {
+            raw,
+            answer,
+            master_changed,
+        })
     }
-    rights::suffice(failure::accepted(answer)?)
-}
 
-fn answered<T>(answer: RedisResult<T>) -> Result<T, StoreError> {
-    answer.map_err(failure::no_connection)
+    async fn open_at(
+        &self,
+        server: Endpoint,
+        or_replica: bool,
+    ) -> Result<(RawConnection, Value), StoreError> {
+        let connector = &self.server.connector;
+        let mut raw = match connector.pool() {
+            None => server.open().await?,
+            Some(pool) => match self.permit.open(pool, self.purpose).await {
+                Ok(handle) => RawConnection::given(handle),
+                Err(PoolError::Backend(error)) => return Err(server.failed(error)),
+                Err(error) => return Err(unreachable(error)),
+            },
+        };
+        let rights = rights::question();
+        let mut questions = Pipeline::with_capacity(3);
+        questions.cmd("HELLO").add_command(self.waits.greeting());
+        questions.add_command(rights.command.clone());
+        let answers = server.first_answers(&mut raw, &questions).await?;
+        let mut answers = answers.into_iter();
+        let mut next = || answers.next().unwrap_or(Value::Nil);
+        let (role, answer, mut missing) = (Role::read(&next()), next(), next());
+        let answer = accepted(answer)?;
+        connector.expect(role, or_replica)?;
+        if is_unknown_script(&missing) {
+            let sent: RedisResult<_> = raw.handle.send_packed_command(&rights.in_full()).await;
+            missing = sent.map_err(|error| server.failed(error))?;
+        }
+        rights::suffice(accepted(missing)?)?;
+        Ok((raw, answer))
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::super::live::Live;
 use super::{LinkState, NewConnection, SharedConnection, is_running};
 use crate::error::StoreError;
+use crate::owned_task::OwnedTask;
 
 impl SharedConnection {
     /// Probes this connection. Called when a command got no answer on it, or on another one to the same server.
@@ -14,12 +15,12 @@ impl SharedConnection {
         let LinkState::Up(live) = &state.link else {
             return;
         };
-        if state.closed || is_running(&state.probing) {
+        if is_running(&state.probing) {
             return;
         }
         if let Some(runtime) = self.runtime() {
             let probing = self.clone().find_out(live.clone());
-            state.probing = Some(runtime.spawn(probing));
+            state.probing = Some(OwnedTask::new(&runtime.spawn(probing)));
         }
     }
 

@@ -1,22 +1,19 @@
-//! Opens the connection, and opens another one when it breaks.
+//! Opens another connection when one breaks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::super::live::Live;
 use super::super::master::MasterChanged;
-use super::super::pooled::{Purpose, Taken};
-use super::super::role::Role;
+use super::super::pooled::Purpose;
 use super::{
-    ConnectionState, LONGEST_PAUSE, LinkState, NewConnection, SharedConnection, greeting,
-    is_running,
+    ConnectionState, LONGEST_PAUSE, LinkState, NewConnection, SharedConnection, is_running,
 };
 use crate::backoff::Backoff;
-use crate::error::StoreError;
+use crate::owned_task::OwnedTask;
 use crate::telemetry;
 
 /// The pauses between attempts to connect.
@@ -24,12 +21,12 @@ const RECONNECT: Backoff = Backoff::new(Duration::from_millis(20), LONGEST_PAUSE
 
 impl SharedConnection {
     pub(super) fn ensure_reconnecting(self: &Arc<Self>, state: &mut ConnectionState) {
-        if state.closed || is_running(&state.reconnecting) {
+        if matches!(state.link, LinkState::Closed) || is_running(&state.reconnecting) {
             return;
         }
         // Without a runtime, the next caller starts the task.
         if let Some(runtime) = self.runtime() {
-            state.reconnecting = Some(runtime.spawn(self.clone().reconnect()));
+            state.reconnecting = Some(OwnedTask::new(&runtime.spawn(self.clone().reconnect())));
         }
     }
 
@@ -53,7 +50,11 @@ impl SharedConnection {
                 Err(error) => {
                     tracing::debug!(%error, "no connection to Redis");
                     telemetry::store::failed(self.purpose.as_str());
-                    self.state().link = LinkState::Down(error);
+                    let mut state = self.state();
+                    if matches!(state.link, LinkState::Connecting | LinkState::Down(_)) {
+                        state.link = LinkState::Down(error);
+                    }
+                    drop(state);
                     self.settled.notify_waiters();
                 }
             }
@@ -63,7 +64,7 @@ impl SharedConnection {
 
     pub(super) fn install(self: &Arc<Self>, opened: NewConnection) {
         let mut state = self.state();
-        if !state.closed {
+        if !matches!(state.link, LinkState::Closed) {
             self.install_in(&mut state, opened);
         }
     }
@@ -71,17 +72,15 @@ impl SharedConnection {
     pub(super) fn install_in(
         self: &Arc<Self>,
         state: &mut ConnectionState,
-        NewConnection { taken, answer }: NewConnection,
-    ) {
-        let Taken {
+        NewConnection {
             raw,
+            answer,
             master_changed,
-        } = taken;
+        }: NewConnection,
+    ) {
         state.generation += 1;
         state.since = Instant::now();
-        if let Some(former) = state.following.take() {
-            former.abort();
-        }
+        state.following = None;
         if let Some(master) = master_changed.master() {
             let known = state.master.as_ref();
             if known.is_none_or(|known| !known.is_at(master)) {
@@ -99,38 +98,14 @@ impl SharedConnection {
         self.settled.notify_waiters();
     }
 
-    fn follow(self: &Arc<Self>, generation: u64, mut changed: MasterChanged) -> JoinHandle<()> {
+    fn follow(self: &Arc<Self>, generation: u64, mut changed: MasterChanged) -> OwnedTask {
         let connection = Arc::downgrade(self);
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             changed.wait().await;
             if let Some(connection) = connection.upgrade() {
                 connection.replace(generation, "another server is the master");
             }
-        })
-    }
-
-    /// Opens a connection and checks that it can be used. One that cannot be used carries no command: a user who may
-    /// write but not expire would take locks that never end. A replica may be promoted, and refuses commands until then:
-    /// `or_replica` accepts it.
-    pub(super) async fn open(&self, or_replica: bool) -> Result<NewConnection, StoreError> {
-        let connector = &self.server.connector;
-        // Boxed: a caller that may connect, which is seldom, has a small future.
-        let opening = Box::pin(async {
-            let mut taken = connector.take(self.purpose, &self.permit).await?;
-            let greeting = self.waits.greeting();
-            let answer = greeting::ask(&mut taken.raw.handle, &greeting).await;
-            let (answer, role) = match answer {
-                Err(error) => return Err(connector.late_refusal(error).await),
-                Ok(answer) => answer,
-            };
-            if let Some(role) = role
-                && !(or_replica && role == Role::Replica)
-            {
-                connector.expect(role)?;
-            }
-            greeting::check_rights(&mut taken.raw.handle).await?;
-            Ok(NewConnection { taken, answer })
         });
-        self.server.in_time(opening).await
+        OwnedTask::new(&task)
     }
 }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf, dupl
 
 use super::*;
 use crate::store::redis::connector::Connector;
-use crate::store::redis::endpoint::{Endpoint, RawConnection};
+use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::replicas::Acknowledgement;
 use crate::store::redis::server::ConnectionSettings;
 use crate::store::redis::timeouts::Timeouts;
@@ -19,7 +19,7 @@ fn connection() -> Arc<SharedConnection> {
     let address = "redis://127.0.0.1:1".into_connection_info().unwrap();
     let tls = Tls::default().config([&address]).unwrap();
     let timeouts = Timeouts::default();
-    let connector = Connector::Server(Endpoint::new(address, tls, timeouts));
+    let connector = Connector::Server(Endpoint::new(address, tls, timeouts), None);
     let settings = ConnectionSettings {
         timeouts,
         acknowledgement: Acknowledgement::default(),
@@ -50,8 +50,9 @@ async fn opened_on(
     let opening = MultiplexedConnection::new_with_config(&settings, stream, config);
     let (handle, driver) = opening.await.unwrap();
     let opened = NewConnection {
-        taken: Taken::unwatched(RawConnection::given(handle)),
+        raw: RawConnection::given(handle),
         answer: Value::Okay,
+        master_changed: MasterChanged::Never,
     };
     (opened, Box::pin(driver))
 }

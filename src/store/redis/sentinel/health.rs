@@ -19,7 +19,7 @@ impl SentinelGroup {
     pub(in super::super) async fn survey(&self) -> (Option<Sentinels>, Vec<Warning>) {
         let asking = self.sentinels.iter().map(|sentinel| async {
             let answers = sentinel.answers(["MASTER", "CKQUORUM"], &self.name);
-            let answers = timeout(self.timeouts.connect, answers).await;
+            let answers = timeout(self.server.timeouts.connect, answers).await;
             let answers = answers.unwrap_or_else(|_| Err(unreachable("it took too long")));
             let state = answers.and_then(|answers| state(&answers, self.sentinels.len()));
             state.map_err(|error| sentinel.silence(&error))

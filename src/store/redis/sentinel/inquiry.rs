@@ -1,21 +1,20 @@
 //! Asks one sentinel.
 
-use redis::{ConnectionAddr, FromRedisValue, Pipeline, RedisError, Value};
 use std::collections::HashMap;
-use std::time::Duration;
-use tokio::runtime::{self, Handle};
 
-use super::super::endpoint::{Endpoint, RawConnection, in_time};
+use redis::{ConnectionAddr, FromRedisValue, Value};
+use tokio::runtime::{self, Handle};
+use tokio::time::timeout;
+
+use super::super::endpoint::{Endpoint, RawConnection};
+use super::super::failure;
 use super::super::master::Master;
-use super::super::timeouts::Timeouts;
-use super::super::{failure, tls};
 use crate::error::StoreError;
 use crate::sync::Mutex;
 
 /// One sentinel. Its connection is kept between questions.
 pub(super) struct Sentinel {
     endpoint: Endpoint,
-    timeouts: Timeouts,
     kept: Mutex<Option<IdleConnection>>,
 }
 
@@ -26,10 +25,9 @@ struct IdleConnection {
 }
 
 impl Sentinel {
-    pub(super) fn new(endpoint: Endpoint, timeouts: Timeouts) -> Self {
+    pub(super) fn new(endpoint: Endpoint) -> Self {
         Self {
             endpoint,
-            timeouts,
             kept: Mutex::default(),
         }
     }
@@ -57,32 +55,25 @@ impl Sentinel {
         }
         // Only an answer puts the connection back: one without an answer when the caller is dropped is not used again.
         let mut answered = None;
-        if let Some(connection) = self.take_kept() {
-            let put = put(connection, &questions, self.timeouts.probe());
-            answered = put.await.ok();
+        if let Some(mut connection) = self.take_kept() {
+            let answers = connection.ask(&questions);
+            if let Ok(Ok(answers)) = timeout(self.endpoint.timeouts.probe(), answers).await {
+                answered = Some((connection, answers));
+            }
         }
         let (connection, answers) = match answered {
             Some(answered) => answered,
-            None => self.put_anew(&questions).await?,
+            None => {
+                let mut new = self.endpoint.open().await?;
+                let answers = self.endpoint.first_answers(&mut new, &questions).await?;
+                (new, answers)
+            }
         };
         *self.kept.lock() = Some(IdleConnection {
             runtime: Handle::current().id(),
             connection,
         });
         Ok(answers)
-    }
-
-    async fn put_anew(
-        &self,
-        questions: &Pipeline,
-    ) -> Result<(RawConnection, Vec<Value>), StoreError> {
-        let failed = |error| tls::at(self.address(), failure::no_connection(error));
-        let connection = self.endpoint.open().await.map_err(failed)?;
-        let answered = put(connection, questions, self.timeouts.response).await;
-        match answered.map_err(failed) {
-            Err(error) => Err(self.endpoint.late_refusal(error).await),
-            answered => answered,
-        }
     }
 
     pub(super) fn hang_up(&self) {
@@ -95,17 +86,6 @@ impl Sentinel {
         let kept = kept.take_if(|kept| kept.runtime == here)?;
         Some(kept.connection)
     }
-}
-
-async fn put(
-    mut connection: RawConnection,
-    questions: &Pipeline,
-    patience: Duration,
-) -> Result<(RawConnection, Vec<Value>), RedisError> {
-    let count = questions.len();
-    let answers = connection.handle.send_packed_commands(questions, 0, count);
-    let answers = in_time(patience, answers).await?;
-    Ok((connection, answers))
 }
 
 fn master(answers: &[Value]) -> Result<Option<Master>, StoreError> {

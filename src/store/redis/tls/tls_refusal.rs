@@ -10,8 +10,11 @@ use rustls::{AlertDescription, CertificateError};
 
 use crate::error::{StoreError, StoreErrorKind};
 
-/// Why one side refuses the other, and what to do about it; `None` for other errors.
-pub(in super::super) fn tls_refusal(error: &RedisError) -> Option<StoreError> {
+/// Why the client and `server` refuse each other, and what to do about it; `None` for other errors.
+pub(in super::super) fn tls_refusal(
+    error: &RedisError,
+    server: &dyn fmt::Display,
+) -> Option<StoreError> {
     let advice = match cause(error)? {
         rustls::Error::InvalidCertificate(error) => match error {
             CertificateError::UnknownIssuer => {
@@ -48,25 +51,11 @@ pub(in super::super) fn tls_refusal(error: &RedisError) -> Option<StoreError> {
         _ => return None,
     };
     let error = TlsRefusal {
-        place: String::new(),
+        server: server.to_string(),
         advice,
         error: error.clone(),
     };
     Some(StoreError::new(StoreErrorKind::Refused, error))
-}
-
-/// Adds the server to an error in which one side refuses the other. Other errors stay as they are.
-pub(in super::super) fn at(server: &dyn fmt::Display, error: StoreError) -> StoreError {
-    let source = error.source().and_then(|source| source.downcast_ref());
-    let refusal = source.filter(|refusal: &&TlsRefusal| refusal.place.is_empty());
-    let Some(refusal) = refusal else {
-        return error;
-    };
-    let error = TlsRefusal {
-        place: format!("{server}: "),
-        ..refusal.clone()
-    };
-    StoreError::new(StoreErrorKind::Refused, error)
 }
 
 /// The rustls error inside the error of the `redis` crate.
@@ -79,11 +68,10 @@ fn cause(error: &RedisError) -> Option<&rustls::Error> {
     inner.downcast_ref()
 }
 
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{place}{advice}")]
+#[derive(Debug, thiserror::Error)]
+#[error("{server}: {advice}")]
 struct TlsRefusal {
-    /// The server and a colon; empty if it is not known.
-    place: String,
+    server: String,
     advice: &'static str,
     #[source]
     error: RedisError,

@@ -46,9 +46,9 @@ async fn replicas_that_acknowledge_need_rights_of_their_own() {
 }
 
 #[tokio::test]
-async fn following_sentinels_needs_one_right_more() {
+async fn following_sentinels_needs_no_right_more_and_auditing_them_one() {
     let deployment = RedisSentinels::start().await;
-    let rules = RedisStore::acl_rules(["k:"]).sentinel();
+    let rules = RedisStore::acl_rules(["k:"]).sentinel().audit();
     with_user(&deployment.replicated.servers, &rules).await;
     let connect = || {
         RedisStore::sentinel(deployment.urls(), RedisSentinels::NAME)
@@ -57,11 +57,15 @@ async fn following_sentinels_needs_one_right_more() {
     };
     let store = connect().await.unwrap();
     everything(&store, "k:").await.unwrap();
+    LockClient::new(store).audit().await.unwrap();
     let master = deployment.replicated.master();
     assert_eq!(refusals(master).await, Value::Array(Vec::new()));
     without(master, &rules, "+role").await;
-    let error = connect().await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error:?}");
+    let store = connect().await.unwrap();
+    everything(&store, "k:").await.unwrap();
+    assert_eq!(refusals(master).await, Value::Array(Vec::new()));
+    LockClient::new(store).audit().await.unwrap();
+    assert_ne!(refusals(master).await, Value::Array(Vec::new()));
 }
 
 #[tokio::test]
