@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::support::project::root;
 
@@ -85,6 +86,23 @@ fn no_imports_go_in_a_circle() {
         .filter_map(|start| circle(&edges, start))
         .collect();
     assert!(circles.is_empty(), "\n{}", circles.join("\n\n"));
+}
+
+/// By the counter that contributors run: without blank lines, comments and tests.
+#[test]
+fn no_file_has_more_than_300_lines_of_code() {
+    let counter = root().join("scripts/lines");
+    let counted = Command::new(counter).arg("--files").output();
+    let counted = counted.expect("scripts/lines runs");
+    let counted = String::from_utf8(counted.stdout).expect("text");
+    let lengths = counted.lines().map(|line| {
+        let (length, file) = line.split_once(' ').expect("a length and a file");
+        (length.parse::<usize>().expect("a number"), file)
+    });
+    let lengths: Vec<_> = lengths.collect();
+    assert!(lengths.len() > 250, "{} files were counted", lengths.len());
+    let long: Vec<_> = lengths.iter().filter(|(length, _)| *length > 300).collect();
+    assert!(long.is_empty(), "{long:?}");
 }
 
 /// A shortest path from `start` back to itself, reported once: from the first of its modules.
