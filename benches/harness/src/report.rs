@@ -152,9 +152,11 @@ impl Report {
 
 impl Row {
     fn verdict(&self) -> &'static str {
+        // As precise as the figure that is shown beside it.
+        let shown = |measured: f64| digits(measured).parse().unwrap_or(measured);
         let is_met = |measured: f64| match self.target? {
-            AtLeast(target) => Some(measured >= target),
-            AtMost(target) => Some(measured <= target),
+            AtLeast(target) => Some(shown(measured) >= target),
+            AtMost(target) => Some(shown(measured) <= target),
         };
         match self.measured.map(is_met) {
             Some(Some(true)) => "yes",
