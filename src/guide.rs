@@ -17,9 +17,23 @@
 //! | run a command under a lock, or see who holds one, from a shell | [`lockctl`] |
 //! | find a short answer | [`faq`] |
 
+// The pages name them.
+#[cfg(doc)]
+use crate::*;
+
+/// A page names the items of the crate as `[Item]`, and another page as `[text][page name]`. These definitions stand before the page's
+/// own ones, which lead to the files, so that both rustdoc and a viewer of the repository find the pages.
 macro_rules! pages {
     ($($page:ident $file:literal $($picture:literal)?)*) => {
         $(
+            #[doc = "[page getting started]: crate::guide::getting_started"]
+            #[doc = "[page keys and modes]: crate::guide::keys_and_modes"]
+            #[doc = "[page waiting]: crate::guide::waiting"]
+            #[doc = "[page webhooks]: crate::guide::webhooks"]
+            #[doc = "[page promises]: crate::guide::promises"]
+            #[doc = "[page migrating]: crate::guide::migrating"]
+            #[doc = "[page lockctl]: crate::guide::lockctl"]
+            #[doc = ""]
             #[doc = include_str!($file)]
             $(#[doc = include_str!($picture)])?
             pub mod $page {}
