@@ -35,7 +35,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use channel::{Channel, Signals};
+use channel::Channel;
 use processes::Processes;
 use records::Records;
 use shard::Shard;
@@ -220,16 +220,13 @@ impl LockStore for MemoryStore {
 
 impl StoreAtOnce for MemoryStore {
     fn acquire_now(&self, attempt: &Attempt) -> Result<(Outcome, Instant), StoreError> {
-        let hold = &attempt.hold;
-        let mut shard = self.shared.shard(&hold.key);
-        let (outcome, at) = shard.acquire(attempt)?;
-        let signals = match outcome {
-            Outcome::Granted { .. } => shard.signals_of_grant(hold),
-            Outcome::Refused { .. } => Signals::default(),
-        };
+        let mut shard = self.shared.shard(&attempt.hold.key);
+        // Read under the mutex, so that a later decision has a later time.
+        let now = Instant::now();
+        let (outcome, signals) = shard.acquire(attempt, now)?;
         drop(shard);
         signals.send();
-        Ok((outcome, at))
+        Ok((outcome, now))
     }
 
     fn holds_now(&self, hold: &Hold) -> bool {

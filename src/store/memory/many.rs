@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::MutexGuard;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::MemoryShared;
 use super::channel::Signals;
 use super::shard::Shard;
@@ -16,8 +18,11 @@ pub(super) fn all(
     attempts: &[Attempt],
 ) -> Result<SeveralOutcome, StoreError> {
     let mut shards = LockedShards::lock(shared, attempts);
+    let now = shards.now;
     for (index, attempt) in attempts.iter().enumerate() {
-        if let Some(retry_after) = shards.of(attempt).evaluate(attempt)? {
+        if let Outcome::Refused { retry_after } =
+            shards.of(attempt).evaluate(&impatient(attempt), now)?
+        {
             return Ok(SeveralOutcome::Refused {
                 index: Some(index),
                 retry_after,
@@ -25,18 +30,17 @@ pub(super) fn all(
         }
     }
     let mut grants = Vec::with_capacity(attempts.len());
-    let mut signals = Vec::new();
+    let mut woken = Vec::new();
     for (index, attempt) in attempts.iter().enumerate() {
-        let shard = shards.of(attempt);
-        let (outcome, _) = shard.acquire(&impatient(attempt))?;
+        let (outcome, signals) = shards.of(attempt).acquire(&impatient(attempt), now)?;
         match outcome {
             Outcome::Granted { token } => grants.push(Grant { index, token }),
-            Outcome::Refused { .. } => unreachable!("the keys differ, and nothing came between"),
+            Outcome::Refused { .. } => unreachable!("the keys differ, and no time has passed"),
         }
-        signals.push(shard.signals_of_grant(&attempt.hold));
+        woken.push(signals);
     }
     drop(shards);
-    signals.into_iter().for_each(Signals::send);
+    woken.into_iter().for_each(Signals::send);
     Ok(SeveralOutcome::Granted(grants))
 }
 
@@ -46,20 +50,16 @@ pub(super) fn any(
     attempts: &[Attempt],
 ) -> Result<SeveralOutcome, StoreError> {
     let mut shards = LockedShards::lock(shared, attempts);
+    let now = shards.now;
     let mut soonest = Duration::MAX;
     for (index, attempt) in attempts.iter().enumerate() {
-        match shards.of(attempt).evaluate(attempt)? {
-            Some(retry_after) => soonest = soonest.min(retry_after),
-            None => {
-                let shard = shards.of(attempt);
-                let (outcome, _) = shard.acquire(&impatient(attempt))?;
-                if let Outcome::Granted { token } = outcome {
-                    let signals = shard.signals_of_grant(&attempt.hold);
-                    drop(shards);
-                    signals.send();
-                    return Ok(SeveralOutcome::Granted(vec![Grant { index, token }]));
-                }
+        match shards.of(attempt).acquire(&impatient(attempt), now)? {
+            (Outcome::Granted { token }, signals) => {
+                drop(shards);
+                signals.send();
+                return Ok(SeveralOutcome::Granted(vec![Grant { index, token }]));
             }
+            (Outcome::Refused { retry_after }, _) => soonest = soonest.min(retry_after),
         }
     }
     Ok(SeveralOutcome::Refused {
@@ -70,16 +70,15 @@ pub(super) fn any(
 
 /// Attempts on several keys take no place in line.
 fn impatient(attempt: &Attempt) -> Attempt {
-    Attempt {
-        patience: None,
-        ..attempt.clone()
-    }
+    attempt.clone().patience(None)
 }
 
 /// The shards of some keys.
 struct LockedShards<'a> {
     shared: &'a MemoryShared,
     guards: BTreeMap<usize, MutexGuard<'a, Shard>>,
+    /// The time of all decisions: one that counts for all of them must not expire between two.
+    now: Instant,
 }
 
 impl<'a> LockedShards<'a> {
@@ -89,12 +88,13 @@ impl<'a> LockedShards<'a> {
             .iter()
             .map(|attempt| shared.place(&attempt.hold.key));
         let places: BTreeSet<_> = places.collect();
+        let guards = places
+            .into_iter()
+            .map(|place| (place, super::lock(&shared.shards[place])));
         Self {
             shared,
-            guards: places
-                .into_iter()
-                .map(|place| (place, super::lock(&shared.shards[place])))
-                .collect(),
+            guards: guards.collect(),
+            now: Instant::now(),
         }
     }
 

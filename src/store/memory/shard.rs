@@ -1,14 +1,14 @@
 //! A part of the keys, under one mutex.
 
 use std::collections::hash_map::Entry as Place;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use tokio::time::Instant;
 
 use super::channel::{Listeners, Signals, Wake};
 use super::state::State;
 use crate::error::StoreError;
-use crate::lock::{FencingToken, Hold, KeyMap, LockKey, LockMode};
+use crate::lock::{FencingToken, KeyMap, LockKey, LockMode};
 use crate::store::{Attempt, Fencing, LockEntry, Outcome};
 
 /// The fewest new keys between two sweeps.
@@ -67,11 +67,21 @@ impl Shard {
     ) -> T {
         // Read under the mutex, so that a later decision has a later time.
         let now = Instant::now();
+        self.change_at(now, key, |entry| change(entry, now))
+    }
+
+    /// The same at a time that was read under the mutex.
+    fn change_at<T>(
+        &mut self,
+        now: Instant,
+        key: &LockKey,
+        change: impl FnOnce(&mut KeyEntry) -> T,
+    ) -> T {
         let mut place = match self.entries.entry(key.clone()) {
             Place::Occupied(place) => place,
             Place::Vacant(place) => {
                 let mut entry = KeyEntry::default();
-                let result = change(&mut entry, now);
+                let result = change(&mut entry);
                 if !entry.is_idle() {
                     place.insert(entry);
                     self.pay_for_sweep(now);
@@ -81,47 +91,47 @@ impl Shard {
         };
         let entry = place.get_mut();
         entry.expire(now);
-        let result = change(entry, now);
+        let result = change(entry);
         if entry.is_idle() {
             place.remove();
         }
         result
     }
 
-    /// Decides about an attempt, and issues a token if it requests one. Returns the time of the decision as well.
-    pub(super) fn acquire(&mut self, attempt: &Attempt) -> Result<(Outcome, Instant), StoreError> {
+    /// Decides about an attempt, and issues a token if it requests one. Returns the signals that a grant sends: if it leaves a
+    /// permit free, that of the first in line.
+    pub(super) fn acquire(
+        &mut self,
+        attempt: &Attempt,
+        now: Instant,
+    ) -> Result<(Outcome, Signals), StoreError> {
         let hold = &attempt.hold;
-        let (verdict, now) =
-            self.change(&hold.key, |entry, now| (entry.state.ask(attempt, now), now));
-        let outcome = match verdict.refusal()? {
-            Some(retry_after) => Outcome::Refused { retry_after },
-            None => Outcome::Granted {
-                token: attempt
-                    .fencing
-                    .filter(|_| hold.mode.is_exclusive())
-                    .map(|fencing| self.issue(fencing)),
-            },
-        };
-        Ok((outcome, now))
+        let (mut outcome, signals) = self.change_at(now, &hold.key, |entry| {
+            let outcome = entry.state.ask(attempt, now)?;
+            let signals = match (outcome, hold.mode) {
+                (Outcome::Granted { .. }, LockMode::Permit(_)) => {
+                    entry.listeners.signals(entry.state.next_permit())
+                }
+                _ => Signals::default(),
+            };
+            Ok::<_, StoreError>((outcome, signals))
+        })?;
+        if let Outcome::Granted { token } = &mut outcome {
+            let fencing = attempt.fencing.filter(|_| hold.mode.is_exclusive());
+            *token = fencing.map(|fencing| self.issue(fencing));
+        }
+        Ok((outcome, signals))
     }
 
-    /// The signals that a grant sends: if it leaves a permit free, that of the first in line.
-    pub(super) fn signals_of_grant(&mut self, hold: &Hold) -> Signals {
-        let LockMode::Permit(_) = hold.mode else {
-            return Signals::default();
-        };
-        self.change(&hold.key, |entry, _| {
-            let wake = entry.state.next_permit();
-            entry.listeners.signals(wake)
+    /// Decides as [`Shard::acquire`], and changes nothing.
+    pub(super) fn evaluate(
+        &mut self,
+        attempt: &Attempt,
+        now: Instant,
+    ) -> Result<Outcome, StoreError> {
+        self.change_at(now, &attempt.hold.key, |entry| {
+            entry.state.evaluate(attempt, now)
         })
-    }
-
-    /// Decides as [`Shard::acquire`] without patience, and changes nothing: returns for how long the attempt would be
-    /// refused.
-    pub(super) fn evaluate(&mut self, attempt: &Attempt) -> Result<Option<Duration>, StoreError> {
-        let key = &attempt.hold.key;
-        self.change(key, |entry, now| entry.state.evaluate(attempt, false, now))
-            .refusal()
     }
 
     /// Issues a token, and reserves those that follow it.

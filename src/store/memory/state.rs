@@ -12,17 +12,15 @@ use tokio::time::Instant;
 use super::channel::{Channel, Wake};
 use super::expiring_list::ExpiringList;
 use super::permits::Permits;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::limits::after;
 use crate::lock::{Hold, HoldId, LockFamily, LockMode};
-use crate::store::{Attempt, Holder, Inspection, SHOWN, WAITER_LIVENESS};
+use crate::store::{Attempt, Holder, Inspection, Outcome, SHOWN, WAITER_LIVENESS, other_limit};
 
-mod verdict;
 mod waiters;
 
-pub(super) use verdict::Verdict;
 use waiters::NONE_WOKEN;
 
 /// The holds of a key, its waiters, and its withdrawn attempts.
@@ -104,13 +102,13 @@ impl State {
             .any(|list| !list.is_empty())
     }
 
-    /// Grants the attempt, or records it as waiting if it has patience.
-    pub(super) fn ask(&mut self, attempt: &Attempt, now: Instant) -> Verdict {
+    /// Grants the attempt, without a token, or records it as waiting if it has patience.
+    pub(super) fn ask(&mut self, attempt: &Attempt, now: Instant) -> Result<Outcome, StoreError> {
         let hold = &attempt.hold;
         let in_line = attempt.stands_in_line();
-        let verdict = self.evaluate(attempt, in_line, now);
-        match verdict {
-            Verdict::Granted => {
+        let outcome = self.evaluate(attempt, now)?;
+        match outcome {
+            Outcome::Granted { .. } => {
                 let until = after(now, attempt.lease);
                 let overtakes = !in_line && !self.holds(hold);
                 self.grant(hold, until);
@@ -118,49 +116,41 @@ impl State {
                     self.take_outside_turn(hold.mode, until);
                 }
             }
-            Verdict::Refused { .. } if attempt.patience.is_some() => {
+            Outcome::Refused { .. } if attempt.patience.is_some() => {
                 if in_line && !self.is_free() && self.is_first(hold) {
                     // The lock is taken: their turn is over.
                     self.outside.take_if(|(turn, _)| *turn == OutsideTurn::Now);
                 }
                 self.wait(hold, in_line, after(now, WAITER_LIVENESS));
             }
-            _ => {}
+            Outcome::Refused { .. } => {}
         }
-        verdict
+        Ok(outcome)
     }
 
-    /// The decision about an attempt, with a place in line or without. Changes nothing.
-    pub(super) fn evaluate(&self, attempt: &Attempt, in_line: bool, now: Instant) -> Verdict {
+    /// The decision about an attempt. Changes nothing.
+    pub(super) fn evaluate(&self, attempt: &Attempt, now: Instant) -> Result<Outcome, StoreError> {
         let hold = &attempt.hold;
         if self.withdrawn.until((hold.mode, attempt.id)).is_some() {
-            return Verdict::Withdrawn; // (5)
+            let why = "the attempt was withdrawn before it arrived"; // (5)
+            return Err(StoreError::new(StoreErrorKind::Refused, why));
         }
-        if self.is_held_by_other_than(hold.mode.family()) {
-            return Verdict::Conflict;
-        }
+        self.check_family(hold.mode.family())?;
         if let Some(limit) = self.other_limit(hold) {
-            return Verdict::OtherLimit(limit);
+            return Err(other_limit(limit.get()));
         }
-        match self.obstacle(hold, in_line) {
-            Some(until) => Verdict::Refused {
+        Ok(match self.obstacle(hold, attempt.stands_in_line()) {
+            // Never zero, because the obstacle is live.
+            Some(until) => Outcome::Refused {
                 retry_after: until - now,
             },
-            None => Verdict::Granted,
-        }
+            None => Outcome::Granted { token: None },
+        })
     }
 
     /// Renews the hold's lease; `false` if there is no such hold. It never shortens a lease. (2)
     pub(super) fn renew(&mut self, hold: &Hold, lease: Duration, now: Instant) -> bool {
-        let present = match hold.mode {
-            LockMode::Read => self.reads.until(hold.id),
-            LockMode::Permit(_) => self.permits.holds().until(hold.id),
-            _ => self
-                .sole
-                .as_ref()
-                .filter(|sole| sole.is(hold))
-                .map(|sole| sole.until),
-        };
+        let present = self.until(hold);
         if let Some(present) = present {
             self.live(hold, after(now, lease).max(present));
         }
@@ -169,10 +159,18 @@ impl State {
 
     /// Whether there is such a hold.
     pub(super) fn holds(&self, hold: &Hold) -> bool {
+        self.until(hold).is_some()
+    }
+
+    /// The end of the hold's lease; `None` if there is no such hold.
+    fn until(&self, hold: &Hold) -> Option<Instant> {
         match hold.mode {
-            LockMode::Read => self.reads.until(hold.id).is_some(),
-            LockMode::Permit(_) => self.permits.holds().until(hold.id).is_some(),
-            _ => self.sole.as_ref().is_some_and(|sole| sole.is(hold)),
+            LockMode::Read => self.reads.until(hold.id),
+            LockMode::Permit(_) => self.permits.holds().until(hold.id),
+            LockMode::Reentrant | LockMode::Fair | LockMode::Write => {
+                let sole = self.sole.as_ref().filter(|sole| sole.is(hold))?;
+                Some(sole.until)
+            }
         }
     }
 
@@ -211,9 +209,7 @@ impl State {
 
     /// Sets the limit of permits, or leaves it to attempts, and says who is to be woken. (11)
     pub(super) fn set_permits(&mut self, limit: Option<NonZeroU32>) -> Result<Wake, StoreError> {
-        if self.is_held_by_other_than(LockFamily::Permits) {
-            return Verdict::Conflict.refusal().map(|_| NONE_WOKEN);
-        }
+        self.check_family(LockFamily::Permits)?;
         let before = self.permits.free();
         self.permits.set(limit);
         let free = self.permits.free();
@@ -271,13 +267,20 @@ impl State {
         self.sole.is_none() && self.reads.is_empty() && self.permits.is_free()
     }
 
-    fn is_held_by_other_than(&self, family: LockFamily) -> bool {
-        match &self.sole {
-            Some(sole) => sole.family != family,
-            None => {
-                !self.reads.is_empty() && family != LockFamily::ReadWrite
-                    || !self.permits.is_free() && family != LockFamily::Permits
-            }
+    /// Fails if the key is held by a lock of another family. (9)
+    fn check_family(&self, family: LockFamily) -> Result<(), StoreError> {
+        let held = match &self.sole {
+            Some(sole) => Some(sole.family),
+            None if !self.reads.is_empty() => Some(LockFamily::ReadWrite),
+            None if !self.permits.is_free() => Some(LockFamily::Permits),
+            None => None,
+        };
+        match held.is_none_or(|held| held == family) {
+            true => Ok(()),
+            false => Err(StoreError::new(
+                StoreErrorKind::Conflict,
+                "the key is held by a lock of another family",
+            )),
         }
     }
 

@@ -58,6 +58,27 @@ fn each_of_all_gets_the_token_that_it_asked_for() {
     assert_eq!(granted, [true, false, false], "a reader has none");
 }
 
+/// Time passes while a question about many keys is decided.
+#[test]
+fn a_hold_that_ends_while_all_are_decided_is_answered_without_a_panic() {
+    let wanted: Vec<_> = (0..300).map(|key| on(key, LockMode::Fair, 1)).collect();
+    for micros in (0..2000).step_by(10) {
+        let store = MemoryStore::new();
+        let lease = Duration::from_micros(micros);
+        outcome(
+            &store,
+            &Attempt {
+                lease,
+                ..wanted[0].clone()
+            },
+        );
+        let patience = Some(60 * SECOND);
+        let next = on(0, LockMode::Fair, 2);
+        outcome(&store, &Attempt { patience, ..next });
+        at_once(store.acquire_several(&wanted, Want::All));
+    }
+}
+
 #[test]
 fn any_is_the_first_that_is_free() {
     let store = MemoryStore::new();

@@ -1,5 +1,7 @@
 //! The entries that a shard keeps, and those that it sweeps.
 
+use std::time::Duration;
+
 use uuid::Uuid;
 
 use super::*;
@@ -18,9 +20,8 @@ fn hold_for_a_second(shard: &mut Shard, key: usize) {
         in_line: true,
         fencing: None,
     };
-    shard.change(&attempt.hold.key, |entry, now| {
-        entry.state.ask(&attempt, now)
-    });
+    let answer = shard.acquire(&attempt, Instant::now());
+    assert!(answer.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
