@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::limits::after;
 use crate::store::ProcessInfo;
 
 /// The entries of clients, each with the time until which it is kept. A new entry removes those that are over.
@@ -24,7 +25,9 @@ impl Processes {
         self.0.retain(|_, (_, until)| *until > now);
         match lifetime.is_zero() {
             true => self.0.remove(&client),
-            false => self.0.insert(client, (process.clone(), now + lifetime)),
+            false => self
+                .0
+                .insert(client, (process.clone(), after(now, lifetime))),
         };
     }
 

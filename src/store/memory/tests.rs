@@ -1,5 +1,4 @@
-use crate::store::Inspect;
-use crate::store::LockStoreExt;
+use crate::store::{Inspect, LockStoreExt, ProcessInfo};
 use std::time::Duration;
 
 use futures_util::FutureExt;

@@ -169,3 +169,12 @@ async fn the_oldest_records_go_when_the_store_has_no_room_for_more() {
     assert_eq!(kept.last(), Some(&99));
     assert_eq!(kept.first(), Some(&(100 - kept.len())));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_of_a_process_may_be_kept_for_ever() {
+    let (store, client) = (MemoryStore::new(), Uuid::nil());
+    let process = ProcessInfo::new("host", 7, "orders-api");
+    at_once(store.announce(client, &process, Duration::MAX));
+    advance(1000 * SECOND).await;
+    assert_eq!(at_once(store.processes(&[client])), [Some(process)]);
+}
