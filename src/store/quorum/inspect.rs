@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use tokio::time::timeout_at;
 use uuid::Uuid;
 
 use super::QuorumStore;
-use super::majority::{Vote, answered, no_majority};
+use super::majority::{Vote, answered, died, no_majority};
 use super::members::Members;
 use crate::error::{Feature, StoreError, StoreErrorKind};
 use crate::lock::LockKey;
@@ -27,7 +28,14 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let ended = self.ask_all(true, |store| store.force_unlock(key)).await?;
+        // A store that is late ends the holds all the same.
+        let force = |store: &Arc<dyn DynInspect>| {
+            let (store, key) = (store.clone(), key.clone());
+            let forcing = async move { store.force_unlock(&key).await };
+            let task = self.shared.running.spawn(forcing);
+            task.map(|done| done.unwrap_or_else(died)).boxed()
+        };
+        let ended = self.ask_all(true, force).await?;
         Ok(ended.contains(&Some(true)))
     }
 
@@ -94,10 +102,9 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
 
 impl<S: LockStore> QuorumStore<S> {
     /// The inspector of one store.
-    fn member(&self, place: usize) -> Result<&dyn DynInspect, StoreError> {
+    fn member(&self, place: usize) -> Result<&Arc<dyn DynInspect>, StoreError> {
         let inspector = self.shared.capabilities[place].inspector();
-        let refused = |missing| StoreError::new(StoreErrorKind::Refused, missing);
-        inspector.map(Arc::as_ref).map_err(refused)
+        inspector.map_err(|missing| StoreError::new(StoreErrorKind::Refused, missing))
     }
 
     /// The key, if a majority carries a hold of it and none of the stores `before` does.
@@ -118,7 +125,7 @@ impl<S: LockStore> QuorumStore<S> {
     async fn ask_all<'a, T>(
         &'a self,
         touches: bool,
-        ask: impl Fn(&'a dyn DynInspect) -> BoxFuture<'a, Vote<T>>,
+        ask: impl Fn(&'a Arc<dyn DynInspect>) -> BoxFuture<'a, Vote<T>>,
     ) -> Result<Vec<Option<T>>, StoreError> {
         let until = self.deadline();
         let questions = self.all().iter().map(|place| {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
+use tokio::task::JoinError;
 use tokio::time::{Instant, timeout_at};
 
 use super::QuorumStore;
@@ -135,6 +136,11 @@ impl<S: LockStore> QuorumStore<S> {
         let majority = self.majority_count();
         call.decision(until, majority, decide, touched).await
     }
+}
+
+/// The vote of a store whose code has panicked, or whose runtime has ended.
+pub(super) fn died<T>(task: JoinError) -> Vote<T> {
+    Err(StoreError::new(StoreErrorKind::Unanswered, task))
 }
 
 /// How many stores have answered without an error.

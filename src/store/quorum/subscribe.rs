@@ -9,11 +9,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::QuorumStore;
 use super::hold::RefusedVote;
-use super::majority::{MajorityCall, Vote, most_answered};
+use super::majority::{MajorityCall, Vote, died, most_answered};
 use super::members::Members;
 use super::store_hold::AttemptedHold;
 use crate::backoff::jittered;
-use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{Hold, LockKey, LockMode};
 use crate::owned_task::OwnedTask;
 use crate::shared_table::SharedRow;
@@ -61,7 +60,6 @@ impl<S: LockStore> QuorumStore<S> {
             // A task of its own, which completes even when no listener is left.
             let subscribing =
                 tokio::spawn(async move { quorum.shared.stores[store].subscribe(&attempt).await });
-            let died = |died| Err(StoreError::new(StoreErrorKind::Unanswered, died));
             match subscribing.await.unwrap_or_else(died) {
                 Ok(mut wakeups) => {
                     let late = call.cast(store, Ok(())).is_some();

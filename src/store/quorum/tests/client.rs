@@ -305,3 +305,21 @@ async fn what_a_store_cannot_list_is_listed_by_the_next() {
     set(&stores[..3], Mood::Failing(StoreErrorKind::Transient));
     assert!(quorum.list_locks(&ListQuery::new()).await.is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_store_ends_its_hold_after_a_forced_unlock_was_answered() {
+    let (stores, quorum) = five();
+    granted(&quorum, &reentrant(1)).await;
+    settle().await;
+    stores[3].set(Mood::Slow(2 * SECOND));
+    stores[4].set(Mood::Hanging);
+    let asked = Instant::now();
+    assert!(quorum.force_unlock(&LockKey::new("key")).await.unwrap());
+    assert!(asked.elapsed() < SECOND, "{:?}", asked.elapsed());
+    assert_eq!(carriers(&stores, &reentrant(1)).await, 2);
+    sleep(3 * SECOND).await;
+    assert_eq!(carriers(&stores, &reentrant(1)).await, 1);
+    stores[4].set(Mood::Well);
+    settle().await;
+    assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
+}

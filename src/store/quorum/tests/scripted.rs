@@ -136,14 +136,15 @@ impl LockStore for Scripted {
     }
 }
 
-/// Only lists depend on the mood.
+/// An inspection does not depend on the mood.
 impl Inspect for Scripted {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
         self.memory().inspect(key).await
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        self.memory().force_unlock(key).await
+        self.moody("force", async { self.memory().force_unlock(key).await })
+            .await
     }
 
     async fn list_locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, StoreError> {
