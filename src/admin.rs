@@ -87,7 +87,7 @@ impl LockAdmin {
         list: impl AsyncFnOnce(&ListQuery) -> Result<Page<T>, StoreError>,
         key: impl Fn(&mut T) -> &mut LockKey,
     ) -> Result<Page<T>, LockError> {
-        let mut query = query.clone();
+        let mut query = query.clone().limit(query.limit);
         query.prefix.insert_str(0, self.namespace.prefix());
         let mut page = list(&query).await?;
         for entry in &mut page.entries {

@@ -1,5 +1,7 @@
 //! Lists of stores that fail, change, or show nothing.
 
+use tokio::time::timeout;
+
 use super::*;
 
 #[tokio::test]
@@ -105,4 +107,19 @@ async fn a_store_that_shows_nothing_says_so() {
     let members = [(), (), ()].map(|()| store());
     let quorum = LockClient::new(QuorumStore::new(members).unwrap());
     assert!(matches!(quorum.admin(), Err(LockError::Unsupported(_))));
+}
+
+/// The field is public, and `ListQuery::limit` is not the only way to set it.
+#[tokio::test]
+async fn a_page_of_no_entries_is_a_page_of_one() {
+    on_every_store(async |locks| {
+        let guard = locks.lock("lock:admin:none").await.unwrap();
+        let admin = locks.admin().unwrap();
+        let mut query = ListQuery::new().prefix("lock:admin:none");
+        query.limit = 0;
+        let found = timeout(Duration::from_secs(10), names(&admin, query)).await;
+        assert_eq!(found.expect("the list ends"), ["lock:admin:none"]);
+        guard.release().await.unwrap();
+    })
+    .await;
 }
