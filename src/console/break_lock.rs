@@ -9,11 +9,12 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tracing::Instrument;
 
 use super::key::in_store;
 use super::problem::Problem;
 use super::same_origin::is_same_origin;
-use super::shared::Shared;
+use super::shared::{Shared, done};
 use crate::lock::LockKey;
 use crate::telemetry;
 
@@ -59,7 +60,13 @@ pub(super) async fn break_lock(
     if key != confirm {
         return Err(Problem::bad_request("`confirm` is to be the key's name"));
     }
-    let key = LockKey::new(key);
+    // The break is logged even if the caller does not wait for the answer.
+    let breaking = break_now(shared, LockKey::new(key), caller).in_current_span();
+    done(tokio::spawn(breaking)).await.map(Json)
+}
+
+/// Ends the holds, and logs the caller.
+async fn break_now(shared: Arc<Shared>, key: LockKey, caller: String) -> Result<Value, Problem> {
     let admin = shared.locks.admin()?;
     let was = admin.inspect(&key).await?;
     let broken = admin.force_unlock(&key).await?;
@@ -79,7 +86,7 @@ pub(super) async fn break_lock(
         shared.locks.inside().journal().broken(&key, caller);
     }
     let was = in_store(&was, &shared.holders);
-    Ok(Json(json!({ "key": key, "broken": broken, "was": was })))
+    Ok(json!({ "key": key, "broken": broken, "was": was }))
 }
 
 /// A form on a page of another origin cannot send this type.

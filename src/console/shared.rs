@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::{Mutex, Semaphore};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::Console;
@@ -118,7 +119,12 @@ impl Shared {
 
 /// Runs long work on a blocking thread.
 async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
+    done(tokio::task::spawn_blocking(work)).await
+}
+
+/// The result of a task. A panic in it goes on here.
+pub(super) async fn done<T>(task: JoinHandle<T>) -> T {
+    match task.await {
         Ok(done) => done,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }

@@ -8,7 +8,7 @@ use tower_distributed_lock::console::{self, Console};
 use tracing::Level;
 
 use super::*;
-use crate::support::Log;
+use crate::support::{LimitedStore, Log};
 
 /// A request to break `k`, from the page itself.
 fn from_the_page() -> http::request::Builder {
@@ -164,6 +164,22 @@ async fn a_broken_lock_is_logged_with_the_callers_address_and_the_answer_says_wh
     let broken: Vec<_> = broken.filter(|event| event["kind"] == "broken").collect();
     assert_eq!(broken.len(), 1);
     assert!(broken[0]["cause"].as_str().unwrap().contains("127.0.0.1:"));
+}
+
+/// The lock may be broken already: who did it is to be known all the same.
+#[tokio::test]
+async fn a_caller_that_does_not_wait_for_the_answer_is_logged() {
+    let (log, _guard) = Log::at(Level::INFO);
+    let delay = Duration::from_millis(100);
+    let locks = LockClient::new(LimitedStore::breaking_late(delay));
+    let guard = locks.lock("k").await.unwrap();
+    let console = Console::new(&locks).allow_force_unlock().router();
+    let request = from_the_page().body(body("k", "k")).unwrap();
+    let answer = tokio::time::timeout(delay / 2, status(&console, request)).await;
+    assert!(answer.is_err(), "the caller has gone");
+    assert!(guard.release().await.is_err(), "the lock was broken");
+    tokio::time::sleep(delay).await;
+    assert!(log.text().contains("a lock was broken"), "{}", log.text());
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! A store that supports less than the memory store.
 
+use std::time::Duration;
+
 use tower_distributed_lock::store::{
     Attempt, Capabilities, HoldStatus, Outcome, Release, Released, Renewal,
 };
@@ -8,9 +10,12 @@ use tower_distributed_lock::{
 };
 
 /// The memory store, with these capabilities. It inspects locks, and lists none.
+#[derive(Clone)]
 pub(crate) struct LimitedStore {
     store: MemoryStore,
     capabilities: Capabilities,
+    /// How long after its effect a forced unlock is answered.
+    delay: Duration,
 }
 
 impl LimitedStore {
@@ -18,7 +23,16 @@ impl LimitedStore {
         Self {
             store: MemoryStore::new(),
             capabilities,
+            delay: Duration::ZERO,
         }
+    }
+
+    /// A store whose locks a client's admin breaks. The answer comes this long after the effect.
+    pub(crate) fn breaking_late(delay: Duration) -> Self {
+        let mut store = Self::new(Capabilities::all());
+        store.delay = delay;
+        store.capabilities = Capabilities::all().inspect(store.clone());
+        store
     }
 }
 
@@ -54,6 +68,8 @@ impl Inspect for LimitedStore {
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        self.store.force_unlock(key).await
+        let answer = self.store.force_unlock(key).await;
+        tokio::time::sleep(self.delay).await;
+        answer
     }
 }
