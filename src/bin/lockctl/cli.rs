@@ -261,7 +261,7 @@ pub(crate) struct WatchArgs {
     pub(crate) key: KeyArgs,
 
     /// How often the store is asked
-    #[arg(long, value_name = "DURATION", value_parser = durations::parse, default_value = "1s")]
+    #[arg(long, value_name = "DURATION", value_parser = durations::interval, default_value = "1s")]
     pub(crate) interval: Duration,
 }
 

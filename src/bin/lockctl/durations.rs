@@ -11,6 +11,17 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads the time between two questions to a store.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    let shortest = Duration::from_millis(10);
+    match parse(text)? {
+        long if long >= shortest => Ok(long),
+        _ => Err(format!(
+            "the store would have no rest: choose {shortest:?} or more"
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -22,5 +33,11 @@ mod tests {
         assert_eq!(parse("250ms"), Ok(Duration::from_millis(250)));
         assert!(parse("10").is_err_and(|said| said.contains("10s")));
         assert!(parse("-1s").is_err());
+    }
+
+    #[test]
+    fn a_store_is_not_asked_without_a_pause() {
+        assert_eq!(interval("10ms"), Ok(Duration::from_millis(10)));
+        assert!(interval("0").is_err_and(|said| said.contains("10ms")));
     }
 }

@@ -9,6 +9,7 @@ use tower_distributed_lock::{Inspection, LockKey};
 use crate::cli::{BreakArgs, KeyArgs};
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure};
+use crate::say;
 use crate::show::described;
 use crate::text::plain;
 
@@ -26,7 +27,7 @@ pub(crate) async fn break_lock(args: &BreakArgs, connection: &Connection) -> Res
     let admin = connection.admin().await?;
     let found = admin.inspect(&**key).await?;
     if found.is_held() && !args.yes {
-        eprintln!("{}", described(key, &found));
+        say(format_args!("{}\n", described(key, &found)));
         confirm(key)?;
     }
     let broken = admin.force_unlock(&**key).await?;
@@ -57,8 +58,8 @@ fn names(found: &Inspection) -> String {
 
 /// Asks the user to type the name.
 fn confirm(key: &str) -> Result<(), Failure> {
-    eprint!(
-        "Its holders go on working, and another may begin. Type the name of the lock to break it: "
+    say(
+        "Its holders go on working, and another may begin. Type the name of the lock to break it: ",
     );
     let mut typed = String::new();
     let read = io::stdin().read_line(&mut typed);

@@ -71,10 +71,14 @@ async fn command(cli: &Cli) -> Result<u8, Failure> {
     }
 }
 
-/// Writes a message to standard error. It is lost if it cannot be written: `eprintln!` panics then, and a command that is to be
-/// ended would go on.
 fn warn(message: impl Display) {
-    let _ = writeln!(io::stderr(), "lockctl: {message}");
+    say(format_args!("lockctl: {message}\n"));
+}
+
+/// Writes a text to standard error. It is lost if it cannot be written: `eprint!` panics then, and a command that is to be ended
+/// would go on.
+fn say(text: impl Display) {
+    let _ = write!(io::stderr(), "{text}");
 }
 
 impl OutputArgs {

@@ -239,6 +239,21 @@ async fn typed(redis: &RedisServer, arguments: &[&str], text: &str) -> Done {
 }
 
 #[tokio::test]
+async fn a_lock_is_broken_although_the_question_has_no_reader() {
+    let redis = RedisServer::start().await;
+    let guard = client(&redis).await.lock("lock:a").await;
+    let mut command = lockctl(&redis.url(), &["break", "lock:a"]);
+    let (answer, mut writer) = std::io::pipe().expect("a pipe");
+    let (_, unread) = std::io::pipe().expect("a pipe");
+    writer.write_all(b"lock:a\n").expect("it is written");
+    command.stdin(answer).stdout(Stdio::null()).stderr(unread);
+    let status = tokio::task::spawn_blocking(move || command.status());
+    let status = status.await.expect("no panic").expect("lockctl is built");
+    assert_eq!(status.code(), Some(0));
+    assert!(guard.expect("it is free").release().await.is_err());
+}
+
+#[tokio::test]
 async fn a_lock_is_broken_by_the_person_who_types_its_name() {
     let redis = RedisServer::start().await;
     let locks = client(&redis).await;

@@ -315,3 +315,20 @@ async fn services_with_different_name_spaces_share_no_lock() {
         assert_eq!(process.end().await.code(), Some(143));
     }
 }
+
+#[tokio::test]
+async fn a_slow_reader_gets_the_whole_output() {
+    let redis = RedisServer::start().await;
+    let runs = Runs::new();
+    // So much fits into the pipes that the command ends while the reader sleeps.
+    let run = runs.once(&redis, "job", &[], "head -c 130000 /dev/zero");
+    let mut shell = std::process::Command::new("sh");
+    shell
+        .args(["-c", "\"$0\" \"$@\" | (sleep 3; wc -c)"])
+        .arg(run.get_program())
+        .args(run.get_args())
+        .env("REDIS_URL", redis.url())
+        .current_dir(runs.0.path());
+    let done = done(shell).await;
+    assert_eq!(done.out.trim(), "130000", "{done:?}");
+}

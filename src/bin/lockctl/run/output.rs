@@ -1,18 +1,21 @@
 //! What a command writes: passed on, and kept for replays.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until};
 
 /// How much of each stream is kept.
 const KEPT: usize = 64 * 1024;
 
 /// How long output is waited for after the command's end: what it has left running may hold the stream open for ever.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How much a pipe may contain: the largest size that Linux gives one without a privilege.
+const PIPE: usize = 1024 * 1024;
 
 /// The first part of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,9 +62,9 @@ impl KeptOutput {
 
 /// A stream that is passed on while the command runs.
 pub(super) struct Passing {
-    /// What was passed on, and whether it was more than is kept.
-    seen: Arc<Mutex<(Vec<u8>, bool)>>,
-    task: JoinHandle<()>,
+    task: JoinHandle<KeptOutput>,
+    /// Dropped at the command's end.
+    running: oneshot::Sender<()>,
 }
 
 impl Passing {
@@ -70,41 +73,53 @@ impl Passing {
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        let seen = Arc::<Mutex<(Vec<u8>, bool)>>::default();
-        let task = tokio::spawn(pass(from, to, seen.clone()));
-        Self { seen, task }
+        let (running, ended) = oneshot::channel();
+        let task = tokio::spawn(pass(from, to, ended));
+        Self { task, running }
     }
 
-    /// After the command's end: what is kept.
-    pub(super) async fn finish(mut self) -> KeptOutput {
-        if timeout(LAST_WORDS, &mut self.task).await.is_err() {
-            self.task.abort();
-        }
-        let (bytes, truncated) = &*self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        KeptOutput::new(bytes.clone(), *truncated)
+    /// After the command's end: what is kept. Waits until the reader has taken all that the command has written.
+    pub(super) async fn finish(self) -> KeptOutput {
+        drop(self.running);
+        self.task.await.expect("it does not panic")
     }
 }
 
 /// Copies until the end, or until the reader has gone: then `from` is closed, and the command learns of it as if it had
-/// written there itself.
-async fn pass<R, W>(mut from: R, mut to: W, seen: Arc<Mutex<(Vec<u8>, bool)>>)
+/// written there itself. Returns the beginning.
+async fn pass<R, W>(mut from: R, mut to: W, mut ended: oneshot::Receiver<()>) -> KeptOutput
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
+    let (mut kept, mut truncated) = (Vec::new(), false);
     let mut buffer = vec![0; 8 * 1024];
-    while let Ok(length @ 1..) = from.read(&mut buffer).await {
+    // Set after the command's end: nothing is waited for from then on, and this many bytes are copied at most.
+    let mut over = None;
+    let mut rest = PIPE;
+    while rest > 0 {
+        let read = tokio::select! {
+            biased;
+            _ = &mut ended, if over.is_none() => {
+                over = Some(Instant::now() + LAST_WORDS);
+                continue;
+            }
+            read = from.read(&mut buffer) => read,
+            () = sleep_until(over.unwrap_or_else(Instant::now)), if over.is_some() => break,
+        };
+        let Ok(length @ 1..) = read else { break };
         let bytes = &buffer[..length];
-        {
-            let (kept, truncated) = &mut *seen.lock().unwrap_or_else(PoisonError::into_inner);
-            let room = (KEPT - kept.len()).min(length);
-            kept.extend_from_slice(&bytes[..room]);
-            *truncated |= room < length;
+        if over.is_some_and(|over| over <= Instant::now()) {
+            rest = rest.saturating_sub(length);
         }
+        let room = (KEPT - kept.len()).min(length);
+        kept.extend_from_slice(&bytes[..room]);
+        truncated |= room < length;
         if to.write_all(bytes).await.is_err() || to.flush().await.is_err() {
-            return;
+            break;
         }
     }
+    KeptOutput::new(kept, truncated)
 }
 
 #[cfg(test)]
