@@ -134,14 +134,16 @@ pub struct QuorumStore<S> {
     min_validity: Duration,
 }
 
+/// What the clones share. `holds` and `last_votes` have mutexes, and so has each value in them. None is taken under another, except
+/// that of a hold under that of its table.
 struct QuorumShared<S> {
     stores: Box<[S]>,
-    /// Those of each store, which are read once.
+    /// The capabilities of each store, read once.
     capabilities: Box<[Capabilities]>,
     /// The stores that are slower than the others: no operation waits for them longer than needed.
     slow: Box<[AtomicBool]>,
-    /// Those that are asked for, held, or still being tidied up.
-    holds: SharedTable<Hold, QuorumHold>,
+    /// Every hold with an attempt, a grant or a clean-up under way.
+    holds: SharedTable<Hold, Mutex<QuorumHold>>,
     /// The votes on the last attempt, for each key and mode with a listener: its wake-ups are filtered by them. A client passes
     /// the wake-ups of one attempt to the next attempt for the key, which has another id. So they belong to a key and a mode, and
     /// not to the hold that subscribed.
@@ -184,7 +186,7 @@ impl<S: LockStore> QuorumStore<S> {
             shared: Arc::new(QuorumShared {
                 capabilities: stores.iter().map(LockStore::capabilities).collect(),
                 slow: stores.iter().map(|_| AtomicBool::new(false)).collect(),
-                holds: SharedTable::new(QuorumHold::is_needed),
+                holds: SharedTable::new(|hold: &Mutex<QuorumHold>| hold.lock().is_needed()),
                 last_votes: SharedTable::new(|_| false),
                 running: RunningTasks::default(),
                 stores,

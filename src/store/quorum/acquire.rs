@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::carriers::Carriers;
 use super::hold::{Epoch, QuorumHold};
 use super::majority::{Conclusion, MajorityCall, Votes, no_majority};
 use super::members::Members;
@@ -15,6 +16,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::limits::after;
 use crate::lock::LockMode;
 use crate::store::{Attempt, LockStore, Outcome};
+use crate::sync::Mutex;
 
 /// How long the slower stores may take at least after a majority has granted.
 const MIN_GRACE: Duration = Duration::from_millis(5);
@@ -36,10 +38,10 @@ impl<S: LockStore> QuorumStore<S> {
     pub(super) async fn acquire_majority(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let started = Instant::now();
         let must_end = self.must_end(attempt, started)?;
-        let unasked = || QuorumHold::new(self.count());
+        let unasked = || Mutex::new(QuorumHold::new(self.count()));
         let hold = self.shared.holds.find_or(&attempt.hold, unasked);
         let needed = after(started, attempt.lease.saturating_add(REMEMBERED));
-        let (epoch, asked) = hold.begin(self.all(), needed);
+        let (epoch, asked) = hold.lock().begin(self.all(), needed);
         let attempt = attempt.clone();
         let of = AttemptedHold { attempt, hold };
         let call = self.ask_in(asked, of, epoch, started, MajorityCall::new(self.count()));
@@ -49,7 +51,7 @@ impl<S: LockStore> QuorumStore<S> {
             let granted = self.is_granted(&call.of.attempt, &count, votes, must_end);
             let conclusion = match granted {
                 Ok(true) => {
-                    call.of.hold.granted(count.granted);
+                    call.of.hold.lock().granted(count.granted);
                     Conclusion::Majority
                 }
                 _ => Conclusion::NoMajority,
@@ -83,7 +85,7 @@ impl<S: LockStore> QuorumStore<S> {
             votes,
             grace: OnceLock::new(),
         });
-        self.in_turn(&call.of, stores, |at| at.ask(call.clone()));
+        self.in_order(&call.of, stores, |at| at.ask(call.clone()));
         call
     }
 
@@ -106,18 +108,18 @@ impl<S: LockStore> QuorumStore<S> {
             }
             Ok(false) => {
                 if attempt.patience.is_none() {
-                    hold.retire(call.epoch);
+                    hold.lock().retire(call.epoch);
                 }
                 Ok(self.refuse(&call.of, started, count).await)
             }
             Err(error) => {
-                hold.failed();
+                hold.lock().carriers = Carriers::default();
                 if error.kind() == StoreErrorKind::Unanswered {
                     // The caller withdraws.
                     self.give_back(&call.of, count.granted).await;
                 } else {
                     // No caller is left to withdraw.
-                    hold.retire(call.epoch);
+                    hold.lock().retire(call.epoch);
                     let left = count.granted.or(count.refused);
                     self.withdraw_from(&call.of, left).await;
                 }
@@ -187,8 +189,8 @@ impl<S: LockStore> QuorumStore<S> {
             return Ok(count.is_granted());
         }
         let waits = attempt.patience.is_some() && count.refused.len() > 0;
-        let touched = waits || count.granted.len() > 0;
-        Err(no_majority(self.majority_count(), votes, touched))
+        let has_effect = waits || count.granted.len() > 0;
+        Err(no_majority(self.majority_count(), votes, has_effect))
     }
 }
 
@@ -199,7 +201,7 @@ impl<S: LockStore> StoreHold<S> {
         if Instant::now() >= call.until || call.votes.conclusion() == Some(Conclusion::NoMajority) {
             return; // No caller waits for it any more, and nothing was sent.
         }
-        let first = hold.soil(store);
+        let first = hold.lock().soil(store);
         let asked = self.store().acquire(attempt);
         let answer = self.quorum.heard(store, call.until, asked).await;
         if let Some(grace) = call.grace.get() {
@@ -209,16 +211,16 @@ impl<S: LockStore> StoreHold<S> {
         let unanswered =
             matches!(&answer, Err(error) if error.kind() == StoreErrorKind::Unanswered);
         if unanswered {
-            hold.taint(store);
+            hold.lock().tainted.insert(store);
         } else if first && !leaves_something(attempt, outcome) {
-            hold.clean(store);
+            hold.lock().dirty.remove(store);
         }
         // What was in time is counted, and the one who counts gives back.
         let late = call.votes.cast(store, answer);
         match (outcome, late) {
             _ if unanswered => self.undo().await,
             (Some(Outcome::Granted { .. }), Some(Conclusion::Majority))
-                if hold.join(call.epoch, store) =>
+                if hold.lock().join(call.epoch, store) =>
             {
                 // It waits for the hold to grow older, and is not counted as something under way.
                 tokio::spawn(async move { self.quorum.prove(&call).await });

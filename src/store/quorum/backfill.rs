@@ -24,7 +24,7 @@ impl<S: LockStore> QuorumStore<S> {
             self.withdraw_from(&won.of, stores).await;
         }
         sleep(BACKFILL_AFTER).await;
-        if won.of.hold.is_held(won.epoch) {
+        if won.of.hold.lock().is_held(won.epoch) {
             self.ask_again(&won, stores);
         }
     }
@@ -34,7 +34,11 @@ impl<S: LockStore> QuorumStore<S> {
     pub(super) async fn prove(&self, call: &AcquireCall) {
         sleep(BACKFILL_AFTER).await;
         let AttemptedHold { attempt, hold } = &call.of;
-        if hold.is_held(call.epoch) && hold.carriers().late.len() > 0 {
+        let is_late = {
+            let hold = hold.lock();
+            hold.is_held(call.epoch) && hold.carriers.late.len() > 0
+        };
+        if is_late {
             // The check records its result.
             let _ = self.check(from_ref(&attempt.hold)).await;
         }

@@ -1,15 +1,14 @@
 //! Inspection of all stores, as one state.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, join_all};
 use tokio::time::timeout_at;
 use uuid::Uuid;
 
 use super::QuorumStore;
-use super::majority::{Vote, answered, died, no_majority};
+use super::majority::{Vote, Votes, answered, no_majority};
 use super::members::Members;
 use crate::error::{Feature, StoreError, StoreErrorKind};
 use crate::lock::LockKey;
@@ -23,19 +22,13 @@ use crate::store::{
 /// A hold counts while a majority carries it: holds of a minority are not shown.
 impl<S: LockStore> Inspect for QuorumStore<S> {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
-        let seen = self.ask_all(false, |store| store.inspect(key)).await?;
+        let seen = self.seen(key).await?;
         Ok(together(self.majority_count(), &seen))
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        // A store that is late ends the holds all the same.
-        let force = |store: &Arc<dyn DynInspect>| {
-            let (store, key) = (store.clone(), key.clone());
-            let forcing = async move { store.force_unlock(&key).await };
-            let task = self.shared.running.spawn(forcing);
-            task.map(|done| done.unwrap_or_else(died)).boxed()
-        };
-        let ended = self.ask_all(true, force).await?;
+        let force = async |store: Arc<dyn DynInspect>, key| store.force_unlock(&key).await;
+        let ended = self.ask_inspectors(key.clone(), force, true).await?;
         Ok(ended.contains(&Some(true)))
     }
 
@@ -83,15 +76,18 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
         process: &ProcessInfo,
         lifetime: Duration,
     ) -> Result<(), StoreError> {
-        let announced = self.ask_all(true, |store| store.announce(client, process, lifetime));
+        let announce = move |store: Arc<dyn DynInspect>, process| async move {
+            store.announce(client, &process, lifetime).await
+        };
+        let announced = self.ask_inspectors(process.clone(), announce, true);
         announced.await.map(drop)
     }
 
     /// An entry counts that one store has.
     async fn processes(&self, clients: &[Uuid]) -> Result<Vec<Option<ProcessInfo>>, StoreError> {
-        let known = self
-            .ask_all(false, |store| store.processes(clients))
-            .await?;
+        let ask =
+            async |store: Arc<dyn DynInspect>, clients: Vec<_>| store.processes(&clients).await;
+        let known = self.ask_inspectors(clients.to_vec(), ask, false).await?;
         let entry = |place: usize| {
             let mut known = known.iter().flatten();
             known.find_map(|processes| processes.get(place)?.clone())
@@ -113,30 +109,48 @@ impl<S: LockStore> QuorumStore<S> {
         key: LockKey,
         before: Members,
     ) -> Result<Option<LockEntry>, StoreError> {
-        let seen = self.ask_all(false, |store| store.inspect(&key)).await?;
+        let seen = self.seen(&key).await?;
         let shows = |store: usize| seen[store].as_ref().is_some_and(Inspection::is_held);
         let inspection = together(self.majority_count(), &seen);
         let is_first = !before.iter().any(shows);
         Ok((is_first && inspection.is_held()).then(|| LockEntry::new(key, inspection)))
     }
 
-    /// Asks every store, and waits for all answers in time; `None`: a store did not answer. Fails without a majority of
-    /// answers. `touches`: the question has an effect.
-    async fn ask_all<'a, T>(
-        &'a self,
-        touches: bool,
-        ask: impl Fn(&'a Arc<dyn DynInspect>) -> BoxFuture<'a, Vote<T>>,
-    ) -> Result<Vec<Option<T>>, StoreError> {
+    /// What each store has of the key.
+    async fn seen(&self, key: &LockKey) -> Result<Vec<Option<Inspection>>, StoreError> {
+        let inspect = async |store: Arc<dyn DynInspect>, key| store.inspect(&key).await;
+        self.ask_inspectors(key.clone(), inspect, false).await
+    }
+
+    /// Asks every store `about` something, and waits for all answers in time; `None`: a store did not answer. Fails without a
+    /// majority of answers. `has_effect`: the question may change a store, and a store that is late is changed all the same.
+    async fn ask_inspectors<A, T, F>(
+        &self,
+        about: A,
+        ask: impl Fn(Arc<dyn DynInspect>, A) -> F,
+        has_effect: bool,
+    ) -> Result<Vec<Option<T>>, StoreError>
+    where
+        A: Clone,
+        T: Clone + Send + 'static,
+        F: Future<Output = Vote<T>> + Send + 'static,
+    {
         let until = self.deadline();
-        let questions = self.all().iter().map(|place| {
-            let asked = self.member(place).map(&ask);
-            async move { timeout_at(until, async { asked?.await }).await.ok() }
+        let call = self.ask_all(|store| {
+            let asked = self
+                .member(store)
+                .map(|store| ask(store.clone(), about.clone()));
+            async move { asked?.await }
         });
-        let votes = join_all(questions).await;
-        match answered(&votes) >= self.majority_count() {
-            true => Ok(votes.into_iter().map(|vote| vote?.ok()).collect()),
-            false => Err(no_majority(self.majority_count(), &votes, touches)),
-        }
+        let all = |votes: &Votes<T>| votes.iter().all(Option::is_some);
+        call.wait(until, all).await;
+        let majority = self.majority_count();
+        let answers = |votes: &Votes<T>| {
+            let answer = |vote: &Option<Vote<T>>| vote.clone()?.ok();
+            (answered(votes) >= majority).then(|| votes.iter().map(answer).collect())
+        };
+        let decision = call.decision(until, majority, answers, |_| has_effect);
+        decision.await
     }
 }
 

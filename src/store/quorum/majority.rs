@@ -1,10 +1,12 @@
-//! One question to several stores, until a majority decides it.
+//! One question to several stores, until a majority decides it: [`MajorityCall`]. Every operation of a quorum is one.
+//!
+//! Renewals and inspections ask all stores at once, by [`QuorumStore::ask_all`]. Attempts, releases and withdrawals ask each store in
+//! the order of the operations on the hold, by [`QuorumStore::in_order`]. A subscription asks until its listener ends.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
-use tokio::task::JoinError;
 use tokio::time::{Instant, timeout_at};
 
 use super::QuorumStore;
@@ -78,7 +80,7 @@ impl<T> MajorityCall<T> {
         timeout_at(until, deciding).await.is_ok()
     }
 
-    /// Ends the question: `count` makes of the votes what it will, and says how it ended.
+    /// Closes the call. `count` computes the conclusion and the result from the votes.
     pub(super) fn close<R>(&self, count: impl FnOnce(&Votes<T>) -> (Conclusion, R)) -> R {
         let mut state = self.state();
         let (conclusion, result) = count(&state.votes);
@@ -87,13 +89,13 @@ impl<T> MajorityCall<T> {
     }
 
     /// Waits until the votes decide or all stores have voted, at the latest until `until`, and ends the question. Without a
-    /// decision, it fails; `touched` says whether any store may have been changed all the same.
+    /// decision, it fails; `has_effect` says whether any store may have been changed all the same.
     pub(super) async fn decision<R>(
         &self,
         until: Instant,
         majority: usize,
         decide: impl Fn(&Votes<T>) -> Option<R>,
-        touched: impl FnOnce(&Votes<T>) -> bool,
+        has_effect: impl FnOnce(&Votes<T>) -> bool,
     ) -> Result<R, StoreError> {
         let decided =
             |votes: &Votes<T>| decide(votes).is_some() || votes.iter().all(Option::is_some);
@@ -101,7 +103,7 @@ impl<T> MajorityCall<T> {
         self.close(|votes| match decide(votes) {
             Some(result) => (Conclusion::Majority, Ok(result)),
             None => {
-                let error = no_majority(majority, votes, touched(votes));
+                let error = no_majority(majority, votes, has_effect(votes));
                 (Conclusion::NoMajority, Err(error))
             }
         })
@@ -118,6 +120,22 @@ impl<T> MajorityCall<T> {
 }
 
 impl<S: LockStore> QuorumStore<S> {
+    /// Asks all stores at the same time. What was sent to a store is awaited all the same, in the background.
+    pub(super) fn ask_all<T, F>(&self, ask: impl Fn(usize) -> F) -> Arc<MajorityCall<T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Vote<T>> + Send + 'static,
+    {
+        let call = Arc::new(MajorityCall::new(self.count()));
+        for store in self.all().iter() {
+            let (call, answer) = (call.clone(), ask(store));
+            self.shared.running.spawn(async move {
+                call.cast(store, answer.await);
+            });
+        }
+        call
+    }
+
     /// Asks all stores about a hold, each in its turn, for a [decision](MajorityCall::decision). What was sent to a store is
     /// awaited all the same: `ask` goes on, and learns from [`MajorityCall::cast`] that it came too late.
     pub(super) async fn majority<T, R, F>(
@@ -126,21 +144,16 @@ impl<S: LockStore> QuorumStore<S> {
         until: Instant,
         ask: impl Fn(StoreHold<S>, Arc<MajorityCall<T>>) -> F,
         decide: impl Fn(&Votes<T>) -> Option<R>,
-        touched: impl FnOnce(&Votes<T>) -> bool,
+        has_effect: impl FnOnce(&Votes<T>) -> bool,
     ) -> Result<R, StoreError>
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let call = Arc::new(MajorityCall::new(self.count()));
-        self.in_turn(of, self.all(), |at| ask(at, call.clone()));
+        self.in_order(of, self.all(), |at| ask(at, call.clone()));
         let majority = self.majority_count();
-        call.decision(until, majority, decide, touched).await
+        call.decision(until, majority, decide, has_effect).await
     }
-}
-
-/// The vote of a store whose code has panicked, or whose runtime has ended.
-pub(super) fn died<T>(task: JoinError) -> Vote<T> {
-    Err(StoreError::new(StoreErrorKind::Unanswered, task))
 }
 
 /// How many stores have answered without an error.
@@ -153,8 +166,8 @@ pub(super) fn most_answered<T>(majority: usize) -> impl Fn(&Votes<T>) -> Option<
     move |votes| (answered(votes) >= majority).then_some(())
 }
 
-/// Why there was no majority: `touched` says whether any store may have been changed all the same.
-pub(super) fn no_majority<T>(majority: usize, votes: &Votes<T>, touched: bool) -> StoreError {
+/// Why there was no majority: `has_effect` says whether any store may have been changed all the same.
+pub(super) fn no_majority<T>(majority: usize, votes: &Votes<T>, has_effect: bool) -> StoreError {
     let given = || votes.iter().flatten();
     let errors = || given().filter_map(|vote| vote.as_ref().err());
     let count = |kind| errors().filter(|error| error.kind() == kind).count();
@@ -163,7 +176,7 @@ pub(super) fn no_majority<T>(majority: usize, votes: &Votes<T>, touched: bool) -
         StoreErrorKind::Conflict
     } else if count(StoreErrorKind::Refused) >= majority {
         StoreErrorKind::Refused
-    } else if touched || silent > 0 || count(StoreErrorKind::Unanswered) > 0 {
+    } else if has_effect || silent > 0 || count(StoreErrorKind::Unanswered) > 0 {
         StoreErrorKind::Unanswered
     } else if count(StoreErrorKind::Transient) + count(StoreErrorKind::Unacknowledged) > 0 {
         StoreErrorKind::Transient

@@ -17,6 +17,10 @@ impl Members {
         self.0 |= 1 << store;
     }
 
+    pub(super) fn remove(&mut self, store: usize) {
+        self.0 &= !(1 << store);
+    }
+
     pub(super) fn contains(self, store: usize) -> bool {
         self.0 & 1 << store != 0
     }

@@ -28,19 +28,20 @@ impl<S: LockStore> QuorumStore<S> {
         // It names the hold where the release has to be tried again.
         let of = self.given_up(Attempt::new(name.clone(), Duration::ZERO).in_line(false));
         let release = Arc::new(ReleaseCall {
-            epoch: of.hold.end(),
+            epoch: of.hold.lock().end(),
             notified: AtomicUsize::new(0),
             until: self.deadline(),
         });
         let ask = |at: StoreHold<S>, call| at.release(call, release.clone());
+        let majority = self.majority_count();
         let decide = |votes: &Votes<HoldStatus>| {
-            let status = of.hold.released(release.epoch, self.majority_count())?;
+            let status = of.hold.lock().released(release.epoch, majority)?;
             Some((status, failures(votes)))
         };
-        let touched = |votes: &Votes<HoldStatus>| answered(votes) > 0;
-        let decision = self.majority(&of, release.until, ask, decide, touched);
+        let has_effect = |votes: &Votes<HoldStatus>| answered(votes) > 0;
+        let decision = self.majority(&of, release.until, ask, decide, has_effect);
         let (status, failed) = decision.await?;
-        of.hold.retire(release.epoch);
+        of.hold.lock().retire(release.epoch);
         self.undo_in(&of, failed);
         let notified = release.notified.load(Ordering::Relaxed);
         Ok(Released::new(status, notified))
@@ -49,7 +50,8 @@ impl<S: LockStore> QuorumStore<S> {
 
 impl<S: LockStore> StoreHold<S> {
     async fn release(self, call: Arc<MajorityCall<HoldStatus>>, release: Arc<ReleaseCall>) {
-        let answer = match self.of.hold.ended(release.epoch, self.at) {
+        let earlier = self.of.hold.lock().ended(release.epoch, self.at);
+        let answer = match earlier {
             Some(status) => Ok(status),
             None => self.release_once(&release).await,
         };
@@ -68,7 +70,7 @@ impl<S: LockStore> StoreHold<S> {
             release.notified.fetch_max(notified, Ordering::Relaxed);
             released.status
         });
-        let hold = &self.of.hold;
+        let mut hold = self.of.hold.lock();
         hold.note_release(release.epoch, self.at, &answer);
         answer
     }

@@ -43,7 +43,7 @@ impl<S: LockStore> QuorumStore<S> {
             for (one, status) in asked.iter().zip(decision.iter().flatten()) {
                 if let (HoldStatus::Held, Some(lease)) = (status, one.lease) {
                     let lease = lease.saturating_add(REMEMBERED);
-                    one.hold.renewed(after(now, lease));
+                    one.hold.lock().renewed(after(now, lease));
                 }
             }
             (Conclusion::Majority, decision)
@@ -54,8 +54,8 @@ impl<S: LockStore> QuorumStore<S> {
     fn decide(&self, asked: &[HoldQuestion], votes: &Votes<Statuses>) -> Vote<Statuses> {
         let counts = self.counts(asked, votes);
         if counts.iter().all(Option::is_none) && answered(votes) < self.majority_count() {
-            let touched = asked.iter().any(|one| one.lease.is_some());
-            return Err(no_majority(self.majority_count(), votes, touched));
+            let has_effect = asked.iter().any(|one| one.lease.is_some());
+            return Err(no_majority(self.majority_count(), votes, has_effect));
         }
         let known = |status: Option<_>| status.unwrap_or(HoldStatus::Unknown);
         Ok(counts.into_iter().map(known).collect())
@@ -63,9 +63,10 @@ impl<S: LockStore> QuorumStore<S> {
 
     fn one(&self, renewal: &Renewal, now: Instant) -> HoldQuestion {
         let hold = self.known(&renewal.hold);
+        let carriers = hold.lock().carriers;
         HoldQuestion {
-            carriers: hold.carriers(),
             hold,
+            carriers,
             lease: renewal.lease,
             until: match renewal.lease {
                 Some(lease) => self.until(now, lease),
@@ -81,7 +82,6 @@ impl<S: LockStore> QuorumStore<S> {
         asked: &[HoldQuestion],
         renewals: Arc<[Renewal]>,
     ) -> Arc<MajorityCall<Statuses>> {
-        let call = Arc::new(MajorityCall::new(self.count()));
         let mut ends: Vec<Instant> = asked.iter().map(|one| one.until).collect();
         if asked.is_empty() {
             ends.push(self.deadline());
@@ -89,14 +89,13 @@ impl<S: LockStore> QuorumStore<S> {
         ends.sort_unstable();
         ends.dedup();
         let last = ends[ends.len() - 1];
-        for store in self.all().iter() {
-            let (quorum, call, renewals) = (self.clone(), call.clone(), renewals.clone());
-            self.shared.running.spawn(async move {
+        let call = self.ask_all(|store| {
+            let (quorum, renewals) = (self.clone(), renewals.clone());
+            async move {
                 let answer = quorum.shared.stores[store].renew(&renewals);
-                let answer = quorum.heard(store, last, answer).await;
-                call.cast(store, answer);
-            });
-        }
+                quorum.heard(store, last, answer).await
+            }
+        });
         for end in ends {
             // Holds whose time limit has passed are not waited for.
             let decided = |votes: &Votes<Statuses>| {
@@ -118,14 +117,14 @@ impl<S: LockStore> QuorumStore<S> {
     fn counts(&self, asked: &[HoldQuestion], votes: &Votes<Statuses>) -> Vec<Option<HoldStatus>> {
         let majority = self.majority_count();
         let count = |(index, one): (usize, &HoldQuestion)| {
-            let that_say = |standing| -> Members {
-                let says = |&store: &usize| matches!(&votes[store], Some(Ok(all)) if all.get(index) == Some(&standing));
+            let that_say = |status| -> Members {
+                let says = |&store: &usize| matches!(&votes[store], Some(Ok(all)) if all.get(index) == Some(&status));
                 (0..votes.len()).filter(says).collect()
             };
             let (held, gone) = (that_say(HoldStatus::Held), that_say(HoldStatus::Gone));
             let unbroken = one.carriers.unbroken(majority, held, gone);
             if unbroken == Some(HoldStatus::Held) {
-                one.hold.proved(one.carriers.late);
+                one.hold.lock().carriers.follow(one.carriers.late);
             }
             // The lease is renewed if a majority says so, late stores included. A hold that cannot be confirmed any more is gone,
             // so that its holder learns of the loss now and not at the release.

@@ -9,6 +9,7 @@ use super::hold::{HoldRow, QuorumHold};
 use super::members::Members;
 use crate::lock::Hold;
 use crate::store::{Attempt, LockStore};
+use crate::sync::Mutex;
 
 /// An attempt, and the state of its hold in all stores.
 #[derive(Clone)]
@@ -34,7 +35,7 @@ impl<S> StoreHold<S> {
 impl<S: LockStore> QuorumStore<S> {
     /// A hold that should be known. If it is not, another client took it.
     pub(super) fn known(&self, name: &Hold) -> HoldRow {
-        let foreign = || QuorumHold::foreign(self.count());
+        let foreign = || Mutex::new(QuorumHold::foreign(self.count()));
         self.shared.holds.find_or(name, foreign)
     }
 
@@ -46,7 +47,7 @@ impl<S: LockStore> QuorumStore<S> {
 
     /// Does something about a hold in each of `stores`, to its end, in the background. In each store, operations on one hold
     /// take effect in the order of these calls: a release never overtakes the acquire before it.
-    pub(super) fn in_turn<F>(
+    pub(super) fn in_order<F>(
         &self,
         of: &AttemptedHold,
         stores: Members,
@@ -56,7 +57,7 @@ impl<S: LockStore> QuorumStore<S> {
         F: Future<Output = ()> + Send + 'static,
     {
         let tasks = stores.iter().map(|at| {
-            let (before, ended) = of.hold.turn(at);
+            let (before, ended) = of.hold.lock().queue_after_last(at);
             let work = work(StoreHold {
                 quorum: self.clone(),
                 of: of.clone(),

@@ -9,10 +9,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::QuorumStore;
 use super::hold::RefusedVote;
-use super::majority::{MajorityCall, Vote, died, most_answered};
+use super::majority::{MajorityCall, Vote, most_answered};
 use super::members::Members;
 use super::store_hold::AttemptedHold;
 use crate::backoff::jittered;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{Hold, LockKey, LockMode};
 use crate::owned_task::OwnedTask;
 use crate::shared_table::SharedRow;
@@ -60,6 +61,7 @@ impl<S: LockStore> QuorumStore<S> {
             // A task of its own, which completes even when no listener is left.
             let subscribing =
                 tokio::spawn(async move { quorum.shared.stores[store].subscribe(&attempt).await });
+            let died = |died| Err(StoreError::new(StoreErrorKind::Unanswered, died));
             match subscribing.await.unwrap_or_else(died) {
                 Ok(mut wakeups) => {
                     let late = call.cast(store, Ok(())).is_some();
@@ -81,7 +83,7 @@ impl<S: LockStore> QuorumStore<S> {
     /// The votes on the last attempt for this key in this mode; at first those on the attempt that subscribes.
     fn last_votes(&self, hold: &Hold) -> SharedRow<(LockKey, LockMode), Mutex<RefusedVote>> {
         let known = self.shared.holds.find(hold);
-        let known = known.map(|hold| hold.waiting()).unwrap_or_default();
+        let known = known.map(|hold| hold.lock().waiting).unwrap_or_default();
         let name = (hold.key.clone(), hold.mode);
         let of_name = || Mutex::new(known);
         self.shared.last_votes.find_or(&name, of_name)
@@ -91,7 +93,8 @@ impl<S: LockStore> QuorumStore<S> {
     pub(super) fn note_votes(&self, AttemptedHold { attempt, hold }: &AttemptedHold) {
         let name = (attempt.hold.key.clone(), attempt.hold.mode);
         if let Some(last) = self.shared.last_votes.find(&name) {
-            *last.lock() = hold.waiting();
+            let waiting = hold.lock().waiting;
+            *last.lock() = waiting;
         }
     }
 }

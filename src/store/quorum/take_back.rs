@@ -31,12 +31,12 @@ impl<S: LockStore> QuorumStore<S> {
     /// Withdraws everywhere.
     pub(super) async fn withdraw_majority(&self, attempt: &Attempt, unanswered: bool) -> Vote<()> {
         let of = self.given_up(attempt.clone());
-        let epoch = of.hold.end();
+        let epoch = of.hold.lock().end();
         let until = self.deadline();
         let ask = |at: StoreHold<S>, call| at.withdraw(call, unanswered, until);
         let decide = most_answered(self.majority_count());
         self.majority(&of, until, ask, decide, |_| true).await?;
-        of.hold.retire(epoch);
+        of.hold.lock().retire(epoch);
         Ok(())
     }
 
@@ -48,7 +48,7 @@ impl<S: LockStore> QuorumStore<S> {
         count: VoteCount,
     ) -> Outcome {
         let now = Instant::now();
-        let pause = of.hold.refused(count.granted, now, |splits| {
+        let pause = of.hold.lock().refused(count.granted, now, |splits| {
             let bound = FIRST_PAUSE.max(2 * (now - started));
             let bound = bound.saturating_mul(1 << splits.min(16)).min(PAUSE);
             bound.mul_f64(fastrand::f64())
@@ -63,7 +63,7 @@ impl<S: LockStore> QuorumStore<S> {
 
     /// Releases the grants of `stores`. In stores that refused, the attempt continues to wait.
     pub(super) async fn give_back(&self, of: &AttemptedHold, stores: Members) {
-        let returned = self.in_turn(of, stores, async |at| at.return_grant().await);
+        let returned = self.in_order(of, stores, async |at| at.return_grant().await);
         self.as_long_as_a_store_may_take(returned).await;
     }
 
@@ -79,7 +79,7 @@ impl<S: LockStore> QuorumStore<S> {
 
     /// Takes back whatever `stores` carry of an attempt, in the background.
     pub(super) fn undo_in(&self, of: &AttemptedHold, stores: Members) -> Vec<JoinHandle<()>> {
-        self.in_turn(of, stores, async |at| at.undo().await)
+        self.in_order(of, stores, async |at| at.undo().await)
     }
 }
 
@@ -90,7 +90,7 @@ impl<S: LockStore> StoreHold<S> {
         let released = self.store().release_one(&self.of.attempt.hold);
         if self.quorum.heard(self.at, until, released).await.is_err() {
             // If the release takes effect later, it must not end the hold of a later attempt.
-            self.of.hold.taint(self.at);
+            self.of.hold.lock().tainted.insert(self.at);
             self.undo().await;
         }
     }
@@ -101,7 +101,7 @@ impl<S: LockStore> StoreHold<S> {
     }
 
     async fn undo_from(&self, begun: Instant) {
-        if !self.of.hold.is_dirty(self.at) {
+        if !self.of.hold.lock().dirty.contains(self.at) {
             return;
         }
         let over = after(begun, self.of.attempt.lease.max(UNDO));
@@ -121,9 +121,9 @@ impl<S: LockStore> StoreHold<S> {
 
     /// Withdraws in the store, for as long as it takes if the attempt may have left something there.
     async fn withdraw(self, call: Arc<MajorityCall<()>>, unanswered: bool, until: Instant) {
-        let dirty = self.of.hold.is_dirty(self.at);
+        let dirty = self.of.hold.lock().dirty.contains(self.at);
         if !dirty {
-            // Where nothing was left, nothing is to be taken back.
+            // This store has nothing of the attempt: it votes now.
             call.cast(self.at, Ok(()));
         }
         let answer = self.withdraw_once(unanswered, until).await;
@@ -138,7 +138,7 @@ impl<S: LockStore> StoreHold<S> {
 
     async fn withdraw_once(&self, unanswered: bool, until: Instant) -> Vote<()> {
         let AttemptedHold { attempt, hold } = &self.of;
-        let unanswered = unanswered || hold.is_tainted(self.at);
+        let unanswered = unanswered || hold.lock().tainted.contains(self.at);
         let withdrawn = self.store().withdraw(attempt, unanswered);
         self.quorum.heard(self.at, until, withdrawn).await
     }
