@@ -7,6 +7,7 @@ use axum::extract::OriginalUri;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{Html, IntoResponse};
 use axum::routing::get;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::shared::Shared;
 
@@ -30,6 +31,15 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 /// The placeholder in the page for the path from its address to its files.
 const BASE: &str = "{base}";
 
+/// The characters that could end the attribute in which the path stands.
+const MARKUP: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'&')
+    .add(b'"')
+    .add(b'\'')
+    .add(b'<')
+    .add(b'>');
+
 pub(super) fn routes() -> Router<Arc<Shared>> {
     let page = async |OriginalUri(uri): OriginalUri| Html(PAGE.replace(BASE, &base(uri.path())));
     let routes = Router::new().route("/", get(page));
@@ -44,19 +54,10 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
 /// The path from the page at `path` to its files. It is relative, so that it also works behind a proxy that serves the page
 /// at another path.
 fn base(path: &str) -> String {
-    let last = path.rsplit('/').next().unwrap_or_default();
-    let mut base = String::from("./");
-    for byte in last.bytes() {
-        match byte {
-            b'&' | b'"' | b'\'' | b'<' | b'>' => base.push_str(&format!("%{byte:02X}")),
-            _ if byte.is_ascii_graphic() => base.push(char::from(byte)),
-            _ => base.push_str(&format!("%{byte:02X}")),
-        }
+    match path.rsplit('/').next().unwrap_or_default() {
+        "" => "./".to_owned(),
+        last => format!("./{}/", utf8_percent_encode(last, MARKUP)),
     }
-    if !last.is_empty() {
-        base.push('/');
-    }
-    base
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ pub(super) enum Which {
     All,
     /// Held by this process.
     Held,
-    /// Waited for, and not held by this process.
+    /// This process waits for the key and does not hold it.
     Elsewhere,
     /// With requests that wait.
     Contended,

@@ -68,7 +68,7 @@ pub struct Released {
     /// again yields if it is not 0.
     pub notified: usize,
     /// Whether the store keeps its waiters [in line](super::Attempt::in_line), and lets waiters outside the line go first
-    /// after this release. A client that wants the lock again then asks at once, and is refused until its turn.
+    /// after this release. A client that wants the lock again need not pause: the store refuses it until its place comes.
     pub in_line: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Wake-ups of waiting attempts.
 
-use std::fmt;
+use std::any::Any;
 
 use tokio::sync::watch;
 
@@ -12,17 +12,9 @@ use super::Attempt;
 #[derive(Debug)]
 pub struct Wakeups {
     signal: watch::Receiver<()>,
-    _subscription: Option<Subscription>,
+    _subscription: Box<dyn Any + Send + Sync>,
     /// Whether its attempt is [called](Attempt::is_called).
     called: bool,
-}
-
-struct Subscription(#[allow(dead_code)] Box<dyn Send + Sync>);
-
-impl fmt::Debug for Subscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Subscription")
-    }
 }
 
 impl Wakeups {
@@ -31,7 +23,7 @@ impl Wakeups {
     pub fn new(signal: watch::Receiver<()>, subscription: impl Send + Sync + 'static) -> Self {
         Self {
             signal,
-            _subscription: Some(Subscription(Box::new(subscription))),
+            _subscription: Box::new(subscription),
             called: false,
         }
     }
@@ -49,9 +41,8 @@ impl Wakeups {
     /// Drops `more` with the subscription.
     #[cfg(feature = "redis")]
     pub(crate) fn with(self, more: impl Send + Sync + 'static) -> Self {
-        let subscription = (more, self._subscription);
         Self {
-            _subscription: Some(Subscription(Box::new(subscription))),
+            _subscription: Box::new((more, self._subscription)),
             ..self
         }
     }

@@ -70,12 +70,12 @@ impl<S: LockStore> FaultyStore<S> {
 
     /// Breaks the connections of all clones until [`FaultyStore::reconnect`].
     pub fn disconnect(&self) {
-        self.server.sever(true);
+        self.server.set_disconnected(true);
     }
 
     /// Restores the connections after [`FaultyStore::disconnect`]; every listener is woken.
     pub fn reconnect(&self) {
-        self.server.sever(false);
+        self.server.set_disconnected(false);
     }
 
     /// Delivers a call about `of` to the store and its answer back, with the faults of the call.

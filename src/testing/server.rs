@@ -19,12 +19,14 @@ pub(super) struct FaultyServer<S> {
     pub(super) state: Mutex<ServerState>,
 }
 
+/// The mutex protects all of it, and is not held while the store is asked. `holds` and `waiters` have an entry from an answer of
+/// the store until a release or a withdrawal is sent to it.
 pub(super) struct ServerState {
     pub(super) random: Rng,
     pub(super) faults: Faults,
     pub(super) tally: Tally,
     pub(super) links: Vec<Weak<Link>>,
-    pub(super) severed: bool,
+    pub(super) disconnected: bool,
     /// Holds that were granted and not released: these can vanish. Some may have expired.
     holds: Vec<Hold>,
     /// The attempts that were refused.
@@ -40,7 +42,7 @@ impl<S: LockStore> FaultyServer<S> {
                 faults,
                 tally: Tally::default(),
                 links: Vec::new(),
-                severed: false,
+                disconnected: false,
                 holds: Vec::new(),
                 waiters: Vec::new(),
             }),
@@ -51,21 +53,21 @@ impl<S: LockStore> FaultyServer<S> {
     pub(super) fn connect(&self) -> Arc<Link> {
         let mut state = self.state.lock();
         let link = Arc::new(Link::default());
-        link.set_severed(state.severed);
+        link.set_disconnected(state.disconnected);
         state.links.retain(|link| link.strong_count() > 0);
         state.links.push(Arc::downgrade(&link));
         link
     }
 
     /// Breaks every connection, or restores them.
-    pub(super) fn sever(&self, severed: bool) {
+    pub(super) fn set_disconnected(&self, disconnected: bool) {
         let links = {
             let mut state = self.state.lock();
-            state.severed = severed;
+            state.disconnected = disconnected;
             state.links.clone()
         };
         for link in links.iter().filter_map(Weak::upgrade) {
-            link.set_severed(severed);
+            link.set_disconnected(disconnected);
         }
     }
 

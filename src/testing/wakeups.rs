@@ -38,7 +38,7 @@ async fn run<S: LockStore>(
                     waking.send_replace(());
                 }
             }
-            () = link.mended(&mut cuts) => {
+            () = link.reconnected(&mut cuts) => {
                 waking.send_replace(());
             }
         }

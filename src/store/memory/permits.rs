@@ -68,11 +68,6 @@ impl Permits {
             .map_or(0, |limit| i64::from(limit.get()) - held)
     }
 
-    /// Whether one more permit may be granted.
-    pub(super) fn has_free(&self) -> bool {
-        self.free() > 0
-    }
-
     /// When the next permit expires; `None` if one is free.
     pub(super) fn next_free(&self, asked: NonZeroU32) -> Option<Instant> {
         let limit = self.limit().unwrap_or(asked).get() as usize;

@@ -93,7 +93,7 @@ impl State {
         self.is_free() && self.permits.is_idle() && !self.has_waiters() && self.withdrawn.is_empty()
     }
 
-    /// Whether an attempt waits, or is to go first. Those in line are among the `waiting`.
+    /// Whether any attempt waits, or readers go before the next writer. `waiting` includes the line.
     fn has_waiters(&self) -> bool {
         let [queue, waiting] = [&self.queue, &self.waiting];
         let [readers, passes] = [&self.readers, &self.passes];

@@ -18,6 +18,8 @@ pub(super) struct RecordingStore<S> {
 }
 
 /// The questions to the observed stores of one test.
+///
+/// The counts and the two lists, each under a mutex of its own, are independent: entries are added and never removed.
 #[derive(Default)]
 pub(super) struct Calls {
     questions: AtomicUsize,

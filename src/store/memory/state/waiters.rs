@@ -81,7 +81,7 @@ impl State {
         if exploration::has(Mutant::NextPermitForgotten) {
             return NONE_WOKEN;
         }
-        let free = self.permits.has_free().then(|| self.first_in_line());
+        let free = (self.permits.free() > 0).then(|| self.first_in_line());
         [None, None, free.flatten(), None]
     }
 

@@ -97,8 +97,8 @@ pub async fn a_request_that_joins_late_has_the_deadline_of_the_last_renewal(
     env: &Env,
     mode: LockMode,
 ) {
-    // A try says nothing if the test was paused: then the hold was renewed before the first request ended, or once too often, or
-    // has ended.
+    // Ignore a try if the test was paused: then the hold was renewed before the first request ended, or once too often, or has
+    // ended.
     for _ in 0..20 {
         if joined_late(env, mode).await {
             return;
@@ -107,7 +107,7 @@ pub async fn a_request_that_joins_late_has_the_deadline_of_the_last_renewal(
     panic!("the test was paused each time");
 }
 
-/// One try. Returns whether it says something.
+/// One try. Returns `false` if it is to be ignored.
 async fn joined_late(env: &Env, mode: LockMode) -> bool {
     let lease = env.short_lease();
     let asking = env.owned(mode).await.lease(Lease::Renewed(lease));

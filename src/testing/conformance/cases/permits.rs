@@ -169,7 +169,7 @@ pub async fn few_of_a_crowd_ask_at_a_release(env: &Env, _: LockMode) {
     let mut guards = all(&here, &elsewhere).await;
     let clients = [&here, &elsewhere].into_iter().cycle().take(CROWD);
     let mut entering = crowd(clients.map(permit));
-    // The crowd waits when it asks nothing any more.
+    // All requests wait once no question is sent.
     let mut before = 0;
     env.until("the crowd waits", async || {
         sleep(env.moment).await;
