@@ -41,6 +41,12 @@
 //! nevertheless. Then [`LockGuard::lost`] signals it, the layer answers 500 instead of the handler's response, and a
 //! [`FencingToken`] lets the resource itself refuse a stale holder.
 //!
+//! # Wrong settings
+//!
+//! Settings of the program's own text panic at its start: those of a layer when it is applied to a service, and the name space of a
+//! [`LockClientBuilder`]. What may come from a configuration or a request returns an error: a [`LockRequest`] fails with
+//! [`LockError::Invalid`] or [`LockError::Unsupported`], and [`QuorumStore::new`] with [`InvalidQuorum`]. Each text names the change.
+//!
 //! # Problems
 //!
 //! The layers answer requests that they do not serve with `application/problem+json` (RFC 9457). Its `type` leads here:

@@ -32,7 +32,7 @@ fn shared(template: &str) -> Arc<Arc<str>> {
     let latest = LATEST.try_with(Cell::take).ok().flatten();
     let latest = latest.filter(|latest| ***latest == *template);
     let shared = latest.unwrap_or_else(|| Arc::new(Arc::from(template)));
-    // A thread that ends has no place for it any more.
+    // Fails while the thread ends: then nothing is cached.
     let _ = LATEST.try_with(|latest| latest.set(Some(shared.clone())));
     shared
 }

@@ -24,6 +24,8 @@ static METERS: [Meter; 3] = [const { Meter::new() }; 3];
 static WATCHED: AtomicBool = AtomicBool::new(false);
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
+/// The counts of one use. The mutex protects the latencies: a place has the counts of one second, and is emptied when an answer of
+/// another second comes.
 struct Meter {
     up: AtomicU64,
     opened: AtomicU64,
