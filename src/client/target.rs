@@ -28,8 +28,26 @@ impl Target {
         &self.key
     }
 
+    /// The same, locked in `mode` unless it has a mode of its own, or permits, which have one mode.
+    pub(crate) fn or_mode(self, mode: LockMode) -> Self {
+        let permits = |declared: &LockMode| matches!(declared, LockMode::Permit(_));
+        let own = self.mode.or(self.declared.filter(permits));
+        Self {
+            mode: Some(own.unwrap_or(mode)),
+            ..self
+        }
+    }
+
+    /// The same thing of one tenant.
+    pub(crate) fn tenant(self, tenant: &str) -> Self {
+        Self {
+            key: self.key.tenant(tenant),
+            ..self
+        }
+    }
+
     /// The mode of its own, else `asked`, else what its resource is locked in.
-    pub(super) fn mode_in(&self, asked: Option<LockMode>) -> LockMode {
+    pub(crate) fn mode_in(&self, asked: Option<LockMode>) -> LockMode {
         let mode = self.mode.or(asked).or(self.declared);
         mode.unwrap_or(LockMode::Reentrant)
     }

@@ -1,31 +1,14 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::KeyError;
-use crate::error::LockError;
+use crate::client::Target;
 use crate::lock::{LockKey, LockMode, ResourceKey};
 
 /// The keys of a request: none, one, or several that are locked together.
 #[derive(Debug, Clone, Default)]
-pub struct Keys(SmallVec<[NamedKey; 1]>);
-
-#[derive(Debug, Clone)]
-struct NamedKey {
-    key: LockKey,
-    /// `None`: the mode of the layer.
-    mode: Option<LockMode>,
-    /// The mode that its resource is declared with; `None`: any.
-    declared: Option<LockMode>,
-}
+pub struct Keys(SmallVec<[Target; 1]>);
 
 impl Keys {
-    fn one(key: LockKey, mode: Option<LockMode>, declared: Option<LockMode>) -> Self {
-        Self(smallvec![NamedKey {
-            key,
-            mode,
-            declared,
-        }])
-    }
-
     /// Whether the request names no key.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -36,37 +19,15 @@ impl Keys {
         self.0.len()
     }
 
-    /// The names alone.
-    pub(crate) fn into_names(self) -> impl Iterator<Item = LockKey> {
-        self.0.into_iter().map(|name| name.key)
-    }
-
-    /// The targets of the lock. `mode` is the mode of keys without one of their own. A resource of permits has one mode.
-    pub(crate) fn targets(
-        self,
-        mode: LockMode,
-    ) -> Result<SmallVec<[(LockKey, LockMode); 1]>, LockError> {
-        let mut targets = SmallVec::with_capacity(self.len());
-        for NamedKey {
-            key,
-            mode: own,
-            declared,
-        } in self.0
-        {
-            let only = declared.filter(|declared| matches!(declared, LockMode::Permit(_)));
-            let mode = own.or(only).unwrap_or(mode);
-            if let Some(mismatch) = declared.and_then(|declared| declared.mismatch(mode)) {
-                return Err(LockError::invalid(mismatch));
-            }
-            targets.push((key, mode));
-        }
-        Ok(targets)
+    /// What is asked for.
+    pub(crate) fn into_targets(self) -> SmallVec<[Target; 1]> {
+        self.0
     }
 }
 
 impl From<LockKey> for Keys {
     fn from(key: LockKey) -> Self {
-        Self::one(key, None, None)
+        Self(smallvec![key.into()])
     }
 }
 
@@ -91,27 +52,25 @@ impl IntoKeys for Keys {
 
 impl IntoKeys for LockKey {
     fn into_keys(self) -> Result<Keys, KeyError> {
-        Ok(self.into())
+        one(self)
     }
 }
 
 impl IntoKeys for (LockKey, LockMode) {
     fn into_keys(self) -> Result<Keys, KeyError> {
-        Ok(Keys::one(self.0, Some(self.1), None))
+        one(self)
     }
 }
 
 impl IntoKeys for ResourceKey {
     fn into_keys(self) -> Result<Keys, KeyError> {
-        let (key, declared) = self.into_parts();
-        Ok(Keys::one(key, None, declared))
+        one(self)
     }
 }
 
 impl IntoKeys for (ResourceKey, LockMode) {
     fn into_keys(self) -> Result<Keys, KeyError> {
-        let (key, declared) = self.0.into_parts();
-        Ok(Keys::one(key, Some(self.1), declared))
+        one(self)
     }
 }
 
@@ -137,6 +96,10 @@ impl<T: IntoKeys, E: Into<KeyError>> IntoKeys for Result<T, E> {
     fn into_keys(self) -> Result<Keys, KeyError> {
         self.map_err(E::into)?.into_keys()
     }
+}
+
+fn one(key: impl Into<Target>) -> Result<Keys, KeyError> {
+    Ok(Keys(smallvec![key.into()]))
 }
 
 fn all<T: IntoKeys>(items: impl IntoIterator<Item = T>) -> Result<Keys, KeyError> {

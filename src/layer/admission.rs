@@ -8,15 +8,15 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::body_mode::BodyMode;
-use super::rejection::{Refusal, Rejection};
-use super::serve::Claim;
+use super::rejection::Rejection;
+use super::serve::{Claim, Unclaimed};
 use super::settings::{Confirm, OnUnavailable};
 use super::{DistributedLockLayer, payload};
-use crate::client::{LockRequest, Started};
+use crate::client::{LockRequest, Started, Target};
 use crate::error::LockError;
 use crate::guard::{LockGuard, LockHandle};
 use crate::key::{KeyExtractor, template};
-use crate::lock::{LockKey, LockMode, Owner};
+use crate::lock::{LockMode, Owner};
 use crate::telemetry::Route;
 
 /// What the end of a request needs.
@@ -41,7 +41,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         &self,
         parts: &mut Parts,
         body: B,
-    ) -> Result<(Option<Plan>, B), Refusal>
+    ) -> Result<(Option<Plan>, B), Unclaimed<B>>
     where
         M: BodyMode<B>,
         B: Send,
@@ -52,37 +52,33 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         let reader = &self.policy.serve.body_reader;
         let (found, body) = payload::extract::<M, B>(&self.key, reader, parts, body).await?;
         let Some(keys) = self.policy.keys(found)? else {
-            return Ok((None, body.into_inner()));
+            return Ok((None, body.body));
         };
         let (body, _) = body.take::<M>(reader).await?;
-        let mut targets = keys.targets(mode)?;
-        if let Some(tenant) = self.policy.tenant.of(parts).flatten() {
-            for (key, _) in &mut targets {
-                *key = key.tenant(&tenant);
-            }
-        }
         let owner = parts.extensions.get::<Owner>().cloned();
         let owner = owner.unwrap_or_else(Owner::new);
-        let plan = self.ask_for(targets, owner, Route::new(template(parts)));
+        let tenant = self.policy.tenant.as_ref().and_then(|of| of(parts));
+        let targets = keys.into_targets().into_iter().map(|target| {
+            let target = target.or_mode(mode);
+            match &tenant {
+                Some(tenant) => target.tenant(tenant),
+                None => target,
+            }
+        });
+        let plan = self.ask_for(targets.collect(), owner, Route::new(template(parts)));
         Ok((Some(plan), body))
     }
 
-    fn ask_for(
-        &self,
-        targets: SmallVec<[(LockKey, LockMode); 1]>,
-        owner: Owner,
-        route: Route,
-    ) -> Plan {
-        let policy = &self.policy;
-        let exclusive = |(_, mode): &(_, LockMode)| mode.is_exclusive();
-        let reads_only = targets.iter().all(|(_, mode)| *mode == LockMode::Read);
-        let fenced = policy.fenced && targets.iter().all(exclusive);
+    fn ask_for(&self, targets: SmallVec<[Target; 1]>, owner: Owner, route: Route) -> Plan {
+        let serve = &self.policy.serve;
+        let reads = |target: &Target| target.mode_in(None) == LockMode::Read;
+        let reads_only = targets.iter().all(reads);
         let request = match targets.into_inner() {
-            Ok([(key, mode)]) => policy.serve.client.lock(key).mode(mode),
-            Err(targets) => policy.serve.client.lock_all(targets),
+            Ok([target]) => serve.client.lock(target),
+            Err(targets) => serve.client.lock_all(targets),
         };
-        let mut request = policy.serve.request(request.owner(&owner), route);
-        if fenced {
+        let mut request = serve.request(request.owner(&owner), route);
+        if self.policy.fenced && request.is_exclusive() {
             request = request.fenced();
         }
         Plan {
@@ -97,7 +93,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         &self,
         plan: &mut Plan,
         parts: &mut Parts,
-    ) -> Result<Option<Claim<EndTerms>>, Refusal> {
+    ) -> Result<Option<Claim<EndTerms>>, Rejection> {
         let began = self.policy.server_timing.then(Instant::now);
         let owner = || plan.owner.clone();
         match granted(&mut plan.request).await {
@@ -109,7 +105,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
                     granted,
                     waited: began.map(|began| granted - began),
                 };
-                Ok(Some(Claim { guard, terms }))
+                Ok(Some(Claim { guard, data: terms }))
             }
             Err(LockError::Unavailable(error))
                 if self.policy.on_unavailable(plan.reads_only) == OnUnavailable::Proceed =>
@@ -125,7 +121,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
             }
             Err(error) => {
                 let takes_permits = plan.request.takes_permits();
-                Err(Rejection::of(error, takes_permits).into())
+                Err(Rejection::of(error, takes_permits))
             }
         }
     }

@@ -96,6 +96,31 @@ impl LockKey {
         })
     }
 
+    /// One name of a resource, its `scope`, which is percent-encoded, and `keys`. A single key is composed already: it stays as it
+    /// is. Several are encoded, so that different keys never make the same name.
+    pub(crate) fn scoped(resource: &str, scope: [&str; 3], keys: &[&Self]) -> Self {
+        with_buffer(|name| {
+            name.push_str(resource);
+            for part in scope {
+                name.push(':');
+                name.extend(utf8_percent_encode(part, ESCAPED));
+            }
+            match keys {
+                [key] if !key.as_str().starts_with('+') => {
+                    name.push(':');
+                    name.push_str(key.as_str());
+                }
+                keys => {
+                    for key in keys {
+                        name.push_str(":+");
+                        name.extend(utf8_percent_encode(key.as_str(), ESCAPED));
+                    }
+                }
+            }
+            Self::bounded(name, resource.len())
+        })
+    }
+
     /// The key of one tenant's own thing of this name, such as `lock:order:42:@acme`: what
     /// [`DistributedLockLayer::tenant`](crate::DistributedLockLayer::tenant) locks. `tenant` is percent-encoded.
     ///

@@ -71,3 +71,30 @@ fn composed_names_are_bounded_and_plain() {
             .all(|b| b.is_ascii_graphic() && b != b'{' && b != b'}')
     );
 }
+
+#[test]
+fn different_keys_of_one_scope_make_different_names() {
+    let scoped = |scope, keys: &[&str]| {
+        let keys: Vec<_> = keys.iter().map(|key| LockKey::new(*key)).collect();
+        let keys: Vec<_> = keys.iter().collect();
+        LockKey::scoped("idempotency", scope, &keys)
+    };
+    let scope = ["POST", "/a:b", ""];
+    let single = scoped(scope, &["order:4%3A2"]);
+    assert_eq!(single.as_str(), "idempotency:POST:/a%3Ab::order:4%3A2");
+    let names = [
+        single,
+        scoped(scope, &[]),
+        scoped(scope, &["a", "b"]),
+        scoped(scope, &["a:b"]),
+        scoped(scope, &["a:+b"]),
+        scoped(scope, &["+a:+b"]),
+        scoped(scope, &["+a"]),
+        scoped(["POST", "/a", "b"], &["a"]),
+        scoped(["POST", "/a", ""], &["b:a"]),
+        scoped(scope, &["a", &"x".repeat(300)]),
+        scoped(scope, &["a", &"x".repeat(301)]),
+    ];
+    let different: HashSet<_> = names.iter().collect();
+    assert_eq!(different.len(), names.len(), "{names:?}");
+}

@@ -144,10 +144,7 @@ async fn a_store_that_cannot_be_asked_is_503_and_the_handler_is_not_called() {
 async fn with_record(value: Bytes) -> LockClient {
     let store = MemoryStore::new();
     let locks = LockClient::new(store.clone());
-    let key = LockKey::from_parts(
-        "idempotency",
-        ["POST", "/payments", "", "idempotency-key:k"],
-    );
+    let key = LockKey::new("idempotency:POST:/payments::idempotency-key:k");
     let hold = Hold {
         key,
         mode: LockMode::Reentrant,
