@@ -119,7 +119,7 @@ use tower_layer::Layer;
 use crate::client::LockClient;
 use crate::error::BoxError;
 use crate::key::{IdempotencyKey, KeyExtractor};
-use crate::layer::{Confirm, Locking, OfRequest, OnCancel, Rejection, Responder};
+use crate::layer::{Closure, Confirm, Locking, OnCancel, Rejection, Responder};
 use crate::lock::Lease;
 
 mod admission;
@@ -224,7 +224,7 @@ impl<K> IdempotencyLayer<K> {
     where
         F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     {
-        self.settings.scope = Scope::PerTenant(Arc::new(tenant));
+        self.settings.scope = Scope::PerTenant(Closure(Arc::new(tenant)));
         self
     }
 
@@ -242,7 +242,7 @@ impl<K> IdempotencyLayer<K> {
     where
         F: Fn(&Parts) -> bool + Send + Sync + 'static,
     {
-        self.settings.serve.when = OfRequest::new(predicate);
+        self.settings.serve.when = Some(Closure(Arc::new(predicate)));
         self
     }
 
@@ -266,9 +266,9 @@ impl<K> IdempotencyLayer<K> {
         F: Fn(&Parts, &[u8]) -> T + Send + Sync + 'static,
         T: AsRef<[u8]>,
     {
-        self.settings.fingerprint = Arc::new(move |parts: &Parts, body: &[u8]| {
+        self.settings.fingerprint = Closure(Arc::new(move |parts: &Parts, body: &[u8]| {
             Fingerprint::of_bytes(fingerprint(parts, body).as_ref())
-        });
+        }));
         self
     }
 
@@ -303,7 +303,7 @@ impl<K> IdempotencyLayer<K> {
     /// Sets how long the answer to a request that is refused for overload is delayed at most (default 1 s; zero: not at all), as
     /// [`DistributedLockLayer::overload_delay`](crate::DistributedLockLayer::overload_delay) does.
     pub fn overload_delay(mut self, longest: Duration) -> Self {
-        self.settings.serve.overload_delay.set_longest(longest);
+        self.settings.serve.overload_delay.longest = longest;
         self
     }
 
@@ -320,19 +320,19 @@ impl<K> IdempotencyLayer<K> {
     where
         F: Fn(&response::Parts) -> bool + Send + Sync + 'static,
     {
-        self.settings.record_if = Arc::new(is_final);
+        self.settings.record_if = Closure(Arc::new(is_final));
         self
     }
 
     /// Sets how long (bytes) the body of a request with a key may be (default 2 MiB); a longer one is answered 413.
     pub fn body_limit(mut self, limit: usize) -> Self {
-        self.settings.serve.body_reader.limit(limit);
+        self.settings.serve.body_reader.limit = limit;
         self
     }
 
     /// Sets how long the body of a request with a key may take to arrive (default 60 s). A slower one is answered 408.
     pub fn body_time_limit(mut self, limit: Duration) -> Self {
-        self.settings.serve.body_reader.time_limit(limit);
+        self.settings.serve.body_reader.time_limit = limit;
         self
     }
 

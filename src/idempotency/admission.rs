@@ -15,7 +15,7 @@ use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::key::{KeyError, KeyExtractor, template};
 use crate::layer::{
-    Buffered, Claim, ModePolicy, Rejection, RejectionKind, Unclaimed, by_method, extract,
+    Buffered, Claim, ModePolicy, Rejection, RejectionKind, Unclaimed, by_method, extract, whole,
 };
 use crate::lock::{LockKey, LockMode};
 use crate::telemetry::Route;
@@ -65,7 +65,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
             Ok(keys) if !keys.is_empty() => keys,
             Err(error) if !error.is_missing() => return Err(error.into()),
             // Without a key there is no promise.
-            _ if !self.settings.required => return Err(Unclaimed::Pass(body.into_inner())),
+            _ if !self.settings.required => return Err(Unclaimed::Pass(body.body)),
             Err(missing) => return Err(missing.into()),
             Ok(_) => {
                 let reason = "this request needs an idempotency key";
@@ -93,21 +93,21 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         };
         // A record does not change during its retention, so a replay needs no lock.
         if let Some(replay) = self.look_up(&identity).await? {
-            return Err(Unclaimed::Answer(replay));
+            return Err(Unclaimed::Answer(replay.map(whole)));
         }
         let guard = self.claim(&identity).await?;
         let granted = Instant::now();
         // The response may have been recorded between the read and the grant. From here no other request records.
         if let Some(replay) = self.look_up(&identity).await? {
             guard.discard();
-            return Err(Unclaimed::Answer(replay));
+            return Err(Unclaimed::Answer(replay.map(whole)));
         }
         let terms = RecordTerms {
             fingerprint: identity.fingerprint,
             route: route(parts),
             granted,
         };
-        Ok((body, Claim { guard, terms }))
+        Ok((body, Claim { guard, data: terms }))
     }
 
     async fn claim(&self, identity: &Identity<'_>) -> Result<LockGuard, Rejection> {

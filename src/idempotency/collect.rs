@@ -1,16 +1,16 @@
 //! Reads a response to its end. If that fails, the client still gets the response.
 
 use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt, stream};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, StatusCode, response};
 use http_body::{Body, Frame};
+use http_body_util::StreamBody;
 
 use crate::error::BoxError;
-use crate::layer::poll_bytes;
+use crate::layer::{LocalBody, local, poll_bytes};
 
 /// The length of a body, from the head and the body's size hint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,18 +61,18 @@ fn in_digits(value: &HeaderValue) -> Option<u64> {
 }
 
 /// The result of reading a body.
-pub(super) enum Collected<R> {
+pub(super) enum Collected {
     /// It ended at its length.
     Whole(Bytes),
-    /// It failed, had trailers, or was longer or shorter than expected. The body is to be sent from its beginning, and
-    /// its length is unknown.
-    Part(Resumed<R>),
+    /// It failed, had trailers, or was longer or shorter than expected. It is to be sent from its beginning, and its length is
+    /// unknown.
+    Part(LocalBody),
 }
 
 /// Reads `body`, whose length should be exactly `length` bytes.
-pub(super) async fn collect<R>(body: R, length: usize) -> Collected<R>
+pub(super) async fn collect<R>(body: R, length: usize) -> Collected
 where
-    R: Body<Error: Into<BoxError>>,
+    R: Body<Error: Into<BoxError>> + Send + 'static,
 {
     let mut rest = Box::pin(body);
     let mut read = BytesMut::with_capacity(length);
@@ -89,42 +89,12 @@ where
             Some(Err(error)) => break Some(Err(error)),
         }
     };
-    Collected::Part(Resumed {
-        read: read.freeze(),
-        has_ended: next.is_none(),
-        next,
-        rest,
-    })
-}
-
-/// A body that was read in part. It starts again with the part that was read.
-pub(super) struct Resumed<R> {
-    read: Bytes,
-    next: Option<Result<Frame<Bytes>, BoxError>>,
-    /// The body inside is not polled after its end.
-    has_ended: bool,
-    rest: Pin<Box<R>>,
-}
-
-impl<R> Body for Resumed<R>
-where
-    R: Body<Error: Into<BoxError>>,
-{
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if !self.read.is_empty() {
-            let read = std::mem::take(&mut self.read);
-            return Poll::Ready(Some(Ok(Frame::data(read))));
-        }
-        match self.next.take() {
-            Some(next) => Poll::Ready(Some(next)),
-            None if self.has_ended => Poll::Ready(None),
-            None => poll_bytes(self.rest.as_mut(), cx),
-        }
-    }
+    // A body is not polled after its end.
+    let rest = next
+        .is_some()
+        .then(|| stream::poll_fn(move |cx| poll_bytes(rest.as_mut(), cx)));
+    let read = (!read.is_empty()).then(|| Ok(Frame::data(read.freeze())));
+    let frames = stream::iter(read).chain(stream::iter(next));
+    let frames = frames.chain(stream::iter(rest).flatten());
+    Collected::Part(local(StreamBody::new(frames)))
 }

@@ -10,8 +10,8 @@ use super::admission::{RecordTerms, route};
 use crate::error::BoxError;
 use crate::key::KeyExtractor;
 use crate::layer::{
-    Claim, Handling, Protocol, Refusal, RejectionKind, ResponseBody, ServeSettings, Served,
-    Unclaimed, Unconfirmed, confirm, confirmed, unless_lost,
+    Claim, Handling, Protocol, Rejection, ResponseBody, ServeSettings, Served, Unclaimed,
+    Unconfirmed, confirm, confirmed, unless_lost,
 };
 use crate::store::Record;
 use crate::telemetry::{idempotent_request, idempotent_response};
@@ -22,7 +22,7 @@ where
     B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send + 'static,
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {
-    type Terms = RecordTerms;
+    type ClaimData = RecordTerms;
     /// With its record, if it is to be recorded.
     type Handled = (Response<ResponseBody<R>>, Option<Record>);
 
@@ -38,8 +38,10 @@ where
         let outcome = match &claimed {
             Ok(_) => "executed",
             Err(Unclaimed::Pass(_)) => return claimed,
-            Err(Unclaimed::Answer(_)) => "replayed",
-            Err(Unclaimed::Refused(_)) => "refused",
+            Err(Unclaimed::Answer(answer)) if answer.extensions().get::<Rejection>().is_none() => {
+                "replayed"
+            }
+            Err(_) => "refused",
         };
         idempotent_request(&route(parts), outcome);
         claimed
@@ -47,11 +49,11 @@ where
 
     fn handle<E: Send>(
         &self,
-        Claim { guard, terms }: &Claim<RecordTerms>,
+        Claim { guard, data: terms }: &Claim<RecordTerms>,
         calling: impl Future<Output = Result<Response<R>, E>> + Send,
     ) -> impl Future<Output = Handling<Self::Handled, E>> + Send {
         let fingerprint = terms.fingerprint;
-        unless_lost(guard, async move {
+        unless_lost(Some(guard), async move {
             let response = calling.await?;
             let recorded = self.settings.record_response(response, fingerprint);
             Ok(recorded.await)
@@ -60,7 +62,7 @@ where
 
     async fn finish<E: Send>(
         &self,
-        Claim { guard, terms }: Claim<RecordTerms>,
+        Claim { guard, data: terms }: Claim<RecordTerms>,
         _: &Method,
         handled: Handling<Self::Handled, E>,
     ) -> Result<Served<R, E>, Unconfirmed> {
@@ -85,16 +87,5 @@ where
 
     fn settings(&self) -> &ServeSettings {
         &self.settings.serve
-    }
-
-    fn refused(&self, refusal: Refusal) -> Refusal {
-        match refusal {
-            Refusal::Rejection(rejection) if rejection.kind() == RejectionKind::InProgress => {
-                let times = &self.settings.serve.hold_times;
-                let after = times.retry_after(rejection.cause());
-                rejection.with_retry_after(after).into()
-            }
-            refusal => refusal,
-        }
     }
 }

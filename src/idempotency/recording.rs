@@ -10,7 +10,7 @@ use super::fingerprint::Fingerprint;
 use super::record::Recorded;
 use super::settings::IdempotencySettings;
 use crate::error::BoxError;
-use crate::layer::{ResponseBody, local, whole};
+use crate::layer::{ResponseBody, whole};
 use crate::limits;
 use crate::store::Record;
 
@@ -51,14 +51,16 @@ impl IdempotencySettings {
         match collect(body, length).await {
             Collected::Whole(body) => {
                 let record = self.record(&parts, body.clone(), fingerprint);
-                (Response::from_parts(parts, whole(body)), Some(record))
+                (
+                    Response::from_parts(parts, ResponseBody::local(whole(body))),
+                    Some(record),
+                )
             }
-            Collected::Part(resumed) => {
+            Collected::Part(body) => {
                 self.warn(&parts, Some(length as u64), "it did not end at its length");
                 // A wrong length would split the response in two.
                 parts.headers.remove(CONTENT_LENGTH);
-                let body = ResponseBody::local(local(resumed));
-                (Response::from_parts(parts, body), None)
+                (Response::from_parts(parts, ResponseBody::local(body)), None)
             }
         }
     }

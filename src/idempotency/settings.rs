@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use http::{StatusCode, response};
 use super::fingerprint::Fingerprint;
 use super::scope::Scope;
 use crate::client::LockClient;
-use crate::layer::{Confirm, Rejection, ServeSettings};
+use crate::layer::{Closure, Confirm, Rejection, ServeSettings};
 use crate::limits;
 use crate::lock::LockMode;
 use crate::telemetry::Seldom;
@@ -17,14 +16,14 @@ type IsFinal = dyn Fn(&response::Parts) -> bool + Send + Sync;
 type FingerprintOf = dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync;
 
 /// Every setting of a layer that is not a type parameter.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct IdempotencySettings {
     pub(super) serve: ServeSettings,
     pub(super) required: bool,
     pub(super) scope: Scope,
-    pub(super) fingerprint: Arc<FingerprintOf>,
+    pub(super) fingerprint: Closure<FingerprintOf>,
     pub(super) retention: Duration,
-    pub(super) record_if: Arc<IsFinal>,
+    pub(super) record_if: Closure<IsFinal>,
     pub(super) record_cookies: bool,
     pub(super) response_limit: usize,
     pub(super) confirm: Confirm,
@@ -38,9 +37,9 @@ impl IdempotencySettings {
             serve: ServeSettings::new(client, Duration::from_secs(3), 64),
             required: false,
             scope: Scope::Undecided,
-            fingerprint: Arc::new(Fingerprint::of),
+            fingerprint: Closure(Arc::new(Fingerprint::of)),
             retention: Duration::from_secs(24 * 60 * 60),
-            record_if: Arc::new(|response| is_final(response.status)),
+            record_if: Closure(Arc::new(|response| is_final(response.status))),
             record_cookies: false,
             response_limit: 64 * 1024,
             confirm: Confirm::Strict,
@@ -90,18 +89,4 @@ fn is_final(status: StatusCode) -> bool {
         400 | 408 | 409 | 413 | 415 | 422 | 423 | 425 | 429
     );
     (status.is_success() || status.is_redirection() || status.is_client_error()) && !may_change
-}
-
-impl fmt::Debug for IdempotencySettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IdempotencySettings")
-            .field("serve", &self.serve)
-            .field("required", &self.required)
-            .field("scope", &self.scope)
-            .field("retention", &self.retention)
-            .field("record_cookies", &self.record_cookies)
-            .field("response_limit", &self.response_limit)
-            .field("confirm", &self.confirm)
-            .finish_non_exhaustive()
-    }
 }

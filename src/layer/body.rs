@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Either, Full};
 use pin_project_lite::pin_project;
 
 use super::settings::{Confirm, OnLost};
@@ -18,53 +18,20 @@ mod hold;
 
 use hold::BodyLock;
 
-/// A body that the layer made itself.
-#[derive(Debug)]
-pub(crate) enum LocalBody {
-    Whole(Full<Bytes>),
-    Other(UnsyncBoxBody<Bytes, BoxError>),
-}
+/// A body that the layer made itself: one that is there already, or another one.
+pub(crate) type LocalBody = Either<Full<Bytes>, UnsyncBoxBody<Bytes, BoxError>>;
 
 /// Boxes a body that the layer made itself.
 pub(crate) fn local<B>(body: B) -> LocalBody
 where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    LocalBody::Other(body.map_err(Into::into).boxed_unsync())
+    Either::Right(body.map_err(Into::into).boxed_unsync())
 }
 
 /// A body that is there already.
 pub(crate) fn whole(body: impl Into<Bytes>) -> LocalBody {
-    LocalBody::Whole(Full::new(body.into()))
-}
-
-impl Body for LocalBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match self.get_mut() {
-            Self::Whole(body) => poll_bytes(Pin::new(body), cx),
-            Self::Other(body) => Pin::new(body).poll_frame(cx),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Whole(body) => body.is_end_stream(),
-            Self::Other(body) => body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(body) => body.size_hint(),
-            Self::Other(body) => body.size_hint(),
-        }
-    }
+    Either::Left(Full::new(body.into()))
 }
 
 pin_project! {
@@ -81,9 +48,8 @@ pin_project! {
 pin_project! {
     #[project = KindProjected]
     enum Kind<B> {
-        Handlers { #[pin] body: B },
-        // The lock is boxed: most bodies have none, and each of them would be as large.
-        Guarded { #[pin] body: B, hold: Box<BodyLock> },
+        // The lock, if it is inside, is boxed: most bodies have none, and each of them would be as large.
+        Handlers { #[pin] body: B, lock: Option<Box<BodyLock>> },
         Local { body: LocalBody },
     }
 }
@@ -92,7 +58,7 @@ impl<B> ResponseBody<B> {
     /// The handler's body, without a lock.
     pub(crate) fn handlers(body: B) -> Self {
         Self {
-            kind: Kind::Handlers { body },
+            kind: Kind::Handlers { body, lock: None },
         }
     }
 
@@ -112,9 +78,9 @@ impl<B> ResponseBody<B> {
         how: Confirm,
         on_lost: OnLost,
     ) -> Self {
-        let hold = Box::new(BodyLock::new(guard, length, how, on_lost));
+        let lock = Some(Box::new(BodyLock::new(guard, length, how, on_lost)));
         Self {
-            kind: Kind::Guarded { body, hold },
+            kind: Kind::Handlers { body, lock },
         }
     }
 }
@@ -132,24 +98,30 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.project().kind.project() {
-            KindProjected::Handlers { body } => poll_bytes(body, cx),
-            KindProjected::Guarded { body, hold } => hold.poll_frame(body, cx),
+            KindProjected::Handlers { body, lock } => match lock {
+                Some(lock) => lock.poll_frame(body, cx),
+                None => poll_bytes(body, cx),
+            },
             KindProjected::Local { body } => Pin::new(body).poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Handlers { body } => body.is_end_stream(),
-            Kind::Guarded { body, hold } => hold.has_ended(body),
+            Kind::Handlers { body, lock } => match lock {
+                Some(lock) => lock.has_ended(body),
+                None => body.is_end_stream(),
+            },
             Kind::Local { body } => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Handlers { body } => body.size_hint(),
-            Kind::Guarded { body, hold } => hold.size_hint(body.size_hint()),
+            Kind::Handlers { body, lock } => match lock {
+                Some(lock) => lock.size_hint(body.size_hint()),
+                None => body.size_hint(),
+            },
             Kind::Local { body } => body.size_hint(),
         }
     }

@@ -27,8 +27,13 @@ impl<B, M: TakeBody<B> + Send + Sync + 'static> BodyMode<B> for M {}
 
 /// `axum::body::Body` is read before the lock is requested, at most 2 MiB. The handler reads every other body itself, while
 /// the lock is held. The default.
+#[cfg(feature = "axum")]
 #[derive(Debug, Clone, Copy)]
 pub enum DefaultBody {}
+
+/// The handler reads the body itself, while the lock is held. The default without the feature `axum`.
+#[cfg(not(feature = "axum"))]
+pub type DefaultBody = Streamed;
 
 /// The body is read before the lock is requested.
 #[derive(Debug, Clone, Copy)]
@@ -84,17 +89,6 @@ where
             let read = reader.read(body).await?;
             Ok((read.clone().into(), Some(read)))
         }))
-    }
-}
-
-#[cfg(not(feature = "axum"))]
-impl<B: Send> TakeBody<B> for DefaultBody {
-    fn reads() -> bool {
-        false
-    }
-
-    async fn take(_: &BodyReader, body: B) -> Result<(B, Option<Bytes>), RejectionKind> {
-        Ok((body, None))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Reads request bodies before a lock is requested.
 
 use std::error::Error;
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -28,8 +27,8 @@ const DRAIN_TIME: Duration = Duration::from_secs(1);
 /// Reads request bodies within a limit for each, a time limit, and one budget for all of a layer.
 #[derive(Debug, Clone)]
 pub struct BodyReader {
-    limit: usize,
-    time_limit: Duration,
+    pub(crate) limit: usize,
+    pub(crate) time_limit: Duration,
     budget: Budget,
 }
 
@@ -41,14 +40,6 @@ impl BodyReader {
             time_limit: Duration::from_secs(60),
             budget: Budget::new(64 * 1024 * 1024),
         }
-    }
-
-    pub(crate) fn limit(&mut self, limit: usize) {
-        self.limit = limit;
-    }
-
-    pub(crate) fn time_limit(&mut self, time_limit: Duration) {
-        self.time_limit = time_limit;
     }
 
     pub(crate) fn budget(&mut self, bytes: usize) {
@@ -105,7 +96,8 @@ impl BodyReader {
     where
         B: Body<Error: Into<BoxError>>,
     {
-        let mut buffer = self.budget.buffer()?;
+        let (bytes, share) = (Vec::new(), self.budget.take(0)?);
+        let mut buffer = Buffer { bytes, share };
         while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
             let frame = frame.map_err(|error| failure(&*error.into()))?;
             let Ok(mut data) = frame.into_data() else {
@@ -152,7 +144,7 @@ async fn drain<B: Body>(mut body: Pin<&mut B>) {
 }
 
 /// How many bytes all bodies of a layer may occupy at a time. Clones share it.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct Budget {
     free: Arc<Semaphore>,
     size: usize,
@@ -179,13 +171,6 @@ impl Budget {
         taken.map_err(|_| RejectionKind::BodyBudget)
     }
 
-    fn buffer(&self) -> Result<Buffer, RejectionKind> {
-        Ok(Buffer {
-            bytes: Vec::new(),
-            share: self.take(0)?,
-        })
-    }
-
     /// Makes room for `length` bytes in all, of a body with at most `longest` bytes. The capacity doubles, so that a
     /// sender occupies at most twice what it has sent.
     fn make_room(
@@ -209,14 +194,5 @@ impl Budget {
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
-    }
-}
-
-impl fmt::Debug for Budget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Budget")
-            .field("free", &self.free.available_permits())
-            .field("size", &self.size)
-            .finish()
     }
 }

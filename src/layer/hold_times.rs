@@ -43,8 +43,14 @@ impl HoldTimes {
         retry_after(self.average().map_or(lease, |held| held.min(lease)))
     }
 
+    /// The time after which as many waiters have probably had their turns.
+    pub(crate) fn after_all(&self, waiters: usize) -> Duration {
+        let waiters = u32::try_from(waiters).unwrap_or(u32::MAX);
+        retry_after(self.average().unwrap_or_default().saturating_mul(waiters))
+    }
+
     /// `None` before the first.
-    pub(crate) fn average(&self) -> Option<Duration> {
+    fn average(&self) -> Option<Duration> {
         match self.average.load(Ordering::Relaxed) {
             0 => None,
             average => Some(Duration::from_micros(average)),

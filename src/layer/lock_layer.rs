@@ -12,10 +12,10 @@ use http_body::Body;
 use tower_layer::Layer;
 
 use super::body_mode::{Buffered, DefaultBody, Streamed};
+use super::closure::Closure;
 use super::locking::Locking;
 use super::mode::ModePolicy;
 use super::policy::Policy;
-use super::predicate::OfRequest;
 use super::rejection::Rejection;
 use super::respond::Responder;
 use super::settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn};
@@ -54,6 +54,7 @@ use crate::lock::{Lease, LockMode};
 /// # }
 /// ```
 #[must_use = "a layer does nothing until it is applied"]
+#[derive(Clone)]
 pub struct DistributedLockLayer<K = DefaultKey, M = DefaultBody> {
     pub(super) key: K,
     pub(super) policy: Policy,
@@ -108,7 +109,7 @@ impl<K, M> DistributedLockLayer<K, M> {
     where
         F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     {
-        self.policy.tenant = OfRequest::new(tenant);
+        self.policy.tenant = Some(Closure(Arc::new(tenant)));
         self
     }
 
@@ -124,7 +125,7 @@ impl<K, M> DistributedLockLayer<K, M> {
     where
         F: Fn(&Parts) -> bool + Send + Sync + 'static,
     {
-        self.policy.serve.when = OfRequest::new(predicate);
+        self.policy.serve.when = Some(Closure(Arc::new(predicate)));
         self
     }
 
@@ -140,7 +141,7 @@ impl<K, M> DistributedLockLayer<K, M> {
 
     /// Sets the mode of a request: a [`LockMode`], [`by_method`](super::by_method) (the default), or a closure over `&Parts`.
     pub fn mode(mut self, mode: impl ModePolicy) -> Self {
-        self.policy.mode = Arc::new(mode);
+        self.policy.mode = Closure(Arc::new(mode));
         self
     }
 
@@ -217,7 +218,7 @@ impl<K, M> DistributedLockLayer<K, M> {
     /// its connection and its place in a limit of requests outside this layer meanwhile, and neither its body nor a place among
     /// the waiters. Of more than 16,384 delayed requests, the next one is answered at once.
     pub fn overload_delay(mut self, longest: Duration) -> Self {
-        self.policy.serve.overload_delay.set_longest(longest);
+        self.policy.serve.overload_delay.longest = longest;
         self
     }
 
@@ -281,13 +282,13 @@ impl<K, M> DistributedLockLayer<K, M> {
     /// not 423.
     pub fn contended_status(mut self, status: impl TryInto<StatusCode>) -> Self {
         // An invalid status is refused like one that is not an error, when the layer is built.
-        self.policy.contended_status = status.try_into().unwrap_or(StatusCode::OK);
+        self.policy.serve.contended_status = status.try_into().unwrap_or(StatusCode::OK);
         self
     }
 
     /// The status of a request that has waited for a permit in vain (default 429). See [`permits`](Self::permits).
     pub fn no_permit_status(mut self, status: impl TryInto<StatusCode>) -> Self {
-        self.policy.no_permit_status = status.try_into().unwrap_or(StatusCode::OK);
+        self.policy.serve.no_permit_status = status.try_into().unwrap_or(StatusCode::OK);
         self
     }
 
@@ -323,7 +324,7 @@ impl<K, M> DistributedLockLayer<K, M> {
     ///
     /// The body type of the requests must be convertible from [`Bytes`], as axum's is.
     pub fn buffer_body(mut self, limit: usize) -> DistributedLockLayer<K, Buffered> {
-        self.policy.serve.body_reader.limit(limit);
+        self.policy.serve.body_reader.limit = limit;
         self.with_body()
     }
 
@@ -338,7 +339,7 @@ impl<K, M> DistributedLockLayer<K, M> {
     /// Sets how long the body of a request may take to arrive, if it is read before the lock is requested (default 60 s). A
     /// slower one is answered 408.
     pub fn body_time_limit(mut self, limit: Duration) -> Self {
-        self.policy.serve.body_reader.time_limit(limit);
+        self.policy.serve.body_reader.time_limit = limit;
         self
     }
 
@@ -368,7 +369,7 @@ impl<K, M> DistributedLockLayer<K, M> {
 pub type DistributedLock<S, K = DefaultKey, M = DefaultBody> =
     Locking<S, DistributedLockLayer<K, M>>;
 
-impl<S, K: Clone, M> Layer<S> for DistributedLockLayer<K, M> {
+impl<S, K: Clone, M: Clone> Layer<S> for DistributedLockLayer<K, M> {
     type Service = DistributedLock<S, K, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
@@ -376,16 +377,6 @@ impl<S, K: Clone, M> Layer<S> for DistributedLockLayer<K, M> {
             panic!("this `DistributedLockLayer` cannot serve requests: {reason}");
         }
         Locking::new(inner, self.clone())
-    }
-}
-
-impl<K: Clone, M> Clone for DistributedLockLayer<K, M> {
-    fn clone(&self) -> Self {
-        Self {
-            key: self.key.clone(),
-            policy: self.policy.clone(),
-            body: PhantomData,
-        }
     }
 }
 

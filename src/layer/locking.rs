@@ -17,6 +17,7 @@ use super::settings::OnCancel;
 
 /// A service behind a layer of this crate: [`DistributedLock`](super::DistributedLock) or
 /// [`Idempotency`](crate::idempotency::Idempotency).
+#[derive(Debug, Clone)]
 pub struct Locking<S, L> {
     inner: S,
     layer: Arc<L>,
@@ -69,24 +70,6 @@ where
         ResponseFuture {
             serving: serve(self.layer.clone(), self.inner.clone(), request),
         }
-    }
-}
-
-impl<S: Clone, L> Clone for Locking<S, L> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            layer: self.layer.clone(),
-        }
-    }
-}
-
-impl<S: fmt::Debug, L: fmt::Debug> fmt::Debug for Locking<S, L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Locking")
-            .field("inner", &self.inner)
-            .field("layer", &self.layer)
-            .finish()
     }
 }
 

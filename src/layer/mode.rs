@@ -73,8 +73,5 @@ where
 
 /// Whether a method only reads (RFC 9110, 9.2.1).
 pub(super) fn is_safe(method: &Method) -> bool {
-    matches!(
-        method.as_str(),
-        "GET" | "HEAD" | "QUERY" | "OPTIONS" | "TRACE"
-    )
+    method.is_safe() || method.as_str() == "QUERY"
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::rejection::{Refusal, RejectionKind};
+use super::rejection::{Rejection, RejectionKind};
 use crate::sync::Mutex;
 
 /// The time from one refusal to the next.
@@ -24,7 +24,7 @@ const MOST: usize = 16 * 1024;
 /// Clones share the schedule.
 #[derive(Debug, Clone)]
 pub(crate) struct OverloadDelay {
-    longest: Duration,
+    pub(crate) longest: Duration,
     schedule: Arc<Schedule>,
 }
 
@@ -46,15 +46,8 @@ impl Default for OverloadDelay {
 }
 
 impl OverloadDelay {
-    pub(crate) fn set_longest(&mut self, longest: Duration) {
-        self.longest = longest;
-    }
-
-    /// Whether the refusal is one of an overloaded process.
-    pub(crate) fn applies_to(refusal: &Refusal) -> bool {
-        let Refusal::Rejection(rejection) = refusal else {
-            return false;
-        };
+    /// Whether the rejection is one of an overloaded process.
+    pub(crate) fn applies_to(rejection: &Rejection) -> bool {
         matches!(
             rejection.kind(),
             RejectionKind::Overloaded | RejectionKind::BodyBudget
@@ -117,7 +110,6 @@ impl Drop for Waits<'_> {
 mod tests {
     use super::*;
     use crate::error::LockError;
-    use crate::layer::Rejection;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -165,15 +157,15 @@ mod tests {
         assert!(took(&delay, short).await <= short);
         assert!(took(&delay, SECOND).await > Duration::ZERO);
         let mut none = delay.clone();
-        none.set_longest(Duration::ZERO);
+        none.longest = Duration::ZERO;
         assert_eq!(took(&none, SECOND).await, Duration::ZERO);
     }
 
     #[test]
     fn only_refusals_for_overload_are_delayed() {
-        let delayed = |refusal| OverloadDelay::applies_to(&refusal);
+        let delayed = |rejection| OverloadDelay::applies_to(&rejection);
         assert!(delayed(LockError::Overloaded.into()));
-        assert!(delayed(Rejection::new(RejectionKind::BodyBudget).into()));
+        assert!(delayed(Rejection::new(RejectionKind::BodyBudget)));
         assert!(!delayed(LockError::Busy { retry_after: None }.into()));
         assert!(!delayed(LockError::Shutdown.into()));
     }

@@ -12,20 +12,13 @@ use super::body_reader::BodyReader;
 use super::rejection::Rejection;
 use crate::key::{KeyError, KeyExtractor, Keys, RequestBody};
 
-/// A request's body, before and after it was read.
-pub(crate) enum Payload<B> {
-    Unread(B),
-    /// With its bytes, if they are known.
-    Read(B, Option<Bytes>),
+/// A request's body, and its bytes, once they are read.
+pub(crate) struct Payload<B> {
+    pub(crate) body: B,
+    read: Option<Bytes>,
 }
 
 impl<B> Payload<B> {
-    pub(crate) fn into_inner(self) -> B {
-        match self {
-            Self::Unread(body) | Self::Read(body, _) => body,
-        }
-    }
-
     /// The body as the mode takes it, and its bytes if the mode reads it.
     pub(crate) fn take<M: BodyMode<B>>(
         self,
@@ -34,9 +27,9 @@ impl<B> Payload<B> {
     where
         B: Send,
     {
-        match self {
-            Self::Unread(body) => Either::Left(M::take(reader, body).map_err(Rejection::new)),
-            Self::Read(body, read) => Either::Right(ready(Ok((body, read)))),
+        match self.read {
+            None => Either::Left(M::take(reader, self.body).map_err(Rejection::new)),
+            read => Either::Right(ready(Ok((self.body, read)))),
         }
     }
 }
@@ -54,10 +47,10 @@ pub(crate) async fn extract<M: BodyMode<B>, B: Send>(
     }
     let found = key.extract(parts).await;
     if !M::reads() || !found.as_ref().is_err_and(KeyError::is_body_unread) {
-        return Ok((found, Payload::Unread(body)));
+        return Ok((found, Payload { body, read: None }));
     }
-    let (body, read) = Payload::Unread(body).take::<M>(reader).await?;
+    let (body, read) = M::take(reader, body).await.map_err(Rejection::new)?;
     let bytes = read.clone().unwrap_or_default();
     parts.extensions.insert(RequestBody(bytes));
-    Ok((key.extract(parts).await, Payload::Read(body, read)))
+    Ok((key.extract(parts).await, Payload { body, read }))
 }

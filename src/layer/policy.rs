@@ -1,16 +1,12 @@
 //! The settings of the layer.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
 use http::request::Parts;
 
-use super::hold_times::retry_after;
+use super::closure::{Closure, OfRequest};
 use super::mode::{ByMethod, ModePolicy, is_safe};
-use super::predicate::OfRequest;
-use super::rejection::{Refusal, RejectionKind};
 use super::serve_settings::ServeSettings;
 use super::settings::{Confirm, OnLost, OnMissing, OnUnavailable, ReleaseOn};
 use crate::client::LockClient;
@@ -19,10 +15,10 @@ use crate::lock::{Lease, LockKey, LockMode};
 use crate::telemetry::Seldom;
 
 /// Every setting of the layer that is not a type parameter.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Policy {
     pub(super) serve: ServeSettings,
-    pub(super) mode: Arc<dyn ModePolicy>,
+    pub(super) mode: Closure<dyn ModePolicy>,
     /// The mode of safe methods, if it was set.
     pub(super) safe: Option<Option<LockMode>>,
     pub(super) max_keys: usize,
@@ -35,10 +31,8 @@ pub(super) struct Policy {
     pub(super) confirm: Option<Confirm>,
     pub(super) confirm_reads: Option<Confirm>,
     pub(super) release_on: ReleaseOn,
-    pub(super) contended_status: StatusCode,
-    pub(super) no_permit_status: StatusCode,
     /// Whose things a request locks.
-    pub(super) tenant: OfRequest<Option<String>>,
+    pub(super) tenant: Option<OfRequest<Option<String>>>,
     /// Whether responses say how long the lock took.
     pub(super) server_timing: bool,
     /// Limits the log of requests that continue without their lock.
@@ -51,7 +45,7 @@ impl Policy {
     pub(super) fn new(client: LockClient) -> Self {
         Self {
             serve: ServeSettings::new(client, Duration::from_secs(10), 1024),
-            mode: Arc::new(ByMethod),
+            mode: Closure(Arc::new(ByMethod)),
             safe: None,
             max_keys: 32,
             fenced: false,
@@ -62,9 +56,7 @@ impl Policy {
             confirm: None,
             confirm_reads: None,
             release_on: ReleaseOn::default(),
-            contended_status: StatusCode::LOCKED,
-            no_permit_status: StatusCode::TOO_MANY_REQUESTS,
-            tenant: OfRequest::default(),
+            tenant: None,
             server_timing: false,
             unlocked: Arc::default(),
             by_lease: Arc::default(),
@@ -123,13 +115,6 @@ impl Policy {
     pub(super) fn check(&self) -> Result<(), &'static str> {
         self.check_modes()?;
         self.serve.check()?;
-        let is_error = |status: StatusCode| status.is_client_error() || status.is_server_error();
-        if !is_error(self.contended_status) {
-            return Err("`contended_status` needs a status from 400 to 599");
-        }
-        if !is_error(self.no_permit_status) {
-            return Err("`no_permit_status` needs a status from 400 to 599");
-        }
         if self.max_keys == 0 {
             return Err("`max_keys` is 0, so every request would be refused: choose at least 1");
         }
@@ -179,43 +164,5 @@ impl Policy {
     fn known_modes(&self) -> Vec<LockMode> {
         let safe = self.safe.flatten();
         safe.into_iter().chain(self.mode.modes()).collect()
-    }
-
-    /// The same refusal with the configured status, and with the time for the next attempt.
-    pub(super) fn refused(&self, refusal: Refusal) -> Refusal {
-        let Refusal::Rejection(rejection) = refusal else {
-            return refusal;
-        };
-        let times = &self.serve.hold_times;
-        match rejection.kind() {
-            RejectionKind::Contended | RejectionKind::NoPermit => {
-                let after = times.retry_after(rejection.cause());
-                let status = match rejection.kind() {
-                    RejectionKind::NoPermit => self.no_permit_status,
-                    _ => self.contended_status,
-                };
-                rejection.with_status(status).with_retry_after(after)
-            }
-            RejectionKind::Overloaded => {
-                let waiters = u32::try_from(self.serve.max_waiters).unwrap_or(u32::MAX);
-                let after = times.average().unwrap_or_default().saturating_mul(waiters);
-                rejection.with_retry_after(retry_after(after))
-            }
-            _ => rejection,
-        }
-        .into()
-    }
-}
-
-impl fmt::Debug for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Policy")
-            .field("serve", &self.serve)
-            .field("on_missing", &self.on_missing)
-            .field("on_unavailable", &self.on_unavailable)
-            .field("on_lost", &self.on_lost)
-            .field("confirm", &self.confirm)
-            .field("release_on", &self.release_on)
-            .finish_non_exhaustive()
     }
 }

@@ -10,11 +10,10 @@ use super::body::ResponseBody;
 use super::body_mode::BodyMode;
 use super::confirm::{Confirmation, Unconfirmed, confirm};
 use super::policy::Policy;
-use super::rejection::Refusal;
 use super::serve::{Claim, Handling, Protocol, Served, Unclaimed, confirmed};
 use super::serve_settings::ServeSettings;
 use super::settings::{Confirm, OnLost, ReleaseOn};
-use super::unless_lost::{even_if_lost, unless_lost};
+use super::unless_lost::unless_lost;
 use super::{DistributedLockLayer, Unlocked, server_timing};
 use crate::guard::LockGuard;
 use crate::key::KeyExtractor;
@@ -26,7 +25,7 @@ where
     B: Send + 'static,
     R: Body + Send + 'static,
 {
-    type Terms = EndTerms;
+    type ClaimData = EndTerms;
     type Handled = Response<R>;
 
     async fn admit(
@@ -52,15 +51,13 @@ where
         claim: &Claim<EndTerms>,
         calling: impl Future<Output = Result<Response<R>, E>> + Send,
     ) -> impl Future<Output = Handling<Response<R>, E>> + Send {
-        match self.policy.on_lost {
-            OnLost::Continue => even_if_lost(calling),
-            OnLost::Abort => unless_lost(&claim.guard, calling),
-        }
+        let watched = (self.policy.on_lost == OnLost::Abort).then_some(&claim.guard);
+        unless_lost(watched, calling)
     }
 
     fn finish<E: Send>(
         &self,
-        Claim { guard, terms }: Claim<EndTerms>,
+        Claim { guard, data: terms }: Claim<EndTerms>,
         method: &Method,
         handled: Handling<Response<R>, E>,
     ) -> impl Future<Output = Result<Served<R, E>, Unconfirmed>> + Send {
@@ -100,10 +97,6 @@ where
 
     fn settings(&self) -> &ServeSettings {
         &self.policy.serve
-    }
-
-    fn refused(&self, refusal: Refusal) -> Refusal {
-        self.policy.refused(refusal)
     }
 }
 

@@ -10,16 +10,17 @@ use http::{HeaderValue, Method, Response};
 use http_body::Body;
 
 use super::body::{LocalBody, ResponseBody, local, whole};
-use super::rejection::{Refusal, Rejection, RejectionKind};
+use super::closure::Closure;
+use super::rejection::{Rejection, RejectionKind};
 use crate::error::BoxError;
 use crate::telemetry::Seldom;
 
 type Respond = dyn Fn(&Rejection, &Parts) -> Response<LocalBody> + Send + Sync;
 
 /// Makes responses of rejections: the layer's own, or those of the user's closure.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Responder {
-    respond: Option<Arc<Respond>>,
+    respond: Option<Closure<Respond>>,
     log: Arc<Log>,
 }
 
@@ -30,9 +31,9 @@ impl Responder {
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         Self {
-            respond: Some(Arc::new(move |rejection, parts| {
+            respond: Some(Closure(Arc::new(move |rejection, parts| {
                 respond(rejection, parts).map(local)
-            })),
+            }))),
             log: Arc::default(),
         }
     }
@@ -48,20 +49,10 @@ impl Responder {
     /// Makes the final response; `head` is the kept part of the request.
     pub(crate) fn refuse<R>(
         &self,
-        refusal: Refusal,
+        rejection: Rejection,
         head: &RequestHead,
     ) -> Response<ResponseBody<R>> {
-        let response = match refusal {
-            Refusal::Response(response) => *response,
-            Refusal::Rejection(rejection) => {
-                self.log.rejected(&rejection);
-                self.reject(rejection, head)
-            }
-        };
-        response.map(ResponseBody::local)
-    }
-
-    fn reject(&self, rejection: Rejection, head: &RequestHead) -> Response<LocalBody> {
+        self.log.rejected(&rejection);
         let mut response = match (&self.respond, &head.parts) {
             (Some(respond), Some(parts)) => respond(&rejection, parts),
             _ => rejection.to_response().map(whole),
@@ -70,7 +61,7 @@ impl Responder {
             leave_out_body(&mut response);
         }
         response.extensions_mut().insert(rejection);
-        response
+        response.map(ResponseBody::local)
     }
 }
 
@@ -106,23 +97,20 @@ impl Log {
     /// Logs a rejection with its causes, at most once a minute for each kind that a failure multiplies.
     fn rejected(&self, rejection: &Rejection) {
         let error = rejection as &dyn Error;
+        let lines = match rejection.kind() {
+            RejectionKind::Misconfigured => &self.misconfigured,
+            RejectionKind::Unavailable => &self.unavailable,
+            RejectionKind::Lost => &self.lost,
+            _ => return tracing::debug!(rejection = error, "a request was not served"),
+        };
+        let Some(left_out) = lines.due() else {
+            return;
+        };
         match rejection.kind() {
             RejectionKind::Misconfigured => {
-                if let Some(left_out) = self.misconfigured.due() {
-                    tracing::error!(rejection = error, left_out, "a request was not served");
-                }
+                tracing::error!(rejection = error, left_out, "a request was not served");
             }
-            RejectionKind::Unavailable => {
-                if let Some(left_out) = self.unavailable.due() {
-                    tracing::warn!(rejection = error, left_out, "a request was not served");
-                }
-            }
-            RejectionKind::Lost => {
-                if let Some(left_out) = self.lost.due() {
-                    tracing::warn!(rejection = error, left_out, "a request was not served");
-                }
-            }
-            _ => tracing::debug!(rejection = error, "a request was not served"),
+            _ => tracing::warn!(rejection = error, left_out, "a request was not served"),
         }
     }
 }

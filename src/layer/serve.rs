@@ -5,7 +5,6 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use futures_util::future::Either;
 use http::request::Parts;
 use http::{Method, Request, Response};
@@ -14,21 +13,21 @@ use tower::util::Oneshot;
 use tower_service::Service;
 use tracing::Instrument;
 
-use super::body::{self, ResponseBody};
+use super::body::{LocalBody, ResponseBody};
 use super::confirm::{Confirmation, Unconfirmed};
 use super::overload_delay::OverloadDelay;
-use super::rejection::Refusal;
+use super::rejection::{Rejection, RejectionKind};
 use super::serve_settings::ServeSettings;
 use super::settings::OnCancel;
 use crate::client;
 use crate::error::LockError;
 use crate::guard::LockGuard;
-use crate::key::RequestBody;
+use crate::key::{Cause, KeyError, RequestBody};
 
 /// A layer that serves requests with the body `B` under a lock. The responses of the inner service have the body `R`.
 pub(crate) trait Protocol<B, R>: Send + Sync + 'static {
     /// The data that the end of a request needs, besides the guard.
-    type Terms: Send + Sync + 'static;
+    type ClaimData: Send + Sync + 'static;
 
     /// What the layer makes of a handler's response while the lock is held.
     type Handled: Send;
@@ -38,51 +37,75 @@ pub(crate) trait Protocol<B, R>: Send + Sync + 'static {
         &self,
         parts: &mut Parts,
         body: B,
-    ) -> impl Future<Output = Result<(B, Claim<Self::Terms>), Unclaimed<B>>> + Send;
+    ) -> impl Future<Output = Result<(B, Claim<Self::ClaimData>), Unclaimed<B>>> + Send;
 
     /// Drives `calling`, which answers a request, to what the layer makes of its response, while the lock is held.
     fn handle<E: Send>(
         &self,
-        claim: &Claim<Self::Terms>,
+        claim: &Claim<Self::ClaimData>,
         calling: impl Future<Output = Result<Response<R>, E>> + Send,
     ) -> impl Future<Output = Handling<Self::Handled, E>> + Send;
 
     /// Releases the lock, and makes the response to a request with `method`.
     fn finish<E: Send>(
         &self,
-        claim: Claim<Self::Terms>,
+        claim: Claim<Self::ClaimData>,
         method: &Method,
         handled: Handling<Self::Handled, E>,
     ) -> impl Future<Output = Result<Served<R, E>, Unconfirmed>> + Send;
 
     fn settings(&self) -> &ServeSettings;
-
-    /// The refusal that replaces `refusal`.
-    fn refused(&self, refusal: Refusal) -> Refusal {
-        refusal
-    }
 }
 
 /// How a layer treats a request for which it holds no lock.
 pub(crate) enum Unclaimed<B> {
     /// The inner service serves it.
     Pass(B),
-    /// The layer has the answer already.
-    Answer(Response<Bytes>),
+    /// This is its answer, of a key extractor or of an earlier request.
+    Answer(Response<LocalBody>),
     /// It is not served.
-    Refused(Refusal),
+    Rejected(Rejection),
 }
 
-impl<B, R: Into<Refusal>> From<R> for Unclaimed<B> {
-    fn from(refusal: R) -> Self {
-        Self::Refused(refusal.into())
+impl<B, R: Into<Rejection>> From<R> for Unclaimed<B> {
+    fn from(rejection: R) -> Self {
+        Self::Rejected(rejection.into())
+    }
+}
+
+impl<B> From<KeyError> for Unclaimed<B> {
+    fn from(error: KeyError) -> Self {
+        match error.into_cause() {
+            Cause::Missing(reason) => {
+                let rejection = Rejection::new(RejectionKind::KeyMissing);
+                match reason {
+                    Some(reason) => rejection.with_detail(reason).into(),
+                    None => rejection.into(),
+                }
+            }
+            Cause::Invalid(reason) => Rejection::new(RejectionKind::KeyInvalid)
+                .with_detail(reason)
+                .into(),
+            #[cfg(feature = "axum")]
+            Cause::NotOfTheRoute(reason) => LockError::invalid(reason).into(),
+            Cause::BodyUnread => LockError::invalid(
+                "the key is in the request's body, which was not read: call `buffer_body` on the layer",
+            )
+            .into(),
+            Cause::Response(mut response) => {
+                let rejection = Rejection::new(RejectionKind::KeyRejected);
+                let rejection = rejection.with_status(response.status());
+                response.extensions_mut().insert(rejection);
+                Self::Answer(response.map(LocalBody::Right))
+            }
+        }
     }
 }
 
 /// The right to serve a request.
-pub(crate) struct Claim<T> {
+pub(crate) struct Claim<D> {
     pub(crate) guard: LockGuard,
-    pub(crate) terms: T,
+    pub(crate) data: D,
 }
 
 /// What a handler has led to: a response, an error of the inner service, or the loss of its lock.
@@ -117,9 +140,9 @@ where
                 let response = Oneshot::new(inner, request).await?;
                 return Ok(response.map(ResponseBody::handlers));
             }
-            Err(Unclaimed::Answer(response)) => return Ok(response.map(whole)),
-            Err(Unclaimed::Refused(refusal)) => {
-                return Ok(refuse(&*layer, refusal, &mut parts).await);
+            Err(Unclaimed::Answer(response)) => return Ok(response.map(ResponseBody::local)),
+            Err(Unclaimed::Rejected(rejection)) => {
+                return Ok(refuse(layer.settings(), rejection, &mut parts).await);
             }
         };
         let settings = layer.settings();
@@ -134,38 +157,36 @@ where
                 layer.finish(claim, &head.method, handled).await
             }
             OnCancel::RunToCompletion => {
-                let method = head.method.clone();
-                let finished = in_task(run(layer.clone(), inner, request, claim, method));
+                let (layer, method) = (layer.clone(), head.method.clone());
+                let finished = in_task(async move {
+                    let handled = handle(&*layer, &claim, Oneshot::new(inner, request)).await;
+                    layer.finish(claim, &method, handled).await
+                });
                 // `None`: the runtime has ended.
                 Box::pin(finished).await.unwrap_or(Err(Unconfirmed))
             }
         };
         finished.unwrap_or_else(|Unconfirmed| {
-            let refusal = layer.refused(LockError::Lost.into());
-            Ok(settings.responder.refuse(refusal, &head))
+            Ok(settings.responder.refuse(LockError::Lost.into(), &head))
         })
     })
 }
 
 /// Answers a request that is not served.
-fn refuse<L, B, R>(
-    layer: &L,
-    refusal: Refusal,
+fn refuse<R>(
+    settings: &ServeSettings,
+    rejection: Rejection,
     parts: &mut Parts,
-) -> impl Future<Output = Response<ResponseBody<R>>> + Send
-where
-    L: Protocol<B, R>,
-{
+) -> impl Future<Output = Response<ResponseBody<R>>> + Send {
     Box::pin(async move {
-        let settings = layer.settings();
-        let refusal = layer.refused(refusal);
-        if OverloadDelay::applies_to(&refusal) {
+        let rejection = settings.timed(rejection);
+        if OverloadDelay::applies_to(&rejection) {
             // The key may be in the body.
             parts.extensions.remove::<RequestBody>();
             settings.overload_delay.pass(settings.wait).await;
         }
         let responder = &settings.responder;
-        responder.refuse(refusal, &responder.head(parts))
+        responder.refuse(rejection, &responder.head(parts))
     })
 }
 
@@ -187,30 +208,10 @@ impl<F> Drop for Pinned<'_, F> {
     }
 }
 
-/// Serves a request under its lock, to the end.
-async fn run<S, L, B, R>(
-    layer: Arc<L>,
-    inner: S,
-    request: Request<B>,
-    claim: Claim<L::Terms>,
-    method: Method,
-) -> Result<Served<R, S::Error>, Unconfirmed>
-where
-    S: Service<Request<B>, Response = Response<R>> + Send + 'static,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
-    L: Protocol<B, R>,
-    B: Send + 'static,
-    R: Body + Send + 'static,
-{
-    let handled = handle(&*layer, &claim, Oneshot::new(inner, request)).await;
-    layer.finish(claim, &method, handled).await
-}
-
 /// Calls the inner service while the lock is held. The result borrows `claim`, so that a handler never outlives its lock.
 fn handle<L, B, R, E: Send>(
     layer: &L,
-    claim: &Claim<L::Terms>,
+    claim: &Claim<L::ClaimData>,
     calling: impl Future<Output = Result<Response<R>, E>> + Send,
 ) -> impl Future<Output = Handling<L::Handled, E>> + Send
 where
@@ -249,9 +250,4 @@ pub(crate) fn confirmed<R, E>(served: Served<R, E>, by: Confirmation) -> Served<
         }
         response
     })
-}
-
-/// A complete body.
-pub(crate) fn whole<R>(body: Bytes) -> ResponseBody<R> {
-    ResponseBody::local(body::whole(body))
 }

@@ -9,23 +9,17 @@ use pin_project_lite::pin_project;
 use super::confirm::Unconfirmed;
 use crate::guard::LockGuard;
 
-/// Drives `handling` until it is done, or the lock is lost.
+/// Drives `handling` until it is done, or the lock of `watched` is lost.
 ///
 /// The lock is watched after the handler's first wait: a handler that never waits needs no timer, and the confirmation
 /// finds an earlier loss.
-pub(crate) fn unless_lost<F: Future>(guard: &LockGuard, handling: F) -> UnlessLost<'_, F> {
+pub(crate) fn unless_lost<F: Future>(
+    watched: Option<&LockGuard>,
+    handling: F,
+) -> UnlessLost<'_, F> {
     UnlessLost {
         handling,
-        guard: Some(guard),
-        lost: None,
-    }
-}
-
-/// Drives `handling` to its end, whether the lock is lost or not.
-pub(crate) fn even_if_lost<'a, F: Future>(handling: F) -> UnlessLost<'a, F> {
-    UnlessLost {
-        handling,
-        guard: None,
+        watched,
         lost: None,
     }
 }
@@ -35,8 +29,8 @@ pin_project! {
     pub(crate) struct UnlessLost<'a, F> {
         #[pin]
         handling: F,
-        // `None`: the lock is not watched, or it is watched already.
-        guard: Option<&'a LockGuard>,
+        // `None`: it is not watched, or it is watched already.
+        watched: Option<&'a LockGuard>,
         // Boxed, because it is large, and a handler that never waits is served without it.
         lost: Option<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>,
     }
@@ -55,7 +49,7 @@ impl<F: Future> Future for UnlessLost<'_, F> {
         if let Poll::Ready(done) = this.handling.poll(cx) {
             return Poll::Ready(Ok(done));
         }
-        let Some(guard) = this.guard.take() else {
+        let Some(guard) = this.watched.take() else {
             return Poll::Pending;
         };
         let watch = this.lost.insert(Box::pin(guard.lost()));

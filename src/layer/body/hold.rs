@@ -1,5 +1,3 @@
-use std::error::Error;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -8,9 +6,9 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::poll_bytes;
-use crate::error::BoxError;
+use crate::error::{BoxError, LockError};
 use crate::guard::LockGuard;
-use crate::layer::confirm::{Confirmation, Unconfirmed, confirm};
+use crate::layer::confirm::{Confirming, Unconfirmed, confirm};
 use crate::layer::settings::{Confirm, OnLost};
 
 /// The lock inside a body.
@@ -27,7 +25,7 @@ pub(super) struct BodyLock {
 
 enum BodyPhase {
     Open(LockGuard),
-    Releasing(Pin<Box<dyn Future<Output = Result<Confirmation, Unconfirmed>> + Send>>),
+    Releasing(Confirming),
     Released,
     Failed,
 }
@@ -65,7 +63,7 @@ impl BodyLock {
             match &mut self.phase {
                 BodyPhase::Open(_) => {
                     if self.is_lost(cx) {
-                        return self.fail(Box::new(LockLost));
+                        return self.fail(Box::new(LockError::Lost));
                     }
                     match ready!(poll_bytes(body.as_mut(), cx)) {
                         Some(Ok(frame)) if !self.is_last(&frame, body.is_end_stream()) => {
@@ -76,12 +74,12 @@ impl BodyLock {
                         Some(Err(error)) => return self.fail(error),
                     }
                 }
-                BodyPhase::Releasing(releasing) => match ready!(releasing.as_mut().poll(cx)) {
+                BodyPhase::Releasing(releasing) => match ready!(Pin::new(releasing).poll(cx)) {
                     Ok(_) => {
                         self.phase = BodyPhase::Released;
                         return Poll::Ready(self.withheld.take().map(Ok));
                     }
-                    Err(Unconfirmed) => return self.fail(Box::new(LockLost)),
+                    Err(Unconfirmed) => return self.fail(Box::new(LockError::Lost)),
                 },
                 BodyPhase::Released => return poll_bytes(body, cx),
                 BodyPhase::Failed => return Poll::Ready(None),
@@ -107,7 +105,7 @@ impl BodyLock {
         self.withheld = withheld;
         self.lost = None;
         if let BodyPhase::Open(guard) = std::mem::replace(&mut self.phase, BodyPhase::Released) {
-            self.phase = BodyPhase::Releasing(Box::pin(confirm(self.how, guard, None)));
+            self.phase = BodyPhase::Releasing(confirm(self.how, guard, None));
         }
     }
 
@@ -143,16 +141,3 @@ impl BodyLock {
         hint
     }
 }
-
-/// The lock was lost while the response was being sent: the client must not rely on the part that
-/// was sent.
-#[derive(Debug)]
-struct LockLost;
-
-impl fmt::Display for LockLost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the lock was lost before the end of the response")
-    }
-}
-
-impl Error for LockLost {}
