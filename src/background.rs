@@ -97,7 +97,7 @@ impl Background {
         lives: impl IntoIterator<Item = &'a Arc<LiveHold>>,
         until: Instant,
     ) -> Driven<BoxFuture<'static, Result<(), LockError>>> {
-        // A renewal shortens nothing, so that those of the watchdog leave this lease as it is.
+        // A renewal never shortens a lease: later renewals by the watchdog keep this one.
         let lease = until.saturating_duration_since(Instant::now());
         let renewals = lives.into_iter();
         let renewals = renewals.map(|live| Renewal::new(live.hold.clone(), lease));

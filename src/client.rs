@@ -254,7 +254,7 @@ impl LockClient {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future cancels the questions. They change nothing.
+    /// Cancel safe: the questions change nothing. Those that are under way continue in the background.
     pub async fn audit(&self) -> Result<Audit, LockError> {
         let audit = self.inner.store.clone().audit();
         let audit = self.driven(audit).await?;

@@ -160,10 +160,8 @@ fn other_limit(limit: u32) -> StoreError {
 ///
 /// # Cancel safety
 ///
-/// The client drives `acquire`, `acquire_several`, `renew`, `release` and `withdraw` to their end, even if its caller is dropped:
-/// they need not be cancel safe, and are dropped early only with their runtime. `subscribe`, `record`, `audit` and `ping` are
-/// dropped at any await when their caller is dropped or its time is over: a `subscribe` that is dropped must leave no
-/// subscription.
+/// The client drives every question to its end, even if its caller is dropped: the methods need not be cancel safe, and are
+/// dropped early only with their runtime. A `subscribe` that is dropped with it leaves no subscription.
 ///
 /// # A whole store
 ///

@@ -108,11 +108,17 @@ impl Watchdog {
         }
     }
 
-    /// Stops the renewal of `live` before its release. Returns `false` if it is lost already.
-    pub(crate) fn end(&self, live: &LiveHold) -> bool {
-        let mut state = self.state();
-        state.schedule.remove(live);
-        live.begin_release()
+    /// Stops the renewal of `live` before its release. Returns `false` if it is lost.
+    pub(crate) fn end(&self, live: &Arc<LiveHold>) -> bool {
+        let is_held = {
+            let mut state = self.state();
+            state.schedule.remove(live);
+            live.begin_release()
+        };
+        if !is_held {
+            self.lose(live, live.why_over());
+        }
+        is_held
     }
 
     /// The limit of `live` was extended: a hold whose renewals had ended may be renewed again.

@@ -125,7 +125,7 @@ impl Background {
     }
 
     /// Stops the renewal before a release. Returns `false` if the hold is lost already.
-    pub(crate) fn begin_release(&self, live: &LiveHold) -> bool {
+    pub(crate) fn begin_release(&self, live: &Arc<LiveHold>) -> bool {
         self.handle.watchdog.end(live)
     }
 }

@@ -10,14 +10,14 @@ use super::attempt::AttemptGuard;
 use super::begun::Begun;
 use super::places::{Places, sooner};
 use super::question::{Reply, Wanted};
-use super::wait::{Failures, Wait, over, sleep_until};
+use super::wait::{Failures, Wait, answered_late, over, sleep_until};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
-use crate::queue::{Decision, Share, Terms};
+use crate::queue::{Decision, Share, Terms, Turn};
 use crate::store::{Attempt, Wakeups};
 use crate::telemetry::Contention;
 
-/// A request under way: it has attempts for the keys whose turn it has, and places in the queues of the others.
+/// A request under way: it has attempts for the keys that it may ask the store for, and places in the queues of the others.
 struct Request<'a> {
     client: &'a LockClient,
     terms: &'a Terms,
@@ -108,13 +108,12 @@ impl<'a> Request<'a> {
         for key in keys {
             match self.client.inner.queues.enter(key, self.terms, now) {
                 Ok(Decision::Grant(share)) => return Ok(Some(share)),
-                Ok(Decision::Ask(turn)) if turn.nested().is_some() => {
-                    self.places.clear();
-                    self.attempts.clear();
-                    self.attempts.add(key, self.terms, turn);
-                    return Ok(None);
+                Ok(Decision::Ask(turn)) => {
+                    self.add(key, turn);
+                    if self.attempts.is_nested() {
+                        return Ok(None);
+                    }
                 }
-                Ok(Decision::Ask(turn)) => self.attempts.add(key, self.terms, turn),
                 Ok(Decision::Wait(place)) => self.places.add(key, place),
                 Err(error @ (LockError::Busy { .. } | LockError::Overloaded)) => {
                     refused = Some(sooner(refused, error));
@@ -200,9 +199,14 @@ impl<'a> Request<'a> {
                         return Err(over(self.known));
                     }
                 }
-                // A nested read has no other id.
-                NotGranted::Late if self.attempts.is_nested() => return Err(over(None)),
-                NotGranted::Late => self.attempts.restart(),
+                NotGranted::Late => {
+                    // A nested read has no other id.
+                    let is_last = self.attempts.is_nested() || self.wait.is_one_try();
+                    if is_last || self.wait.is_over() {
+                        return Err(answered_late().into());
+                    }
+                    self.attempts.restart();
+                }
                 NotGranted::Failed(error) => {
                     let unanswered = error.kind() == StoreErrorKind::Unanswered;
                     if unanswered && self.attempts.is_nested() {
@@ -240,12 +244,19 @@ impl<'a> Request<'a> {
             }
             match given.decision? {
                 Decision::Grant(share) => return Ok(Some(share)),
-                Decision::Ask(turn) => {
-                    self.attempts.add(given.key, self.terms, turn);
-                }
+                Decision::Ask(turn) => self.add(given.key, turn),
                 Decision::Wait(_) => unreachable!("a place is not exchanged for another"),
             }
         }
+    }
+
+    /// Adds the attempt of a turn. A nested read is granted at once, and its id cannot change: no other key is asked for.
+    fn add(&mut self, key: &'a LockKey, turn: Turn) {
+        if turn.nested().is_some() {
+            self.places.clear();
+            self.attempts.clear();
+        }
+        self.attempts.add(key, self.terms, turn);
     }
 
     async fn ask(&mut self, sent: Instant) -> Result<Result<Reply, StoreError>, LockError> {
@@ -320,8 +331,10 @@ impl<'a> Request<'a> {
     async fn sleep(&mut self, retry_after: Duration) {
         let until = self.wait.next_poll(retry_after);
         if let Some(turn) = self.attempts.only_turn() {
-            sleep_until(turn.wakeups().as_mut(), until).await;
-            return turn.heard_release();
+            if sleep_until(turn.wakeups().as_mut(), until).await {
+                turn.heard_release();
+            }
+            return;
         }
         let wakeups = self
             .attempts

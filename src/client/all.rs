@@ -8,8 +8,8 @@ use tokio::time::{Instant, timeout_at};
 use super::LockClient;
 use super::attempt::AttemptGuard;
 use super::question::{Reply, Wanted};
-use super::wait::{Failures, Wait, over};
-use crate::error::{LockError, StoreError, StoreErrorKind};
+use super::wait::{Failures, Wait, answered_late, over};
+use crate::error::{LockError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
 use crate::queue::{Decision, Share, SharesOfMany, Terms};
 
@@ -158,11 +158,4 @@ impl LockClient {
         self.take(slice::from_ref(key), None, &terms, all.wait, Instant::now())
             .await
     }
-}
-
-fn answered_late() -> StoreError {
-    StoreError::new(
-        StoreErrorKind::Unanswered,
-        "the store's answer took longer than the lease",
-    )
 }

@@ -61,7 +61,12 @@ impl Announcement {
     /// Starts the task, unless it runs or the client has ended.
     pub(super) fn begin(&self) {
         let runs = &self.entry.runs;
-        if runs.load(Ordering::Relaxed) || *self.ended.borrow() {
+        if runs.load(Ordering::Relaxed) {
+            return;
+        }
+        // Subscribed before the look, so that an end that is not seen waits for this task.
+        let ended = self.ended.subscribe();
+        if *ended.borrow() {
             return;
         }
         let Ok(runtime) = Handle::try_current() else {
@@ -69,7 +74,7 @@ impl Announcement {
         };
         if !runs.swap(true, Ordering::AcqRel) {
             let running = Running(self.entry.clone());
-            drop(runtime.spawn(renew(running, self.ended.subscribe())));
+            drop(runtime.spawn(renew(running, ended)));
         }
     }
 

@@ -63,8 +63,7 @@ impl<'a> AttemptGuard<'a> {
         reply
     }
 
-    /// Gives up all turns. The next attempt is a read of an owner under its own write, which is granted at once, so no
-    /// other key is asked for.
+    /// Gives up all turns. The next attempt is the only one.
     pub(super) fn clear(&mut self) {
         self.tries.clear();
         if self.want == Wanted::Any {

@@ -69,7 +69,7 @@ impl Door<'_> {
     ) -> Result<T, LockError> {
         let Self(doors) = self;
         let mut work = pin!(work);
-        // It listens from its first poll on. A request that does not wait for a lock does not wait for a shutdown either.
+        // Registered at the first wait, so that a request which is granted at once does not pay for it.
         let mut changed = pin!(doors.changed.notified());
         poll_fn(|cx| {
             // A waiter that a shutdown wakes must not be granted a hold that the shutdown has just released.

@@ -54,8 +54,8 @@ impl Residue {
     }
 }
 
-/// Ends what answered attempts without patience have left, which are holds and nothing else: those of one partition in few
-/// questions. Returns the attempts of which the store does not say whether they have left anything.
+/// Releases the holds of answered attempts, by partition. Such attempts have no patience, and leave no waiter's entry. Returns
+/// those of which the store does not say whether they have left a hold.
 async fn give_back(store: &Arc<dyn DynStore>, attempts: Vec<Attempt>) -> Vec<Attempt> {
     let partitions = store.by_partition(attempts, |attempt| &attempt.hold.key);
     let in_batches = |attempts: Vec<Attempt>| async move {

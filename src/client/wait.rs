@@ -118,3 +118,11 @@ pub(super) fn over(known: Option<Duration>) -> LockError {
         .into(),
     }
 }
+
+/// The error if the store granted a hold that was over before its answer came.
+pub(super) fn answered_late() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unanswered,
+        "the store's answer took longer than the lease",
+    )
+}

@@ -93,6 +93,10 @@ impl Watch {
             phase == Phase::Lost || !gone,
             "found again after it was lost"
         );
+        assert!(
+            phase != Phase::Released || !overdue,
+            "released as held after its deadline was seen"
+        );
         if phase == Phase::Held && !lost {
             assert!(!overdue, "found again after its deadline");
             assert!(stolen || carried == Some(true), "believed to be held");

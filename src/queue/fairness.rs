@@ -10,9 +10,9 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_mi
 /// The shortest turn: long enough for many empty sections, shorter than a section of a millisecond.
 const SHORTEST_TURN: Duration = Duration::from_micros(500);
 
-/// After so many messages the other processes have had one section: the call to the first in line, the acknowledgement of
-/// its subscription to the others' channel, and the end of the section. A process that was first in line already misses the
-/// call, so that it counts a section too few: it never enters more often than the others did.
+/// The first section of the others causes so many messages: the call to the first in line, the acknowledgement of its
+/// subscription to the others' channel, and the end of the section. A process that was first in line already misses the
+/// call, and counts a section too few, so it never enters more often than the others did.
 const ONE_SECTION: u32 = 3;
 
 /// The number of hand-overs in the next turn of this process, where the store gives waiters outside its line their turn. It

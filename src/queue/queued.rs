@@ -73,7 +73,7 @@ impl Queued {
                     None => state.has_news_since(self.mode, self.since).then_some(None),
                     remaining => Some(remaining),
                 });
-        // A key that is not in use any more was free recently.
+        // No request of this process uses the key now, so the store has answered the head of the queue.
         known.unwrap_or(Some(None))
     }
 }

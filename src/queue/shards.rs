@@ -43,7 +43,7 @@ struct ShardState {
 }
 
 impl Shards {
-    /// `max_keys`: no more keys than this are in use at a time, or a few when threads race for the last.
+    /// `max_keys`: the limit of keys in use. Threads that race for the last one may exceed it by a few.
     pub(super) fn new(max_keys: usize) -> Self {
         Self {
             shards: Default::default(),

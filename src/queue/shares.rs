@@ -35,7 +35,7 @@ impl Shares {
         let lives = self.iter().map(Share::live);
         let extended = self[0].background().extend(lives, until);
         extended.in_time().await?;
-        // Only after the answer: a request that is dropped before it passes its hold on without a minimum.
+        // The minimum is set after the answer. A request that is dropped earlier hands its hold over without one.
         let mut lives = self.iter().map(Share::live);
         let all = lives.all(|live| live.keep_until(until));
         all.then_some(()).ok_or(LockError::Lost)

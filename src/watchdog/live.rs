@@ -60,6 +60,8 @@ struct LiveState {
     limit: Moment,
     /// The limit was extended, and the watchdog does not know it yet.
     extended: bool,
+    /// It was seen past its deadline, so that it is not released as held.
+    overdue: bool,
     /// Its place in the schedule of renewals, which alone changes it.
     renewal: RenewalState,
     /// When the schedule looks at it next.
@@ -120,6 +122,7 @@ impl LiveHold {
                 renewals: 0,
                 limit: Moment::NEVER,
                 extended: false,
+                overdue: false,
                 renewal: RenewalState::Absent,
                 look: deadline,
                 rest: None,
@@ -162,9 +165,12 @@ impl LiveHold {
 
     /// Whether the hold is lost: by its phase, or because its deadline has passed.
     pub(crate) fn is_lost(&self) -> bool {
-        let state = self.state();
+        let mut state = self.state();
         match state.phase {
-            Phase::Held => Instant::now() >= state.deadline.into(),
+            Phase::Held => {
+                state.overdue |= Instant::now() >= state.deadline.into();
+                state.overdue
+            }
             Phase::Lost => true,
             Phase::Releasing | Phase::Released => false,
         }
@@ -241,14 +247,14 @@ impl LiveHold {
             .filter(|until| *until > Instant::now())
     }
 
-    /// `Held → Releasing`. Returns `false` if the hold is lost already.
-    pub(crate) fn begin_release(&self) -> bool {
+    /// `Held → Releasing`. Returns `false` if the hold is lost already, or was seen past its deadline.
+    pub(super) fn begin_release(&self) -> bool {
         let mut state = self.state();
-        if state.phase != Phase::Held {
-            return false;
+        let is_held = state.phase == Phase::Held && !state.overdue;
+        if is_held {
+            state.phase = Phase::Releasing;
         }
-        state.phase = Phase::Releasing;
-        true
+        is_held
     }
 
     pub(crate) fn finish(&self, phase: Phase) {

@@ -1,4 +1,4 @@
-//! What most keys do not have.
+//! The state that most keys do not need.
 
 use super::super::hold::LocalHold;
 use super::super::owners::OwnerRequests;
@@ -6,7 +6,7 @@ use super::super::permits::PermitQueue;
 use super::super::wait_queue::WaitQueue;
 use crate::lock::LockMode;
 
-/// What a key with one holder and no waiter does not have.
+/// The state that only a contended key needs, or one with owners, permits or a fair queue.
 #[derive(Default)]
 pub(super) struct Rest {
     /// The holds beside the first.

@@ -13,8 +13,8 @@ const ROWS: usize = 8;
 
 /// Looks at holds, the earliest first.
 ///
-/// Renewals of one lease are planned in the order in which they come due, so that a row of them is sorted without work, and
-/// stands in memory as it is read. A look that is not in order, or is at a deadline, is in the heap.
+/// Renewals of one lease are planned in the order in which they come due, so each row is in time order, and adding is a push at
+/// its end. A look that is not in order, or is at a deadline, is in the heap.
 #[derive(Default)]
 pub(super) struct Looks {
     rows: Vec<LeaseRow>,

@@ -4,9 +4,12 @@ use std::future::{Future, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::runtime::Builder;
-use tokio::time::{Instant, sleep, timeout};
-use tower_distributed_lock::{Lease, LockAdmin, LockClient, LockError, LockGuard, LockMode, Owner};
+use tokio::time::{Instant, advance, sleep, timeout};
+use tower_distributed_lock::{
+    Ended, Lease, LockAdmin, LockClient, LockError, LockGuard, LockMode, MemoryStore, Owner,
+};
 
 use super::wired::Wired;
 
@@ -48,6 +51,27 @@ async fn a_release_waits_for_a_store_that_is_down_no_longer_than_seconds() {
         store.mend(1);
         sleep(Duration::from_secs(2)).await;
         assert!(store.is_empty(), "the release has gone on");
+    }
+}
+
+/// A deadline comes before the end of the lease in the store. A guard that was seen lost then is not released as held.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_was_seen_past_its_deadline_is_not_released_as_held() {
+    for mode in MODES {
+        let store = MemoryStore::new();
+        let locks = LockClient::new(store.clone());
+        let lease = Lease::Fixed(LONG);
+        let guard = locks.lock("n").mode(mode).lease(lease).await;
+        let guard = guard.expect("free");
+        let handle = guard.handle();
+        // No worker is free: the watchdog does not run.
+        let _ = advance(guard.deadline() - Instant::now()).now_or_never();
+        assert!(!store.is_empty(), "the store still carries it");
+        assert!(guard.is_lost());
+        let released = guard.release().now_or_never().expect("at once");
+        assert!(matches!(released, Err(LockError::Lost)), "{released:?}");
+        assert!(handle.is_lost() && store.is_empty());
+        assert_eq!(handle.ended().now_or_never(), Some(Ended::Lost));
     }
 }
 
