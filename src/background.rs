@@ -3,17 +3,18 @@
 //! The [`Watchdog`] renews holds and finds those that are lost. [`CleanupTasks`] finish the work of dropped futures and
 //! guards, on the runtimes of the callers. [`OwnerChecks`] ask the store whether it carries a hold that continues.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::join_all;
 use tokio::runtime;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::backoff::Backoff;
-use crate::cleanup::{CleanupTasks, Driven, Job, PATIENCE, ReleasePace, Work, late};
+use crate::cleanup::{CleanupTasks, Driven, Job, ReleasePace, Work, in_time};
 use crate::error::{LockError, StoreError, worst};
-use crate::store::{DynStore, HoldStatus, Renewal, undecided};
+use crate::store::{DynStore, HoldStatus, Renewal};
 use crate::telemetry::Journal;
 use crate::watchdog::{LiveHold, OnLost, Phase, Watchdog};
 
@@ -21,10 +22,14 @@ mod checks;
 mod end;
 mod hold_release;
 mod release;
+mod release_question;
 
 use checks::OwnerChecks;
 pub(crate) use end::EndOfHold;
 pub(crate) use hold_release::HoldRelease;
+use release::held;
+#[cfg(all(test, feature = "exploration"))]
+pub(crate) use release_question::ReleaseQuestion;
 
 /// The pauses between the tries of a release or an owner check.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
@@ -96,7 +101,7 @@ impl Background {
         &self,
         lives: impl IntoIterator<Item = &'a Arc<LiveHold>>,
         until: Instant,
-    ) -> Driven<BoxFuture<'static, Result<(), LockError>>> {
+    ) -> impl Future<Output = Result<(), LockError>> + Send + 'static {
         // A renewal never shortens a lease: later renewals by the watchdog keep this one.
         let lease = until.saturating_duration_since(Instant::now());
         let renewals = lives.into_iter();
@@ -105,13 +110,11 @@ impl Background {
         let renewals = store.by_partition(renewals, |renewal| &renewal.hold.key);
         let renewals = renewals.into_values();
         let renewals = join_all(renewals.map(|renewals| self.store().renew(renewals)));
-        let held = |statuses: Result<Vec<HoldStatus>, StoreError>| {
-            let statuses = statuses?;
-            let all = statuses.iter().all(|status| *status == HoldStatus::Held);
-            all.then_some(()).ok_or(LockError::Lost)
+        let all_held = |statuses: Result<Vec<HoldStatus>, StoreError>| {
+            worst(statuses?.into_iter().map(|status| held(Ok(status))))
         };
-        let held = async move { worst(renewals.await.into_iter().map(held)) };
-        self.drive(Box::pin(held))
+        let all_held = async move { worst(renewals.await.into_iter().map(all_held)) };
+        in_time(Driven::boxed(self.handle.tasks.begin(), all_held))
     }
 
     /// Drives work to its end, also if its caller drops it.
@@ -129,17 +132,15 @@ impl Background {
     ///
     /// # Errors
     ///
-    /// `Lost`, or `Unavailable` if that is not known within [`PATIENCE`].
+    /// `Lost`, or `Unavailable` if that is not known within [`PATIENCE`](crate::cleanup::PATIENCE).
     pub(crate) async fn check(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
-        let checked = timeout(PATIENCE, async {
+        let checked = in_time(async {
             match self.handle.checks.check(live).await {
-                Ok(HoldStatus::Held) => Ok(()),
                 Ok(HoldStatus::Gone) => self.explain_the_absence_of(live).await,
-                Ok(HoldStatus::Unknown) => Err(undecided().into()),
-                Err(error) => Err(error.into()),
+                status => held(status),
             }
         });
-        checked.await.unwrap_or_else(|_| Err(late().into()))
+        checked.await
     }
 
     async fn explain_the_absence_of(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {

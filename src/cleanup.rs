@@ -6,7 +6,7 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use smallvec::SmallVec;
@@ -19,8 +19,8 @@ use crate::sync::Mutex;
 mod driven;
 mod pace;
 
-pub(crate) use driven::{Driven, PATIENCE, Work, is_in_background, late};
-pub(crate) use pace::{PaceSlot, ReleasePace};
+pub(crate) use driven::{Driven, PATIENCE, Work, in_time, is_in_background};
+pub(crate) use pace::ReleasePace;
 
 /// Work without a result.
 pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -35,9 +35,9 @@ pub(crate) struct CleanupTasks {
     /// The number of [`Unfinished`]. Work is counted from before it begins until it is done, including while its caller
     /// drives it, so that it is always counted between the caller and the background.
     unfinished: AtomicUsize,
-    /// The number of callers in [`CleanupTasks::drained`]. Both counters are read and written in one order that all threads
-    /// see: work that ends without seeing a caller is seen by that caller.
-    drains: AtomicUsize,
+    /// Whether [`CleanupTasks::drained`] was called. The count and this are read and written in one order that all threads see:
+    /// work that ends without seeing the caller is seen by the caller.
+    draining: AtomicBool,
     /// Notified when the count has reached zero, or a job is stranded.
     changed: Notify,
 }
@@ -94,7 +94,7 @@ impl CleanupTasks {
 
     /// Waits until all work is done.
     pub(crate) async fn drained(&self) {
-        let _draining = Draining::begin(&self.drains);
+        self.draining.store(true, Ordering::SeqCst);
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -135,22 +135,6 @@ impl CleanupState {
     }
 }
 
-/// Counts a caller that waits for the end of all work.
-struct Draining<'a>(&'a AtomicUsize);
-
-impl<'a> Draining<'a> {
-    fn begin(drains: &'a AtomicUsize) -> Self {
-        drains.fetch_add(1, Ordering::SeqCst);
-        Self(drains)
-    }
-}
-
-impl Drop for Draining<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 /// Counts a piece of work that is not done.
 pub(crate) struct Unfinished(Arc<CleanupTasks>);
 
@@ -170,7 +154,7 @@ impl Drop for Unfinished {
     fn drop(&mut self) {
         let tasks = &self.0;
         let was_last = tasks.unfinished.fetch_sub(1, Ordering::SeqCst) == 1;
-        if was_last && tasks.drains.load(Ordering::SeqCst) > 0 {
+        if was_last && tasks.draining.load(Ordering::SeqCst) {
             tasks.changed.notify_waiters();
         }
     }

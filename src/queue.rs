@@ -44,13 +44,14 @@ mod turn;
 mod view;
 mod wait_queue;
 
+pub(crate) use departed::ShareRelease;
 use fairness::FairnessYield;
 use hold::LocalHolder;
 use intent::Intent;
 use key_state::{Entered, KeyState, Standing};
 pub(crate) use queued::Queued;
 use shards::Shards;
-pub(crate) use share::{Share, ShareRelease};
+pub(crate) use share::Share;
 pub(crate) use shares::{Shares, SharesOfMany};
 pub(crate) use turn::Turn;
 #[cfg(feature = "console")]

@@ -225,7 +225,7 @@ impl Watchdog {
     /// Begins all renewals that are due. Returns when to look again; `None` if there will be no more.
     fn look(self: &Arc<Self>, running: &mut FuturesUnordered<Job>) -> Option<Instant> {
         let mut lost = Vec::new();
-        let partition = |live: &LiveHold| self.store.partition(&live.hold.key).unwrap_or_default();
+        let partition = |live: &LiveHold| self.store.partition_of(&live.hold.key);
         let due = self
             .state()
             .schedule

@@ -72,7 +72,7 @@ impl OwnerChecks {
         self: &Arc<Self>,
         live: &Arc<LiveHold>,
     ) -> Option<Result<HoldStatus, StoreError>> {
-        let partition = self.store.partition(&live.hold.key).unwrap_or_default();
+        let partition = self.store.partition_of(&live.hold.key);
         let (answer, mut answered) = oneshot::channel();
         let live = live.clone();
         if !self.add(partition, Check { live, answer }) {

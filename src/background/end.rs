@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::join_all;
 
+use super::release::{Finishing, answered, leave, release_together};
+use super::release_question::ReleaseQuestion;
 use super::{Background, HoldRelease};
-use crate::cleanup::{self, Driven, PaceSlot};
+use crate::cleanup::{self, Driven};
 use crate::error::{LockError, worst};
 use crate::store::{Record, Released};
 use crate::watchdog::LiveHold;
@@ -21,110 +23,95 @@ pub(crate) trait EndOfHold: Unpin + Send + 'static {
     fn asked(&mut self, released: Released);
 }
 
-impl Background {
+impl<E: EndOfHold> HoldRelease<E> {
     /// Ends a hold: stops its renewal, and releases it in the store. Returns whether it was held until then.
     ///
     /// A `record` is stored in the same step.
     ///
     /// Without a record, a hold within its [minimum](LiveHold::minimum) is left in the store until then.
-    pub(crate) fn end<E: EndOfHold>(
-        &self,
-        end: E,
-        record: Option<Record>,
-    ) -> Driven<HoldRelease<E>> {
+    pub(crate) fn begin(mut end: E, record: Option<Record>) -> Self {
+        let background = end.background();
         // Counted first, so that a shutdown that finds no hold finds the count.
-        let unfinished = self.handle.tasks.begin();
-        let held = self.begin_release(end.live());
-        if record.is_none()
-            && let Some(until) = end.live().minimum()
-        {
-            self.release_at(end.live(), until);
-            return match held {
-                true => {
-                    let left = HoldRelease::boxed(self.clone().leave(end.live().clone()));
-                    Driven::new(unfinished, left)
-                }
-                false => Driven::done(Err(LockError::Lost)).of_lost(true),
-            };
+        let unfinished = background.handle.tasks.begin();
+        let is_held = background.begin_release(end.live());
+        let minimum = end.live().minimum().filter(|_| record.is_none());
+        if let Some(until) = minimum {
+            background.release_at(end.live(), until);
+            if !is_held {
+                return Self::done(Err(LockError::Lost));
+            }
+            return Self::boxed(Driven::boxed(unfinished, leave(Finishing(end))));
         }
         // A lost hold is released as well, because the store may still carry it.
-        let record = record.filter(|_| held);
-        if let Some(store) = self.handle.store.at_once() {
-            // No other release has to wait for it, so it needs no slot.
-            let released = self.release_at_once(store, end, record);
-            return Driven::done(if held { released } else { Err(LockError::Lost) });
-        }
-        let release = HoldRelease::new(end, record, held);
-        Driven::new(unfinished, release).of_lost(!held)
+        let record = record.filter(|_| is_held);
+        let Some(store) = background.handle.store.at_once() else {
+            let question = ReleaseQuestion::new(end, record);
+            return Self::asks(Driven::new(unfinished, question)).lost_if(!is_held);
+        };
+        // No other release has to wait for it, so it needs no place.
+        let released = store.release_now(&end.live().hold, record.as_ref());
+        end.asked(answered(&released));
+        let result = end.background().released_at_once(end.live(), released);
+        Self::done(result).lost_if(!is_held)
     }
 
     /// Ends several holds together, those of one partition in few questions. Returns whether all were held until then.
-    pub(crate) fn end_all<E: EndOfHold>(
-        &self,
-        ends: impl IntoIterator<Item = E>,
-    ) -> Driven<BoxFuture<'static, Result<(), LockError>>> {
-        let unfinished = self.handle.tasks.begin();
+    pub(crate) fn begin_all(background: Background, ends: impl IntoIterator<Item = E>) -> Self {
+        let unfinished = background.handle.tasks.begin();
         let (mut left, mut rest) = (Vec::new(), Vec::new());
-        let mut held = true;
+        let mut is_held = true;
         for end in ends {
-            held &= self.begin_release(end.live());
+            let was_held = background.begin_release(end.live());
+            is_held &= was_held;
             match end.live().minimum() {
                 Some(until) => {
-                    self.release_at(end.live(), until);
-                    left.push(self.clone().leave(end.live().clone()));
+                    background.release_at(end.live(), until);
+                    left.extend(was_held.then(|| leave(Finishing(end))));
                 }
                 None => rest.push(end),
             }
         }
-        let store = &self.handle.store;
+        let store = &background.handle.store;
         let partitions = store.by_partition(rest, |end: &E| &end.live().hold.key);
-        let background = self.clone();
         let release = async move {
             let releases = partitions.into_iter();
             let releases = releases.map(|(partition, ends)| background.end_in(partition, ends));
             let (released, left) = tokio::join!(join_all(releases), join_all(left));
-            match held {
-                true => worst(released.into_iter().flatten().chain(left)),
-                false => Err(LockError::Lost),
-            }
+            worst(released.into_iter().flatten().chain(left))
         };
-        Driven::boxed(unfinished, release).of_lost(!held)
+        Self::boxed(Driven::boxed(unfinished, release)).lost_if(!is_held)
     }
+}
 
+impl Background {
+    /// Releases holds of one partition. Returns an answer for each, in order.
     async fn end_in<E: EndOfHold>(
         &self,
         partition: u16,
-        mut ends: Vec<E>,
+        ends: Vec<E>,
     ) -> Vec<Result<(), LockError>> {
-        let mut slot = match cleanup::is_in_background() {
-            true => self.slot(partition).await,
+        let mut place = match cleanup::is_in_background() {
+            true => Some(self.handle.pace.enter(partition).await),
             false => None,
         };
+        let mut ends: Vec<_> = ends.into_iter().map(Finishing).collect();
+        let lives: Vec<_> = ends.iter().map(|end| end.0.live().clone()).collect();
         let mut unasked = ends.len();
-        let lives = ends.iter().map(|end| end.live().clone()).collect();
-        let answered = |place: usize, released| {
+        let answered = |index: usize, released| {
             unasked -= 1;
             if unasked == 0 {
-                slot.take();
+                place.take();
             }
-            ends[place].asked(released);
+            ends[index].0.asked(released);
         };
-        let released = self.clone().release_many(lives, answered).await;
-        drop(ends);
-        released
+        let results = release_together(self.store(), &lives, answered).await;
+        for (live, result) in lives.iter().zip(&results) {
+            self.released(live, result);
+        }
+        results
     }
 
-    /// A slot among the releases that no caller waits for.
-    pub(super) async fn slot(&self, partition: u16) -> Option<PaceSlot> {
-        self.handle.pace.enter(partition).await
-    }
-
-    pub(super) fn partition(&self, live: &LiveHold) -> u16 {
-        let partition = self.handle.store.partition(&live.hold.key);
-        partition.unwrap_or_default()
-    }
-
-    /// Stops the renewal before a release. Returns `false` if the hold is lost already.
+    /// Stops the renewal before a release. Returns `false` if the hold is lost.
     pub(crate) fn begin_release(&self, live: &Arc<LiveHold>) -> bool {
         self.handle.watchdog.end(live)
     }

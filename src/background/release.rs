@@ -9,9 +9,7 @@ use super::{BACKOFF, Background, EndOfHold};
 use crate::backoff::Backoff;
 use crate::cleanup;
 use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::store::{
-    BATCH, DynStore, HoldStatus, Record, Release, Released, StoreAtOnce, undecided,
-};
+use crate::store::{BATCH, DynStore, HoldStatus, Record, Release, Released, undecided};
 use crate::telemetry;
 use crate::watchdog::{LiveHold, Phase};
 
@@ -19,55 +17,16 @@ use crate::watchdog::{LiveHold, Phase};
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 impl Background {
-    /// Releases in a store that answers at once.
-    pub(super) fn release_at_once(
+    /// The release of `live` in a store that answers at once has ended.
+    pub(super) fn released_at_once(
         &self,
-        store: &dyn StoreAtOnce,
-        mut end: impl EndOfHold,
-        record: Option<Record>,
+        live: &Arc<LiveHold>,
+        released: Result<Released, StoreError>,
     ) -> Result<(), LockError> {
-        let released = store.release_now(&end.live().hold, record.as_ref());
-        end.asked(answered(&released));
-        let live = end.live();
-        let result = Tries::of(live).decided(released);
         // Such a store holds, has no hold, or refuses. It is always reached.
+        let result = Tries::of(live).decided(released);
         let result = result.unwrap_or_else(|| Err(undecided().into()));
         self.released(live, &result);
-        result
-    }
-
-    /// Releases many holds of one partition, in few questions. Returns an answer for each, in order.
-    pub(crate) async fn release_many(
-        self,
-        lives: Vec<Arc<LiveHold>>,
-        asked: impl FnMut(usize, Released) + Send,
-    ) -> Vec<Result<(), LockError>> {
-        let cut_off: Vec<_> = lives.iter().cloned().map(FinishOnDrop).collect();
-        let results = release_together(self.store(), &lives, asked).await;
-        for (live, result) in lives.iter().zip(&results) {
-            self.released(live, result);
-        }
-        drop(cut_off);
-        results
-    }
-
-    /// Ends a hold that the store keeps until the end of its minimum. Returns whether the store carries it.
-    ///
-    /// Call it after [`Background::begin_release`]. In the background no caller wants the answer, and the store is not asked.
-    pub(super) async fn leave(self, live: Arc<LiveHold>) -> Result<(), LockError> {
-        let cut_off = FinishOnDrop(live.clone());
-        let status = match cleanup::is_in_background() {
-            true => Ok(HoldStatus::Held),
-            false => self.handle.checks.check(&live).await,
-        };
-        let result = match status {
-            Ok(HoldStatus::Held) => Ok(()),
-            Ok(HoldStatus::Gone) => Err(LockError::Lost),
-            Ok(HoldStatus::Unknown) => Err(undecided().into()),
-            Err(error) => Err(error.into()),
-        };
-        self.finish(&live, &result);
-        drop(cut_off);
         result
     }
 
@@ -106,13 +65,35 @@ impl Background {
     }
 }
 
-/// A release under way. If it is dropped before its end, with its runtime or by a panic, it ends the hold with an unknown
-/// result, so that no task waits for its end.
-struct FinishOnDrop(Arc<LiveHold>);
+/// The end of a hold whose release has begun. If it is dropped before the release has ended, with its runtime or by a panic, it
+/// ends the hold with an unknown result, so that no task waits for its end.
+pub(super) struct Finishing<E: EndOfHold>(pub(super) E);
 
-impl Drop for FinishOnDrop {
+impl<E: EndOfHold> Drop for Finishing<E> {
     fn drop(&mut self) {
-        self.0.finish(Phase::Lost);
+        self.0.live().finish(Phase::Lost);
+    }
+}
+
+/// Ends a hold that the store keeps until the end of its minimum. Returns whether the store carries it.
+///
+/// In the background no caller wants the answer, and the store is not asked.
+pub(super) async fn leave<E: EndOfHold>(end: Finishing<E>) -> Result<(), LockError> {
+    let (background, live) = (end.0.background(), end.0.live());
+    let result = match cleanup::is_in_background() {
+        true => Ok(()),
+        false => held(background.handle.checks.check(live).await),
+    };
+    background.finish(live, &result);
+    result
+}
+
+/// Whether the store has answered that it carries a hold.
+pub(super) fn held(status: Result<HoldStatus, StoreError>) -> Result<(), LockError> {
+    match status? {
+        HoldStatus::Held => Ok(()),
+        HoldStatus::Gone => Err(LockError::Lost),
+        HoldStatus::Unknown => Err(undecided().into()),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Futures that always run to their end.
 
 use std::future::Future;
-use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -20,24 +19,13 @@ tokio::task_local! {
 }
 
 /// A future that continues in the background when its caller drops it. It can be moved, also after it was polled: a future that
-/// cannot is [boxed](Driven::boxed).
-pub(crate) struct Driven<F: Work> {
-    state: Progress<F>,
-    /// The future releases a hold that is known to be lost.
-    is_lost: bool,
-}
+/// cannot is [boxed](Driven::boxed). It is `None` while it is polled, and after its end.
+pub(crate) struct Driven<F: Work>(Option<(F, Unfinished)>);
 
 /// What can be driven.
 pub(crate) trait Work: Future<Output: Send> + Unpin + Send + 'static {}
 
 impl<F: Future<Output: Send> + Unpin + Send + 'static> Work for F {}
-
-enum Progress<F: Work> {
-    /// The result was there at once.
-    Done(F::Output),
-    Working(F, Unfinished),
-    Ended,
-}
 
 impl<T: Send + 'static> Driven<BoxFuture<'static, T>> {
     /// The same as [`new`](Self::new) for any future.
@@ -52,60 +40,7 @@ impl<T: Send + 'static> Driven<BoxFuture<'static, T>> {
 impl<F: Work> Driven<F> {
     /// Wraps work that is counted already.
     pub(crate) fn new(unfinished: Unfinished, future: F) -> Self {
-        Self {
-            state: Progress::Working(future, unfinished),
-            is_lost: false,
-        }
-    }
-
-    /// Wraps the result of work that is done.
-    pub(crate) fn done(result: F::Output) -> Self {
-        Self {
-            state: Progress::Done(result),
-            is_lost: false,
-        }
-    }
-
-    /// Marks the future as the release of a lost hold: it fails as lost, whatever the store
-    /// answers.
-    pub(crate) fn of_lost(mut self, is_lost: bool) -> Self {
-        self.is_lost = is_lost;
-        self
-    }
-
-    /// Whether it is the release of a lost hold.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.is_lost
-    }
-
-    /// The result, if it was there at once.
-    fn take_result(&mut self) -> Option<F::Output> {
-        match mem::replace(&mut self.state, Progress::Ended) {
-            Progress::Done(result) => Some(result),
-            state => {
-                self.state = state;
-                None
-            }
-        }
-    }
-}
-
-// The future in it can be moved.
-impl<F: Work> Unpin for Driven<F> {}
-
-impl<F: Work<Output = Result<(), LockError>>> Driven<F> {
-    /// Waits for the end up to the time limit of a caller. After that it continues in the
-    /// background.
-    pub(crate) async fn in_time(mut self) -> Result<(), LockError> {
-        if let Some(result) = self.take_result() {
-            return result;
-        }
-        let is_lost = self.is_lost;
-        let result = timeout(PATIENCE, self).await;
-        result.unwrap_or_else(|_| match is_lost {
-            true => Err(LockError::Lost),
-            false => Err(late().into()),
-        })
+        Self(Some((future, unfinished)))
     }
 }
 
@@ -113,16 +48,11 @@ impl<F: Work> Future for Driven<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        // Taken out while it is polled, so that work that panics is not polled again.
-        // It is counted until it is dropped.
-        let (unfinished, mut future) = match mem::replace(&mut self.state, Progress::Ended) {
-            Progress::Done(result) => return Poll::Ready(result),
-            Progress::Working(future, unfinished) => (unfinished, future),
-            Progress::Ended => panic!("polled after it was ready"),
-        };
+        // Taken out while it is polled, so that work that panics is not polled again. It is counted until it is dropped.
+        let (mut future, unfinished) = self.0.take().expect("polled after it was ready");
         let polled = Pin::new(&mut future).poll(cx);
         if polled.is_pending() {
-            self.state = Progress::Working(future, unfinished);
+            self.0 = Some((future, unfinished));
         }
         polled
     }
@@ -130,8 +60,7 @@ impl<F: Work> Future for Driven<F> {
 
 impl<F: Work> Drop for Driven<F> {
     fn drop(&mut self) {
-        let state = mem::replace(&mut self.state, Progress::Ended);
-        if let Progress::Working(future, unfinished) = state {
+        if let Some((future, unfinished)) = self.0.take() {
             unfinished.adopt(Box::pin(IN_BACKGROUND.scope((), async move {
                 future.await;
             })));
@@ -144,10 +73,16 @@ pub(crate) fn is_in_background() -> bool {
     IN_BACKGROUND.try_with(|()| ()).is_ok()
 }
 
-/// The error if the store did not answer within the caller's time limit.
-pub(crate) fn late() -> StoreError {
-    StoreError::new(
-        StoreErrorKind::Unanswered,
-        "the store has not answered in time; the release goes on in the background",
-    )
+/// Waits for a release or an owner check, up to the time limit of a caller.
+pub(crate) async fn in_time(
+    work: impl Future<Output = Result<(), LockError>>,
+) -> Result<(), LockError> {
+    let late = || {
+        StoreError::new(
+            StoreErrorKind::Unanswered,
+            "the store has not answered in time; the release goes on in the background",
+        )
+    };
+    let answered = timeout(PATIENCE, work).await;
+    answered.unwrap_or_else(|_| Err(late().into()))
 }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::store::Paced;
 use super::{Mutant, explore, finds, pass};
-use crate::background::{Background, EndOfHold, HoldRelease};
+use crate::background::{Background, EndOfHold, ReleaseQuestion};
 use crate::cleanup::PATIENCE;
 use crate::error::LockError;
 use crate::lock::{Hold, HoldId, Lease, LockMode};
@@ -149,7 +149,7 @@ impl Watch {
         let held = self.background.begin_release(&self.live);
         assert!(!self.background.begin_release(&self.live), "released twice");
         let (background, live) = (self.background.clone(), self.live.clone());
-        let released = HoldRelease::new(Alone { background, live }, None, true).await;
+        let released = ReleaseQuestion::new(Alone { background, live }, None).await;
         self.look();
         if held {
             let phase = self.live.phase();

@@ -5,11 +5,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use futures_util::FutureExt;
-use tokio::time::timeout;
 use tracing::Span;
 
 use super::handle::Handles;
-use crate::cleanup::{PATIENCE, late};
+use crate::cleanup::in_time;
 use crate::error::LockError;
 use crate::queue::ShareRelease;
 use crate::telemetry::Holding;
@@ -40,15 +39,12 @@ impl Releasing {
         if let Some(released) = (&mut self).now_or_never() {
             return released;
         }
-        let released = timeout(PATIENCE, &mut self).await;
-        released.unwrap_or_else(|_| {
-            let released = Err(match self.release.is_lost() {
-                true => LockError::Lost,
-                false => late().into(),
-            });
-            self.released(&released);
-            released
-        })
+        let released = match in_time(&mut self).await {
+            Err(LockError::Unavailable(_)) if self.release.is_lost() => Err(LockError::Lost),
+            released => released,
+        };
+        self.released(&released);
+        released
     }
 
     fn released(&mut self, released: &Result<(), LockError>) {

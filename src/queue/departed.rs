@@ -6,14 +6,17 @@ use tokio::time::Instant;
 
 use super::wait_queue::Handoff;
 use super::{Intent, Queues, Turn};
-use crate::background::{Background, EndOfHold};
+use crate::background::{Background, EndOfHold, HoldRelease};
 use crate::store::Released;
 use crate::watchdog::LiveHold;
+
+/// The release of shares: of one that has ended, or of several, which end at its first poll.
+pub(crate) type ShareRelease = HoldRelease<Departed>;
 
 /// The last share of a hold has ended: the hold must be released in the store.
 ///
 /// The next request asks only after the release was sent; a nested read asks only when nothing is left of the previous one.
-pub(super) struct Departed {
+pub(crate) struct Departed {
     queues: Arc<Queues>,
     live: Arc<LiveHold>,
     /// When the share ended, while the turn of the next request waits for the release.
@@ -25,7 +28,7 @@ pub(super) struct Departed {
 impl Departed {
     /// `turn`: that of the next request.
     pub(super) fn new(
-        queues: &Arc<Queues>,
+        queues: Arc<Queues>,
         live: &Arc<LiveHold>,
         now: Instant,
         turn: Option<(Intent, Handoff)>,
@@ -34,7 +37,7 @@ impl Departed {
         let usual = Intent::of_side(live.hold.mode);
         let special = turn.filter(|(intent, handoff)| *intent != usual || !handoff.is_empty());
         Self {
-            queues: queues.clone(),
+            queues,
             live: live.clone(),
             turn_since,
             special: special.map(Box::new),
@@ -80,5 +83,16 @@ impl EndOfHold for Departed {
 impl Drop for Departed {
     fn drop(&mut self) {
         drop(self.turn());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The future of each request that releases a lock contains one.
+    #[test]
+    fn the_release_of_a_share_is_small() {
+        assert_eq!(size_of::<ShareRelease>(), 88);
     }
 }

@@ -1,19 +1,16 @@
 //! A share in a hold. It returns to the state machine when it is dropped.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use super::departed::Departed;
+use super::departed::{Departed, ShareRelease};
 use super::hold::LocalHolder;
 use super::key_state::Left;
 use super::{NewShare, Queues};
-use crate::background::{Background, HoldRelease};
-use crate::cleanup::Driven;
+use crate::background::Background;
+use crate::cleanup::in_time;
 use crate::error::{LockError, worst};
 use crate::lock::FencingToken;
 use crate::store::Record;
@@ -77,25 +74,18 @@ impl Share {
         let is_over = self.is_over();
         let record = record.filter(|_| !is_over);
         let records = record.is_some();
-        let (queues, departure) = self.leave(record);
-        let work = match departure {
-            Departure::Last(release) => ReleaseWork::Driven(release),
-            Departure::Shared if records => ReleaseWork::done(Err(LockError::invalid(
+        // A hold that leaves a record is not handed over.
+        match self.depart(!records) {
+            Ok(departed) => ShareRelease::begin(departed, record).lost_if(is_over),
+            Err(_) if is_over => ShareRelease::done(Err(LockError::Lost)),
+            Err(_) if records => ShareRelease::done(Err(LockError::invalid(
                 "the hold is shared: only its last share can leave a record",
             ))),
-            Departure::Shared => self.check(queues),
-        };
-        ShareRelease { work, is_over }
-    }
-
-    /// Asks whether the store carries the hold, which others share.
-    fn check(self, queues: Arc<Queues>) -> ReleaseWork {
-        if queues.background().holds_now(&self.live) {
-            return ReleaseWork::done(Ok(()));
+            Err(queues) if queues.background().holds_now(&self.live) => ShareRelease::done(Ok(())),
+            Err(queues) => {
+                ShareRelease::boxed(async move { queues.background().check(&self.live).await })
+            }
         }
-        ReleaseWork::Boxed(Box::pin(async move {
-            queues.background().check(&self.live).await
-        }))
     }
 
     fn is_over(&self) -> bool {
@@ -108,23 +98,24 @@ impl Share {
     ) -> Result<(), LockError> {
         let (mut last, mut shared) = (Vec::new(), Vec::new());
         let mut background = None;
-        let mut is_over = false;
+        let mut is_lost = false;
         for mut share in shares {
-            is_over |= share.is_over();
+            is_lost |= share.is_over();
             background.get_or_insert_with(|| share.background().clone());
-            match share.depart(true).1 {
-                Some(departed) => last.push(departed),
-                None => shared.push(share),
+            match share.depart(true) {
+                Ok(departed) => last.push(departed),
+                Err(_) => shared.push(share),
             }
         }
         let Some(background) = background else {
             return Ok(());
         };
-        let released = background.end_all(last).in_time();
+        let release = ShareRelease::begin_all(background.clone(), last);
+        is_lost |= release.is_lost();
         let checks = shared.iter().map(|share| background.check(&share.live));
-        let (released, checked) = tokio::join!(released, join_all(checks));
-        let over = is_over.then_some(Err(LockError::Lost));
-        worst(checked.into_iter().chain([released]).chain(over))
+        let (released, checked) = tokio::join!(in_time(release), join_all(checks));
+        let lost = is_lost.then_some(Err(LockError::Lost));
+        worst(checked.into_iter().chain([released]).chain(lost))
     }
 
     /// Drops all shares. Holds that end are released together in the background.
@@ -133,28 +124,18 @@ impl Share {
         let mut last = Vec::new();
         for mut share in shares {
             background.get_or_insert_with(|| share.background().clone());
-            last.extend(share.depart(true).1);
+            last.extend(share.depart(true));
         }
         if let Some(background) = background
             && !last.is_empty()
         {
             // Dropping the release hands it to the background.
-            drop(background.end_all(last));
+            drop(ShareRelease::begin_all(background, last));
         }
     }
 
-    /// Ends the share. A hold that leaves a record is not handed over.
-    fn leave(&mut self, record: Option<Record>) -> (Arc<Queues>, Departure) {
-        let (queues, departed) = self.depart(record.is_none());
-        let Some(departed) = departed else {
-            return (queues, Departure::Shared);
-        };
-        let release = queues.background().end(departed, record);
-        (queues, Departure::Last(release))
-    }
-
-    /// Ends the share in this process; `None` if the hold continues.
-    fn depart(&mut self, pass_on: bool) -> (Arc<Queues>, Option<Departed>) {
+    /// Ends the share in this process. Returns the hold if this was its last share, otherwise the queues.
+    fn depart(&mut self, pass_on: bool) -> Result<Departed, Arc<Queues>> {
         let queues = self.queues.take().expect("a share ends once");
         let key = &self.live.hold.key;
         let now = Instant::now();
@@ -163,105 +144,23 @@ impl Share {
         let left = queues.with(key, |state| {
             state.leave(&self.live, &self.holder, pass_on, queues.at(now))
         });
-        let departed = match left {
+        match left {
             Left::LivesOn(effects) => {
                 queues.apply(key, effects);
-                None
+                Err(queues)
             }
-            Left::Release(next) => Some(Departed::new(&queues, &self.live, now, next)),
-        };
-        (queues, departed)
-    }
-}
-
-enum Departure {
-    Shared,
-    Last(Driven<HoldRelease<Departed>>),
-}
-
-/// The release of shares: of one that has ended, or of several, which end at its first poll. It is small, because each request
-/// of a layer has one.
-///
-/// # Cancel safety
-///
-/// A release in the store that has begun continues in the background.
-#[must_use = "it says whether the lock was held"]
-pub(crate) struct ShareRelease {
-    work: ReleaseWork,
-    /// The longest hold was over before.
-    is_over: bool,
-}
-
-enum ReleaseWork {
-    Driven(Driven<HoldRelease<Departed>>),
-    Boxed(Pin<Box<dyn Future<Output = Result<(), LockError>> + Send>>),
-}
-
-impl ReleaseWork {
-    fn done(result: Result<(), LockError>) -> Self {
-        Self::Driven(Driven::done(result))
-    }
-}
-
-impl ShareRelease {
-    /// The release of shares that end when it is first polled.
-    pub(super) fn boxed(
-        release: impl Future<Output = Result<(), LockError>> + Send + 'static,
-    ) -> Self {
-        Self {
-            work: ReleaseWork::Boxed(Box::pin(release)),
-            is_over: false,
+            Left::Release(next) => Ok(Departed::new(queues, &self.live, now, next)),
         }
-    }
-
-    pub(super) fn done(result: Result<(), LockError>) -> Self {
-        Self {
-            work: ReleaseWork::done(result),
-            is_over: false,
-        }
-    }
-
-    /// Whether it fails as lost, whatever the store answers.
-    pub(crate) fn is_lost(&self) -> bool {
-        match &self.work {
-            ReleaseWork::Driven(release) => self.is_over || release.is_lost(),
-            ReleaseWork::Boxed(_) => self.is_over,
-        }
-    }
-}
-
-impl Future for ShareRelease {
-    type Output = Result<(), LockError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let released = ready!(match &mut self.work {
-            ReleaseWork::Driven(release) => Pin::new(release).poll(cx),
-            ReleaseWork::Boxed(release) => release.as_mut().poll(cx),
-        });
-        Poll::Ready(match self.is_over {
-            true => Err(LockError::Lost),
-            false => released,
-        })
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        if self.queues.is_some() {
+        if self.queues.is_some()
+            && let Ok(departed) = self.depart(true)
+        {
             // Dropping the release hands it to the background.
-            drop(self.leave(None));
+            drop(ShareRelease::begin(departed, None));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The future of each request that releases a lock contains one.
-    #[test]
-    fn the_release_of_a_share_is_small() {
-        assert_eq!(size_of::<HoldRelease<Departed>>(), 80);
-        assert_eq!(size_of::<ShareRelease>(), 104);
     }
 }

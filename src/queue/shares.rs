@@ -34,7 +34,7 @@ impl Shares {
     pub(crate) async fn keep_until(&self, until: Instant) -> Result<(), LockError> {
         let lives = self.iter().map(Share::live);
         let extended = self[0].background().extend(lives, until);
-        extended.in_time().await?;
+        extended.await?;
         // The minimum is set after the answer. A request that is dropped earlier hands its hold over without one.
         let mut lives = self.iter().map(Share::live);
         let all = lives.all(|live| live.keep_until(until));

@@ -73,7 +73,12 @@ impl dyn DynStore {
         items: impl IntoIterator<Item = T>,
         key: impl Fn(&T) -> &LockKey,
     ) -> BTreeMap<u16, Vec<T>> {
-        grouped(items, |item| self.partition(key(item)).unwrap_or_default())
+        grouped(items, |item| self.partition_of(key(item)))
+    }
+
+    /// The partition of a key that the store accepts.
+    pub(crate) fn partition_of(&self, key: &LockKey) -> u16 {
+        self.partition(key).unwrap_or_default()
     }
 }
 

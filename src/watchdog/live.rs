@@ -168,8 +168,9 @@ impl LiveHold {
         let mut state = self.state();
         match state.phase {
             Phase::Held => {
-                state.overdue |= Instant::now() >= state.deadline.into();
-                state.overdue
+                let is_over = Instant::now() >= state.deadline.into();
+                state.overdue |= is_over;
+                is_over
             }
             Phase::Lost => true,
             Phase::Releasing | Phase::Released => false,
