@@ -16,7 +16,7 @@ use crate::cleanup::{CleanupTasks, Driven, Job, ReleasePace, Work, in_time};
 use crate::error::{LockError, StoreError, worst};
 use crate::store::{DynStore, HoldStatus, Renewal};
 use crate::telemetry::Journal;
-use crate::watchdog::{LiveHold, OnLost, Phase, Watchdog};
+use crate::watchdog::{LiveHold, LossCallback, Phase, Watchdog};
 
 mod checks;
 mod end;
@@ -55,7 +55,7 @@ impl Background {
         store: Arc<dyn DynStore>,
         runtime: Option<runtime::Handle>,
         journal: Journal,
-        on_lost: OnLost,
+        on_lost: LossCallback,
     ) -> Self {
         let tasks = Arc::<CleanupTasks>::default();
         Self {

@@ -48,7 +48,7 @@ pub(crate) use departed::ShareRelease;
 use fairness::FairnessYield;
 use hold::LocalHolder;
 use intent::Intent;
-use key_state::{Entered, KeyState, Standing};
+use key_state::{KeyState, Standing};
 pub(crate) use queued::Queued;
 use shards::Shards;
 pub(crate) use share::Share;
@@ -223,13 +223,14 @@ impl Queues {
         now: Instant,
     ) -> Result<Decision, LockError> {
         let at = self.at(now);
-        let (entered, owed) = self.shards.enter(key, |state, owed| {
-            let entered = state.enter(terms, at)?;
-            let yields = terms.yields() && matches!(entered, Entered::Ask(_));
-            Ok((entered, yields.then(|| owed.take(key, now)).flatten()))
+        let decision = self.shards.enter(key, |state, owed| {
+            let standing = state.place(terms, at)?;
+            let asks = matches!(standing, Standing::Ask(_));
+            let owed = (asks && terms.yields()).then(|| owed.take(key, now));
+            let handoff = owed.flatten().map_or_else(Handoff::default, Handoff::owing);
+            Ok(self.decide(key, state, standing, terms, at, handoff))
         })?;
-        let handoff = owed.map_or_else(Handoff::default, Handoff::owing);
-        Ok(self.decided(key, terms, now, entered, handoff))
+        Ok(self.decided(decision))
     }
 
     /// The same, for a store that answers at once: a request that gets the turn asks by `ask`, under the mutex of the shard.
@@ -247,10 +248,14 @@ impl Queues {
         ask: impl FnOnce() -> AtOnce<A>,
     ) -> Result<(Decision, Option<A>), LockError> {
         let at = self.at(now);
+        let handoff = Handoff::default;
         let entered = self.shards.enter(key, |state, _| {
             let intent = match state.place(terms, at)? {
                 Standing::Ask(intent) if intent.nested.is_none() => intent,
-                standing => return Ok(Err((state.entered(standing, terms, at), None))),
+                standing => {
+                    let decision = self.decide(key, state, standing, terms, at, handoff());
+                    return Ok(Err((decision, None)));
+                }
             };
             Ok(match ask() {
                 // Decided in this transition, so its owner is not listed.
@@ -259,21 +264,19 @@ impl Queues {
                     Ok(state.granted(live, terms, &intent, None, at))
                 }
                 AtOnce::Otherwise(answer) => {
-                    let entered = state.entered(Standing::Ask(intent), terms, at);
-                    Err((entered, Some(answer)))
+                    let standing = Standing::Ask(intent);
+                    let decision = self.decide(key, state, standing, terms, at, handoff());
+                    Err((decision, Some(answer)))
                 }
             })
         })?;
-        match entered {
+        Ok(match entered {
             Ok((grant, effects)) => {
                 let share = self.begin(key, grant, effects);
-                Ok((Decision::Grant(share), None))
+                (Decision::Grant(share), None)
             }
-            Err((entered, answer)) => {
-                let decision = self.decided(key, terms, now, entered, Handoff::default());
-                Ok((decision, answer))
-            }
-        }
+            Err((decision, answer)) => (self.decided(decision), answer),
+        })
     }
 
     /// A hold begins. The watchdog gets it only when the state machine knows it, because it may be lost at once.
@@ -283,21 +286,35 @@ impl Queues {
         Share::of_new(self, grant)
     }
 
-    fn decided(
+    /// The decision about a request with a place. It is made under the mutex of the shard, and ends in [`Queues::decided`].
+    fn decide(
         self: &Arc<Self>,
         key: &LockKey,
+        state: &mut KeyState,
+        standing: Standing,
         terms: &Terms,
-        now: Instant,
-        entered: Entered,
+        at: At,
         handoff: Handoff,
     ) -> Decision {
-        match entered {
-            Entered::Grant(grant) => Decision::Grant(Share::new(self, grant)),
-            Entered::Ask(intent) => Decision::Ask(Turn::new(self, key, intent, handoff)),
-            Entered::Wait(ticket, receiver) => {
-                Decision::Wait(Queued::new(self, key, terms, ticket, now, receiver))
+        match standing {
+            Standing::Grant(grant) => Decision::Grant(Share::of_new(self, grant)),
+            Standing::Ask(intent) => {
+                state.begin(&intent.owner);
+                Decision::Ask(Turn::new(self, key, intent, handoff))
+            }
+            waiting => {
+                let (ticket, receiver) = state.wait(waiting, terms, at);
+                Decision::Wait(Queued::new(self, key, terms, ticket, at.now, receiver))
             }
         }
+    }
+
+    /// The mutex is unlocked: a share may have extended the limit of its hold.
+    fn decided(&self, decision: Decision) -> Decision {
+        if let Decision::Grant(share) = &decision {
+            self.background.shared(share.live());
+        }
+        decision
     }
 
     /// A shared hold was lost: other requests do not wait for its shares any more.

@@ -31,7 +31,7 @@ use schedule::{Batch, RenewalSchedule};
 /// How often an outage is logged while it lasts.
 const REMINDER: Duration = Duration::from_secs(10);
 
-pub(crate) type OnLost = Box<dyn Fn(&Arc<LiveHold>) + Send + Sync>;
+pub(crate) type LossCallback = Box<dyn Fn(&Arc<LiveHold>) + Send + Sync>;
 
 /// Renews every live hold of a client, and finds those that are lost.
 pub(crate) struct Watchdog {
@@ -42,7 +42,7 @@ pub(crate) struct Watchdog {
     tasks: Arc<CleanupTasks>,
     journal: Journal,
     /// Called for every hold that is lost, outside the mutex.
-    on_lost: OnLost,
+    on_lost: LossCallback,
     state: Mutex<WatchdogState>,
     /// Notified when the task must look at the schedule.
     work: Notify,
@@ -83,7 +83,7 @@ impl Watchdog {
         runtime: Option<Handle>,
         tasks: Arc<CleanupTasks>,
         journal: Journal,
-        on_lost: OnLost,
+        on_lost: LossCallback,
     ) -> Arc<Self> {
         Arc::new(Self {
             store,

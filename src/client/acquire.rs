@@ -1,4 +1,4 @@
-//! The one wait loop.
+//! The one loop that waits for a key: for one, or any of several.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ impl LockClient {
             client: self,
             terms,
             wait,
-            attempts: AttemptGuard::new(self, want),
+            attempts: AttemptGuard::new(self, want, now),
             places: Places::default(),
             known: None,
         };
@@ -259,11 +259,11 @@ impl<'a> Request<'a> {
         self.attempts.add(key, self.terms, turn);
     }
 
-    async fn ask(&mut self, sent: Instant) -> Result<Result<Reply, StoreError>, LockError> {
-        if let Some(reply) = self.attempts.begin(sent) {
+    async fn ask(&mut self, now: Instant) -> Result<Result<Reply, StoreError>, LockError> {
+        if let Some(reply) = self.attempts.begin(now) {
             return Ok(reply);
         }
-        let answered = timeout_at(self.wait.until, self.attempts.answer(sent)).await;
+        let answered = timeout_at(self.wait.until, self.attempts.answer()).await;
         answered.map_err(|_| over(self.known))
     }
 

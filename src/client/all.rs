@@ -1,4 +1,4 @@
-//! Several keys in one request: all of them.
+//! Several keys in one request: all of them, in rounds. A round waits for the key that is in use by [`LockClient::take`].
 
 use std::slice;
 use std::time::Duration;
@@ -97,7 +97,7 @@ impl LockClient {
         if let Some(index) = blocked {
             shares[index] = Some(self.take_one_of_all(all, index).await?);
         }
-        let mut attempts = AttemptGuard::new(self, Wanted::All);
+        let mut attempts = AttemptGuard::new(self, Wanted::All, Instant::now());
         let mut asked = Vec::with_capacity(all.keys.len());
         for (index, (key, mode)) in all.keys.iter().enumerate() {
             if shares[index].is_some() {

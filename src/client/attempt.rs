@@ -6,13 +6,13 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::question::{Asking, Granted, Reply, Wanted};
+use super::question::{Asking, Grants, Reply, Wanted};
 use super::residue::Residue;
 use super::{Inner, LockClient};
 use crate::error::StoreError;
-use crate::lock::{FencingToken, Hold, HoldId, LockKey, LockMode};
+use crate::lock::{Hold, HoldId, LockKey, LockMode};
 use crate::queue::{Share, Terms, Turn};
-use crate::store::{Attempt, Fencing, Wakeups};
+use crate::store::{Attempt, Fencing, Grant, Wakeups};
 
 /// Attempts on one or several keys, from before the first byte is sent until they are live holds.
 ///
@@ -25,6 +25,8 @@ pub(super) struct AttemptGuard<'a> {
     client: &'a LockClient,
     tries: SmallVec<[Try; 1]>,
     want: Wanted,
+    /// An instant before the last question was sent, from which leases count.
+    sent: Instant,
     asking: Option<Asking>,
     residue: Residue,
 }
@@ -35,10 +37,11 @@ struct Try {
 }
 
 impl<'a> AttemptGuard<'a> {
-    pub(super) fn new(client: &'a LockClient, want: Wanted) -> Self {
+    pub(super) fn new(client: &'a LockClient, want: Wanted, now: Instant) -> Self {
         Self {
             tries: SmallVec::new(),
             want,
+            sent: now,
             asking: None,
             residue: Residue::Nothing,
             client,
@@ -121,10 +124,10 @@ impl<'a> AttemptGuard<'a> {
         }
     }
 
-    /// Asks the store. `sent` is an instant before that, from which leases count. Returns the answer if it is there already,
-    /// otherwise the question is under way.
-    pub(super) fn begin(&mut self, sent: Instant) -> Option<Result<Reply, StoreError>> {
-        match self.question().now(sent) {
+    /// Asks the store at `now`. Returns the answer if it is there already, otherwise the question is under way.
+    pub(super) fn begin(&mut self, now: Instant) -> Option<Result<Reply, StoreError>> {
+        self.sent = now;
+        match self.question().now() {
             Ok(answer) => {
                 self.residue = self.residue.after(self.want, &answer);
                 Some(answer)
@@ -146,10 +149,10 @@ impl<'a> AttemptGuard<'a> {
     /// # Cancel safety
     ///
     /// That of [`answer`](Self::answer).
-    pub(super) async fn ask(&mut self, sent: Instant) -> Result<Reply, StoreError> {
-        match self.begin(sent) {
+    pub(super) async fn ask(&mut self, now: Instant) -> Result<Reply, StoreError> {
+        match self.begin(now) {
             Some(answer) => answer,
-            None => self.answer(sent).await,
+            None => self.answer().await,
         }
     }
 
@@ -158,9 +161,9 @@ impl<'a> AttemptGuard<'a> {
     /// # Cancel safety
     ///
     /// If the future is dropped before the answer, the question remains under way until the guard is dropped.
-    pub(super) async fn answer(&mut self, sent: Instant) -> Result<Reply, StoreError> {
+    pub(super) async fn answer(&mut self) -> Result<Reply, StoreError> {
         let asking = self.asking.as_mut().expect("a question is under way");
-        let answer = asking.answer(sent).await;
+        let answer = asking.answer().await;
         self.asking = None;
         self.residue = self.residue.after(self.want, &answer);
         answer
@@ -170,15 +173,16 @@ impl<'a> AttemptGuard<'a> {
     /// lease: then nothing changes.
     pub(super) fn granted(
         &mut self,
-        granted: Granted,
+        grants: Grants,
         terms: &Terms,
     ) -> Option<SmallVec<[Share; 1]>> {
         let now = Instant::now();
-        let live = |tries: &[Try], (index, token): (usize, Option<FencingToken>)| {
-            let Attempt { hold, lease, .. } = &tries[index].attempt;
-            terms.live(hold.clone(), *lease, token, granted.sent)
+        let sent = self.sent;
+        let live = |tries: &[Try], grant: &Grant| {
+            let Attempt { hold, lease, .. } = &tries[grant.index].attempt;
+            terms.live(hold.clone(), *lease, grant.token, sent)
         };
-        if let (&[grant], 1) = (&granted.grants[..], self.tries.len()) {
+        if let ([grant], [_]) = (&*grants, &*self.tries) {
             let live = live(&self.tries, grant);
             if live.deadline() <= now {
                 return None;
@@ -188,17 +192,17 @@ impl<'a> AttemptGuard<'a> {
             let one = self.tries.pop().expect("there is one");
             return Some(SmallVec::from_buf([one.turn.granted(live, terms, now)]));
         }
-        let lives = granted.grants.iter();
-        let lives: SmallVec<[_; 1]> = lives.map(|grant| live(&self.tries, *grant)).collect();
+        let lives = grants.iter().map(|grant| live(&self.tries, grant));
+        let lives: SmallVec<[_; 1]> = lives.collect();
         if lives.iter().any(|live| live.deadline() <= now) {
             return None;
         }
         // From here on, the shares release the holds.
         self.residue = Residue::Nothing;
         let mut turns: SmallVec<[Option<Try>; 1]> = self.tries.drain(..).map(Some).collect();
-        let shares = granted.grants.iter().zip(lives);
-        let shares = shares.map(|((index, _), live)| {
-            let one = turns[*index].take().expect("each is granted once");
+        let shares = grants.iter().zip(lives);
+        let shares = shares.map(|(grant, live)| {
+            let one = turns[grant.index].take().expect("each is granted once");
             one.turn.granted(live, terms, now)
         });
         Some(shares.collect())
@@ -228,13 +232,13 @@ impl<'a> AttemptGuard<'a> {
             true => self.tries.pop(),
             false => None,
         };
-        let (want, sent) = (self.want, Instant::now());
+        let want = self.want;
         let Inner { store, queues, .. } = &*self.client.inner;
         let store = store.clone();
         queues.background().adopt(Box::pin(async move {
             let after = match asking {
                 // What to withdraw is known only after the answer.
-                Some(mut asking) => before.after(want, &asking.answer(sent).await),
+                Some(mut asking) => before.after(want, &asking.answer().await),
                 None => before,
             };
             after.take_back(&store, attempts, want).await;

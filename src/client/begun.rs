@@ -50,10 +50,9 @@ impl LockClient {
                     let Attempt { hold, lease, .. } = attempt;
                     AtOnce::Granted(terms.live(hold, lease, token, now), at)
                 }
-                answer => AtOnce::Otherwise((
-                    attempt,
-                    answer.map(|(outcome, _)| Reply::of_one(outcome, now)),
-                )),
+                answer => {
+                    AtOnce::Otherwise((attempt, answer.map(|(outcome, _)| Reply::from(outcome))))
+                }
             }
         };
         let (decision, asked) = match self.inner.queues.enter_and_ask(key, terms, now, ask) {
@@ -61,7 +60,7 @@ impl LockClient {
             Err(error) => return Some(Err(error)),
         };
         let mut begun = Begun {
-            attempts: AttemptGuard::new(self, wait.for_one()),
+            attempts: AttemptGuard::new(self, wait.for_one(), now),
             reply: None,
             place: None,
         };

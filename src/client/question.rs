@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::time::Instant;
 
 use crate::error::StoreError;
-use crate::lock::FencingToken;
-use crate::store::{self, Answer, Attempt, DynStore, Outcome, SeveralOutcome};
+use crate::store::{self, Answer, Attempt, DynStore, Grant, Outcome, SeveralOutcome};
 
 /// How many of its attempts a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,30 +47,31 @@ impl Asking {
     }
 
     /// The answer if it is there already.
-    pub(super) fn now(self, sent: Instant) -> Result<Result<Reply, StoreError>, Self> {
+    pub(super) fn now(self) -> Result<Result<Reply, StoreError>, Self> {
         match self {
-            Self::One(answer) => answer
-                .now()
-                .map(|outcome| Ok(Reply::of_one(outcome?, sent)))
-                .map_err(Self::One),
-            Self::Several(answer) => answer
-                .now()
-                .map(|outcome| Ok(Reply::of_several(outcome?, sent)))
-                .map_err(Self::Several),
+            Self::One(answer) => match answer.now() {
+                Ok(outcome) => Ok(outcome.map(Reply::from)),
+                Err(answer) => Err(Self::One(answer)),
+            },
+            Self::Several(answer) => match answer.now() {
+                Ok(outcome) => Ok(outcome.map(Reply::from)),
+                Err(answer) => Err(Self::Several(answer)),
+            },
         }
     }
 
-    pub(super) async fn answer(&mut self, sent: Instant) -> Result<Reply, StoreError> {
-        Ok(match self {
-            Self::One(answer) => Reply::of_one(answer.await?, sent),
-            Self::Several(answer) => Reply::of_several(answer.await?, sent),
-        })
+    pub(super) async fn answer(&mut self) -> Result<Reply, StoreError> {
+        match self {
+            Self::One(answer) => answer.await.map(Reply::from),
+            Self::Several(answer) => answer.await.map(Reply::from),
+        }
     }
 }
 
 /// The store's answer to the attempts.
 pub(super) enum Reply {
-    Granted(Granted),
+    /// The granted attempts, with their tokens, in the order of the attempts.
+    Granted(Grants),
     Refused {
         /// The refused attempt of [`Wanted::All`].
         index: usize,
@@ -80,33 +79,26 @@ pub(super) enum Reply {
     },
 }
 
-/// The granted attempts, with their tokens, in the order of the attempts.
-pub(super) struct Granted {
-    pub(super) grants: SmallVec<[(usize, Option<FencingToken>); 1]>,
-    pub(super) sent: Instant,
-}
+pub(super) type Grants = SmallVec<[Grant; 1]>;
 
-impl Reply {
-    pub(super) fn of_one(outcome: Outcome, sent: Instant) -> Self {
+impl From<Outcome> for Reply {
+    fn from(outcome: Outcome) -> Self {
         match outcome {
-            Outcome::Granted { token } => Self::Granted(Granted {
-                grants: SmallVec::from_buf([(0, token)]),
-                sent,
-            }),
+            Outcome::Granted { token } => {
+                Self::Granted(SmallVec::from_buf([Grant { index: 0, token }]))
+            }
             Outcome::Refused { retry_after } => Self::Refused {
                 index: 0,
                 retry_after,
             },
         }
     }
+}
 
-    fn of_several(outcome: SeveralOutcome, sent: Instant) -> Self {
+impl From<SeveralOutcome> for Reply {
+    fn from(outcome: SeveralOutcome) -> Self {
         match outcome {
-            SeveralOutcome::Granted(grants) => {
-                let grants = grants.into_iter();
-                let grants = grants.map(|grant| (grant.index, grant.token)).collect();
-                Self::Granted(Granted { grants, sent })
-            }
+            SeveralOutcome::Granted(grants) => Self::Granted(grants.into_iter().collect()),
             SeveralOutcome::Refused { index, retry_after } => Self::Refused {
                 index: index.unwrap_or_default(),
                 retry_after,

@@ -53,14 +53,6 @@ pub(super) struct KeyState {
     rest: Option<Box<Rest>>,
 }
 
-/// The decision of [`KeyState::enter`].
-pub(super) enum Entered {
-    Grant(NewShare),
-    Ask(Intent),
-    /// The ticket, and the receiver of the decision.
-    Wait(u64, oneshot::Receiver<Result<Decision, LockError>>),
-}
-
 impl KeyState {
     pub(super) fn is_idle(&self) -> bool {
         let heads = [self.exclusive, self.write, self.read];
@@ -85,22 +77,14 @@ impl KeyState {
         self.hold.is_some() || self.rest.as_ref().is_some_and(|rest| rest.fair > 1)
     }
 
-    pub(super) fn enter(&mut self, terms: &Terms, at: At) -> Result<Entered, LockError> {
-        let standing = self.place(terms, at)?;
-        Ok(self.entered(standing, terms, at))
-    }
-
-    /// A request that has its place begins: its owner is listed, and it is queued if it waits.
-    pub(super) fn entered(&mut self, standing: Standing, terms: &Terms, at: At) -> Entered {
-        match standing {
-            Standing::Grant(grant) => return Entered::Grant(grant),
-            Standing::Ask(intent) => {
-                self.begin(&intent.owner);
-                return Entered::Ask(intent);
-            }
-            Standing::InQueue => self.begin(&terms.owner),
-            Standing::BehindOwner => {}
-        }
+    /// A request with a place that is not a grant or a question begins to wait. Returns its ticket, and the receiver of its
+    /// decision.
+    pub(super) fn wait(
+        &mut self,
+        standing: Standing,
+        terms: &Terms,
+        at: At,
+    ) -> (u64, oneshot::Receiver<Result<Decision, LockError>>) {
         static TICKET: AtomicU64 = AtomicU64::new(0);
         let ticket = TICKET.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
@@ -111,7 +95,7 @@ impl KeyState {
             sender,
         };
         self.put(waiter, standing);
-        Entered::Wait(ticket, receiver)
+        (ticket, receiver)
     }
 
     /// A request of the owner is under way.
@@ -157,7 +141,10 @@ impl KeyState {
                     .expect("its owner has a request under way")
                     .push(waiter);
             }
-            _ => self.rest().queue(waiter.terms.mode).push(waiter),
+            _ => {
+                self.begin(&waiter.terms.owner);
+                self.rest().queue(waiter.terms.mode).push(waiter);
+            }
         }
     }
 
@@ -350,12 +337,7 @@ impl KeyState {
                     self.begin(&intent.owner);
                     effects.push(Effect::Ask(waiter, intent, Handoff::default()));
                 }
-                Ok(waiting) => {
-                    if let Standing::InQueue = waiting {
-                        self.begin(&waiter.terms.owner);
-                    }
-                    self.put(waiter, waiting);
-                }
+                Ok(waiting) => self.put(waiter, waiting),
                 Err(error) => effects.push(Effect::Refuse(waiter, error)),
             }
         }

@@ -143,7 +143,7 @@ fn shrink(keys: &mut KeyMap<KeyState>) {
 mod tests {
     use super::*;
     use crate::lock::{Lease, LockMode};
-    use crate::queue::key_state::Entered;
+    use crate::queue::key_state::Standing;
     use crate::queue::{At, Pace, Terms};
     use crate::telemetry::Route;
 
@@ -171,8 +171,8 @@ mod tests {
         let intents: Vec<_> = keys
             .iter()
             .map(
-                |key| match shards.enter(key, |state, _| state.enter(&terms(), at)) {
-                    Ok(Entered::Ask(intent)) => intent,
+                |key| match shards.enter(key, |state, _| state.place(&terms(), at)) {
+                    Ok(Standing::Ask(intent)) => intent,
                     _ => unreachable!("the key is free"),
                 },
             )

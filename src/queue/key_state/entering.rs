@@ -22,7 +22,8 @@ pub(in crate::queue) enum Standing {
 }
 
 impl KeyState {
-    /// Finds the request's place, and takes it where the request asks or shares. The rest is [`KeyState::entered`].
+    /// Finds the request's place, and takes it where the request asks or shares. A request that asks is then to [begin](KeyState::begin),
+    /// unless the store answers at once; one that waits is to [wait](KeyState::wait).
     pub(in crate::queue) fn place(&mut self, terms: &Terms, at: At) -> Result<Standing, LockError> {
         let mut nested = None;
         if let Some(owner) = &terms.owner {
