@@ -46,9 +46,7 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         #[cfg(test)]
-        exploration::until(|| {
-            !matches!(self.0.try_lock(), Err(TryLockError::WouldBlock))
-        });
+        exploration::until(|| !matches!(self.0.try_lock(), Err(TryLockError::WouldBlock)));
         MutexGuard {
             guard: self.0.lock().unwrap_or_else(PoisonError::into_inner),
             #[cfg(test)]

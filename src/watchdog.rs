@@ -153,17 +153,16 @@ impl Watchdog {
         if state.task.strong_count() > 0 {
             return None;
         }
-        let runtime = self.runtime()?;
+        let given = self.given_runtime();
+        let runtime = given.or_else(|| Handle::try_current().ok())?;
         self.start(state, &runtime);
         Some(runtime)
     }
 
-    /// The runtime for the task: the client's, the store's, or the current one.
-    fn runtime(&self) -> Option<Handle> {
-        let given = self.runtime.clone();
-        given
-            .or_else(|| self.store.capabilities().runtime())
-            .or_else(|| Handle::try_current().ok())
+    /// The runtime that the client or the store has for the task.
+    fn given_runtime(&self) -> Option<Handle> {
+        let runtime = self.runtime.clone();
+        runtime.or_else(|| self.store.capabilities().runtime())
     }
 
     fn start(self: &Arc<Self>, state: &mut WatchdogState, runtime: &Handle) {
@@ -190,11 +189,8 @@ impl Watchdog {
 
     /// The task has ended. If it was dropped with its runtime, it continues on another one.
     fn ended(self: &Arc<Self>, home: Id) {
-        let elsewhere = self
-            .runtime
-            .clone()
-            .or_else(|| self.store.capabilities().runtime());
-        let elsewhere = elsewhere.or_else(|| self.tasks.runtime_but(home));
+        let given = self.given_runtime();
+        let elsewhere = given.or_else(|| self.tasks.runtime_but(home));
         // After a panic, which only code outside this crate causes, it continues on the current runtime.
         let elsewhere = elsewhere.or_else(|| Handle::try_current().ok());
         let mut state = self.state();

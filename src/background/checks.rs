@@ -117,7 +117,8 @@ impl OwnerChecks {
             partition,
         };
         while let Some(checks) = self.next(partition) {
-            let undecided = answer(&self.store, checks).await;
+            let questions = by_hold(checks);
+            let undecided = ask_all(&self.store, questions, Instant::now() + BUDGET).await;
             if !undecided.is_empty() {
                 // Other checks of the partition do not wait for these.
                 let again = ask_again(self.store.clone(), undecided);
@@ -158,11 +159,6 @@ impl Drop for QuestionGuard<'_> {
 /// A hold, and all callers that ask about it.
 type Question = (Arc<LiveHold>, Vec<Asker>);
 
-/// Asks the store and delivers its answers. Returns the questions that the store left undecided.
-async fn answer(store: &Arc<dyn DynStore>, checks: Vec<Check>) -> Vec<Question> {
-    ask_all(store, by_hold(checks), Instant::now() + BUDGET).await
-}
-
 /// Asks again about holds that the store left undecided, until it decides or the time for a check is over.
 async fn ask_again(store: Arc<dyn DynStore>, mut undecided: Vec<Question>) {
     let over = Instant::now() + BUDGET;
@@ -175,6 +171,7 @@ async fn ask_again(store: Arc<dyn DynStore>, mut undecided: Vec<Question>) {
     }
 }
 
+/// Asks the store and delivers its answers. Returns the questions that the store left undecided.
 async fn ask_all(
     store: &Arc<dyn DynStore>,
     mut questions: Vec<Question>,

@@ -61,45 +61,22 @@ impl Target {
     }
 }
 
-impl From<LockKey> for Target {
-    fn from(key: LockKey) -> Self {
-        Self {
-            key,
-            mode: None,
-            declared: None,
+/// Names that are used as they are.
+macro_rules! from_names {
+    ($($name:ty),*) => {$(
+        impl From<$name> for Target {
+            fn from(name: $name) -> Self {
+                Self {
+                    key: name.into(),
+                    mode: None,
+                    declared: None,
+                }
+            }
         }
-    }
+    )*};
 }
 
-impl From<&LockKey> for Target {
-    fn from(key: &LockKey) -> Self {
-        key.clone().into()
-    }
-}
-
-impl From<&str> for Target {
-    fn from(name: &str) -> Self {
-        LockKey::from(name).into()
-    }
-}
-
-impl From<String> for Target {
-    fn from(name: String) -> Self {
-        LockKey::from(name).into()
-    }
-}
-
-impl From<&String> for Target {
-    fn from(name: &String) -> Self {
-        LockKey::from(name).into()
-    }
-}
-
-impl From<Arc<str>> for Target {
-    fn from(name: Arc<str>) -> Self {
-        LockKey::from(name).into()
-    }
-}
+from_names!(LockKey, &LockKey, &str, String, &String, Arc<str>);
 
 impl From<ResourceKey> for Target {
     fn from(resource: ResourceKey) -> Self {

@@ -155,8 +155,9 @@ impl fmt::Debug for LockHandle {
     }
 }
 
-/// The state that the handles of one guard share, created with the first of them. It is dropped with the guard, which ends
-/// their observation.
+/// The state that the handles of one guard share. It is dropped with the guard, which ends their observation.
+///
+/// The mutex protects only that it is created once, with the first handle.
 #[derive(Default)]
 pub(super) struct Handles(Mutex<Option<Arc<GuardView>>>);
 

@@ -21,7 +21,9 @@ pub(super) fn handovers_like_theirs(heard: u32) -> u32 {
     heard.saturating_sub(ONE_SECTION)
 }
 
-/// How long a process yields after its turn: the processes that its release woke get a turn each.
+/// How long a process yields after its turn, in a store without a line, such as a quorum: its release wakes every process that
+/// listens, and nothing else says how long they take. A store with a line orders the processes, and none yields.
+/// Each of the processes that the release woke gets a turn.
 ///
 /// The wake-up reaches them later than the release is answered here. If this process asked again at once, they would rarely
 /// get the lock. If it let only one of them go first, these two would alternate and the others would starve.

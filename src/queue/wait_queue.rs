@@ -15,7 +15,7 @@ use crate::store::Wakeups;
 
 /// The requests of one side of a key, behind the request that asks the store or holds.
 ///
-/// Requests wait only behind a head: while the side's [`Head`] is `Idle`, the queue is empty. The queue is sorted by ticket,
+/// The mutex of the key's shard protects it. Between calls, requests wait only behind a head: while the side's [`Head`] is `Idle`, the queue is empty. The queue is sorted by ticket,
 /// which is the order of arrival.
 #[derive(Default)]
 pub(super) struct WaitQueue {
