@@ -4,7 +4,7 @@
 //! [exploration](crate::exploration) can try all orders. Elsewhere it is std's mutex.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{PoisonError, TryLockError};
+use std::sync::PoisonError;
 
 #[cfg(test)]
 use crate::exploration;
@@ -30,23 +30,11 @@ impl<T> Mutex<T> {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks it unless it is locked already.
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        let guard = match self.0.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        Some(MutexGuard {
-            guard,
-            #[cfg(test)]
-            _unlocked: exploration::Junction,
-        })
-    }
-
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         #[cfg(test)]
-        exploration::until(|| !matches!(self.0.try_lock(), Err(TryLockError::WouldBlock)));
+        exploration::until(|| {
+            !matches!(self.0.try_lock(), Err(std::sync::TryLockError::WouldBlock))
+        });
         MutexGuard {
             guard: self.0.lock().unwrap_or_else(PoisonError::into_inner),
             #[cfg(test)]
