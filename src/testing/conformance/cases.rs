@@ -152,6 +152,31 @@ fn crowd(requests: impl IntoIterator<Item = LockRequest>) -> UnboundedReceiver<L
     entering
 }
 
+/// How many questions the release of one of the holders causes, while all these requests wait. They are granted in the end.
+async fn asked_at_a_release(
+    env: &Env,
+    mut holders: Vec<LockGuard>,
+    requests: impl IntoIterator<Item = LockRequest>,
+) -> usize {
+    let mut entering = crowd(requests);
+    // All requests wait once no question is sent.
+    let mut before = 0;
+    env.until("all requests wait", async || {
+        sleep(env.moment).await;
+        let asked = env.calls.questions();
+        std::mem::replace(&mut before, asked) == asked
+    })
+    .await;
+    holders.pop().unwrap().release().await.unwrap();
+    let first = timeout(env.prompt(), entering.recv()).await;
+    let first = first.expect("one enters").unwrap();
+    sleep(env.moment).await;
+    let asked = env.calls.questions() - before;
+    drop((first, holders));
+    while entering.recv().await.is_some() {}
+    asked
+}
+
 /// Releases holds, one after the other.
 async fn release_all(guards: impl IntoIterator<Item = LockGuard>) {
     for guard in guards {

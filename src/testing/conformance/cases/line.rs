@@ -1,5 +1,7 @@
 //! Processes that wait for an exclusive hold form a line, and a release wakes the first of them.
 
+use std::collections::VecDeque;
+
 use super::*;
 
 pub async fn processes_are_granted_in_order(env: &Env, mode: LockMode) {
@@ -23,22 +25,32 @@ pub async fn a_newcomer_does_not_overtake_the_line(env: &Env, mode: LockMode) {
 }
 
 pub async fn a_release_wakes_only_the_first_in_line(env: &Env, mode: LockMode) {
+    let holder = env.held_elsewhere(KEY, mode).await;
+    each_release_wakes_the_first(env, [holder], mode).await;
+}
+
+/// Each release goes to the process that has waited for the longest time, and wakes no other. The oldest holder releases.
+pub(super) async fn each_release_wakes_the_first(
+    env: &Env,
+    holders: impl Into<VecDeque<LockGuard>>,
+    mode: LockMode,
+) {
     const WAITERS: usize = 8;
-    let mut holder = env.held_elsewhere(KEY, mode).await;
+    let mut holders = holders.into();
     let mut waiters = Vec::new();
     for _ in 0..WAITERS {
         waiters.push(env.waiter(mode).await);
     }
     let refused = env.calls.refused();
     for waiter in waiters {
-        holder.release().await.unwrap();
-        holder = waiter.promptly().await;
+        holders.pop_front().unwrap().release().await.unwrap();
+        holders.push_back(waiter.promptly().await);
     }
-    holder.release().await.unwrap();
     // If each release woke all of them, half of all questions would be refused. Each process also polls once a
     // second.
     let vain = env.calls.refused() - refused;
     assert!(vain < WAITERS * 2, "{vain} questions in vain");
+    release_all(holders).await;
 }
 
 pub async fn a_cancelled_waiter_in_line_loses_its_place(env: &Env, mode: LockMode) {

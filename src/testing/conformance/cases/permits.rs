@@ -1,7 +1,5 @@
 //! A limited number of holders at a time: promise S1 for permits, L2.
 
-use std::collections::VecDeque;
-
 use super::*;
 
 /// The number of permits in most of these cases.
@@ -166,45 +164,16 @@ pub async fn permits_of_one_process_are_asked_for_at_once(env: &Env, _: LockMode
 pub async fn few_of_a_crowd_ask_at_a_release(env: &Env, _: LockMode) {
     const CROWD: usize = 24;
     let (here, elsewhere) = (env.client().await, env.client().await);
-    let mut guards = all(&here, &elsewhere).await;
+    let guards = all(&here, &elsewhere).await;
     let clients = [&here, &elsewhere].into_iter().cycle().take(CROWD);
-    let mut entering = crowd(clients.map(permit));
-    // All requests wait once no question is sent.
-    let mut before = 0;
-    env.until("the crowd waits", async || {
-        sleep(env.moment).await;
-        let asked = env.calls.questions();
-        std::mem::replace(&mut before, asked) == asked
-    })
-    .await;
-    guards.pop().unwrap().release().await.unwrap();
-    let next = timeout(env.prompt(), entering.recv()).await;
-    guards.push(next.unwrap().unwrap());
-    sleep(env.moment).await;
-    let asked = env.calls.questions() - before;
+    let asked = asked_at_a_release(env, guards, clients.map(permit)).await;
     // At first as many requests as there are permits asked concurrently, and were refused together.
     assert!(asked <= 2 * LIMIT as usize + 2, "{asked} questions");
-    drop(guards);
-    for _ in 1..CROWD {
-        drop(entering.recv().await.unwrap());
-    }
 }
 
 /// Each permit that comes free goes to the process that has waited for the longest time, and wakes no other.
 pub async fn processes_are_granted_a_permit_in_order(env: &Env, _: LockMode) {
-    const WAITERS: usize = 8;
     let (here, elsewhere) = (env.client().await, env.client().await);
-    let mut guards = VecDeque::from(all(&here, &elsewhere).await);
-    let clients = join_all((0..WAITERS).map(|_| env.client())).await;
-    let waiters = Waiter::queue_all(env, clients.iter().map(permit)).await;
-    let refused = env.calls.refused();
-    for waiter in waiters {
-        guards.pop_front().unwrap().release().await.unwrap();
-        guards.push_back(waiter.promptly().await);
-    }
-    // If each release woke all of them, half of all questions would be refused. Each process also polls once a
-    // second.
-    let vain = env.calls.refused() - refused;
-    assert!(vain < WAITERS * 2, "{vain} questions in vain");
-    release_all(guards).await;
+    let guards = all(&here, &elsewhere).await;
+    line::each_release_wakes_the_first(env, guards, LockMode::permits(LIMIT)).await;
 }
