@@ -1,11 +1,12 @@
 //! `lockctl`: distributed locks from a shell.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use serde::Serialize;
 
 mod acl;
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
     if let Some(code) = run::trampoline(env::args_os()) {
         return ExitCode::from(code);
     }
-    let cli = match Cli::try_parse() {
+    let cli = match parsed() {
         Ok(cli) => cli,
         Err(error) => {
             // An error is ignored: if this cannot be written, no message about it can.
@@ -47,6 +48,16 @@ fn main() -> ExitCode {
         failure.code()
     });
     ExitCode::from(code)
+}
+
+/// The command line. An environment variable that is empty counts as one that is not set.
+fn parsed() -> Result<Cli, clap::Error> {
+    let is_set = |name: &OsStr| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let command = Cli::command().mut_args(|arg| match arg.get_env().is_none_or(is_set) {
+        true => arg,
+        false => arg.env(None::<&str>),
+    });
+    Cli::from_arg_matches(&command.try_get_matches()?)
 }
 
 /// Runs the command, and returns the exit code.

@@ -167,3 +167,17 @@ async fn without_a_usable_address_the_command_line_is_refused() {
     let both = done(lockctl("redis://localhost", &[&both, &RUN[..]].concat())).await;
     assert_eq!(both.code, 64, "{both:?}");
 }
+
+/// As in a file of settings with a line for each of them.
+#[tokio::test]
+async fn a_variable_that_is_empty_is_none() {
+    let redis = RedisServer::start().await;
+    let mut command = lockctl(&redis.url(), &RUN);
+    let connection = ["REDIS_USER", "REDIS_PASSWORD", "REDIS_PASSWORD_FILE"];
+    let others = ["NAMESPACE", "TLS_CA", "TLS_CERT", "TLS_KEY"];
+    let others = others.map(|name| format!("LOCKCTL_{name}"));
+    command.envs(connection.map(|name| (name, "")));
+    command.envs(others.map(|name| (name, "")));
+    let done = done(command).await;
+    assert_eq!((done.code, &*done.err), (0, ""));
+}
