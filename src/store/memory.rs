@@ -284,6 +284,8 @@ impl MemoryShared {
     }
 }
 
+/// Locks std's mutex, and not that of [`crate::sync`]: in an exploration, an operation of the store is one step, as it is on a
+/// server.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
