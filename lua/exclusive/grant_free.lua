@@ -1,5 +1,5 @@
--- The usual case comes first: Redis creates the functions below whenever the script runs. No key of the lock says that the
--- attempt might have to wait, and it wants no token.
+-- This comes before the functions: in the usual case the script returns before Redis creates them, which saves time. No
+-- key of the lock says that the attempt might have to wait, and it wants no token.
 -- KEYS     as exclusive/acquire.lua
 -- ARGV     as exclusive/acquire.lua
 -- If the expiry cannot be set, the steps below find the hold without one, and expire.lua removes it.

@@ -1,5 +1,5 @@
--- The usual case comes first: Redis creates the functions below whenever the script runs. Nothing else has the lock's
--- name, the line is empty, and no client of Redisson listens.
+-- This comes before the functions: in the usual case the script returns before Redis creates them, which saves time.
+-- Nothing else has the lock's name, the line is empty, and no client of Redisson listens.
 -- KEYS     as exclusive/leave.lua
 -- ARGV     as exclusive/leave.lua
 -- Returns  as exclusive/leave.lua; otherwise `removed` is the answer to HDEL, and `woken` is how many subscribers were

@@ -9,8 +9,8 @@ local function line_up(queue, timeouts, alive, id, now, liveness, head)
   local near = now + liveness + MARGIN
   local score = near
   if blocks and head ~= id then
-    -- Each earlier grant of Redisson subtracts that waiter's own wait from the score. The rest of the score moves with
-    -- the time.
+    -- Redisson lowers each score at a grant, and this keeps what it subtracted. The rest of the score moves with the time
+    -- since the last question.
     score = blocks + (lives and now + liveness - lives or 0)
   elseif not blocks and lives then
     -- Redisson drops only the head: this attempt was the head, and is alive.

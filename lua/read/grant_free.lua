@@ -1,5 +1,5 @@
--- The usual case comes first: Redis creates the functions below whenever the script runs. No key of the lock says that the
--- attempt might have to wait, or shares the lock.
+-- This comes before the functions: in the usual case the script returns before Redis creates them, which saves time. No
+-- key of the lock says that the attempt might have to wait, or shares the lock.
 -- KEYS     as read/acquire.lua
 -- ARGV     as read/acquire.lua
 -- If the expiry cannot be set, the steps below find the hold without one, and expire.lua removes it.

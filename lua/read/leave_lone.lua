@@ -1,5 +1,5 @@
--- The usual case comes first: Redis creates the functions below whenever the script runs. Nothing else has the lock's
--- name, and the line is empty.
+-- This comes before the functions: in the usual case the script returns before Redis creates them, which saves time.
+-- Nothing else has the lock's name, and the line is empty.
 -- KEYS     as read/leave.lua
 -- ARGV     as read/leave.lua
 -- Returns  as read/leave.lua; otherwise `lived` and `removed` are the answers to DEL and HDEL

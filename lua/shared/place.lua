@@ -1,8 +1,9 @@
 -- An attempt's place in line.
 -- Needs    now.lua, waiters.lua, line.lua, outside.lua
 
--- Who goes before an attempt in line: for how many ms at most other ids in line do, nil if none does; for how many ms those
--- outside the line do, nil if they do not; whether a dead id was dropped. `taken`: the lock is held.
+-- Who goes before an attempt in line. Returns three values: the ms for which an earlier id may block it at most, nil without
+-- one; the ms for which waiters outside the line have their turn, nil if they do not; whether a dead id was dropped.
+-- `taken`: the lock is held.
 local function who_goes_first(line, alive, outside, id, now, taken)
   local first, lives, dropped = first_in_line_of_ours(line, alive, now)
   if first and first ~= id then

@@ -3,7 +3,7 @@
 
 -- A hash with at most this many fields is read as a whole.
 local FEW = 17
--- A read that was entered more often than this counts as alive for as long as the hash: its keys are not counted.
+-- A reader with a higher count lives as long as the hash does: its own timeout keys are not checked.
 local NESTED = 8
 
 -- Some fields with their values: all of them if they are few, otherwise `size` random ones.

@@ -1,5 +1,5 @@
--- The usual case comes first: Redis creates the functions below whenever the script runs. Nothing else has the lock's
--- name, no reader waits, the line is empty, and no client of Redisson listens.
+-- This comes before the functions: in the usual case the script returns before Redis creates them, which saves time.
+-- Nothing else has the lock's name, no reader waits, the line is empty, and no client of Redisson listens.
 -- KEYS     as write/leave.lua
 -- ARGV     as write/leave.lua
 -- Returns  as write/leave.lua; otherwise `removed` is the answer to HDEL, and `woken` is how many subscribers got the first

@@ -28,14 +28,14 @@ const FSYNC: &str = "appendfsync";
 /// When the server makes snapshots; empty if never.
 const SNAPSHOTS: &str = "save";
 
-mod watched;
+mod behind_sentinels;
 
 /// Audits one server and its sentinels. `acknowledging`: the store waits for replicas.
 pub(super) async fn look_at_one(node: &Node, acknowledging: bool) -> Result<Audit, StoreError> {
     let connection = node.first(Purpose::Commands);
     let mut audit = look_at(connection).await?;
     if let Connector::Sentinels(sentinels) = node.connector() {
-        watched::add(&mut audit, connection, sentinels, acknowledging).await;
+        behind_sentinels::add(&mut audit, connection, sentinels, acknowledging).await;
     }
     Ok(audit)
 }

@@ -12,14 +12,15 @@ use super::connector::Connector;
 use super::endpoint::{Endpoint, bad_address, is_encrypted};
 use super::failure::refused;
 use super::node::Node;
+use super::node_context::ConnectionSettings;
 use super::replicas::{Acknowledgement, Replicas};
 use super::router::Router;
 use super::sentinel::SentinelGroup;
-use super::server::ConnectionSettings;
-use super::timeouts::{LONGEST, Timeouts};
+use super::timeouts::Timeouts;
 use super::tls::Tls;
 use super::{RedisStore, StoreInner};
 use crate::error::StoreError;
+use crate::limits::FOR_EVER;
 
 /// How many connections share the traffic. One is nearly as fast, and more than two add nothing.
 const CONNECTIONS: usize = 2;
@@ -58,12 +59,11 @@ pub struct RedisStoreBuilder {
 /// Where the locks are.
 #[derive(Debug, Clone)]
 enum RedisTarget {
-    /// In one server, with at most so many connections for commands.
+    /// In one server, with at most so many connections for commands, which `pool` opens if there is one.
     Server {
         max_size: usize,
+        pool: Option<Pool>,
     },
-    /// In the server of this pool.
-    Pool(Pool),
     /// In the server that the sentinels name as this master.
     Sentinels(String),
     Cluster,
@@ -76,6 +76,7 @@ impl RedisStoreBuilder {
             others: Ok(Vec::new()),
             target: RedisTarget::Server {
                 max_size: usize::MAX,
+                pool: None,
             },
             channels: None,
             timeouts: Timeouts::default(),
@@ -113,7 +114,10 @@ impl RedisStoreBuilder {
                 ..Self::new("redis://")
             },
         };
-        builder.target = RedisTarget::Server { max_size };
+        builder.target = RedisTarget::Server {
+            max_size,
+            pool: None,
+        };
         match timeouts.create {
             Some(timeout) => builder.connect_timeout(timeout),
             None => builder,
@@ -122,7 +126,10 @@ impl RedisStoreBuilder {
 
     pub(super) fn with_pool(pool: Pool, subscriptions: impl IntoConnectionInfo) -> Self {
         Self {
-            target: RedisTarget::Pool(pool),
+            target: RedisTarget::Server {
+                max_size: pool.status().max_size,
+                pool: Some(pool),
+            },
             ..Self::new(subscriptions)
         }
     }
@@ -166,13 +173,13 @@ impl RedisStoreBuilder {
     /// within a third of the time (at least half a second) while a new connection does; the commands on it fail as
     /// unanswered.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.timeouts.response = timeout.min(LONGEST);
+        self.timeouts.response = timeout.min(FOR_EVER);
         self
     }
 
     /// Sets how long connecting may take, from the name lookup to the first answer. The default is 5 seconds.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.timeouts.connect = timeout.min(LONGEST);
+        self.timeouts.connect = timeout.min(FOR_EVER);
         self
     }
 
@@ -211,7 +218,7 @@ impl RedisStoreBuilder {
     /// Other commands on the connection wait meanwhile; their [`response_timeout`](Self::response_timeout) is extended by
     /// this time.
     pub fn replica_timeout(mut self, timeout: Duration) -> Self {
-        self.acknowledgement.within = timeout.min(LONGEST);
+        self.acknowledgement.within = timeout.min(FOR_EVER);
         self
     }
 
@@ -264,11 +271,7 @@ impl RedisStoreBuilder {
         let endpoint = |address| Endpoint::new(address, tls.clone(), self.timeouts);
         let server = endpoint(address);
         let (connector, room) = match self.target {
-            RedisTarget::Server { max_size } => (Connector::Server(server, None), max_size),
-            RedisTarget::Pool(pool) => {
-                let room = pool.status().max_size;
-                (Connector::Server(server, Some(pool)), room)
-            }
+            RedisTarget::Server { max_size, pool } => (Connector::Server(server, pool), max_size),
             RedisTarget::Sentinels(_) if others.is_empty() => {
                 return Err(refused("name at least one sentinel"));
             }

@@ -135,7 +135,8 @@ fn release_by(script: &'static Script, hold: &Hold, more: &[Name<'_>], publish: 
     let call = |keys: &[Name<'_>]| {
         let keys = [names.lock()].into_iter().chain(keys.iter().copied());
         let call = script.call(keys.chain(more.iter().copied()));
-        // Scripts with more keys have more arguments after this one, and so have those of `Fair`.
+        // The publish command may be left out only if it is the last argument. Scripts with more keys have more arguments
+        // after it, and so have those of `Fair`.
         let channels = named_if(publish, is_fair || !more.is_empty());
         call.arg((Field::plain(hold.id), channels))
     };
@@ -228,8 +229,7 @@ pub(super) fn redissons_channel(hold: &Hold) -> Name<'_> {
     }
 }
 
-/// The command with which a script publishes, if the script needs it: `PUBLISH` is the default, but arguments after it need
-/// it in its place.
+/// The command with which a script publishes. `PUBLISH` is the default, and may be left out if no argument follows it.
 fn named_if(publish: Channels, is_followed: bool) -> Option<Channels> {
     (is_followed || publish == Channels::Sharded).then_some(publish)
 }

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, Value};
@@ -13,10 +12,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::endpoint::RawConnection;
 use super::failure::{self, unreachable};
 use super::live::Live;
-use super::master::{Master, MasterChanged};
+use super::master::{FollowedMaster, Master};
+use super::node_context::NodeContext;
 use super::pooled::{PoolPermit, Purpose};
 use super::script::Call;
-use super::server::Server;
+use super::timeouts::LONGEST_PAUSE;
 use super::waits::WaitCoalescer;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::owned_task::OwnedTask;
@@ -27,9 +27,6 @@ mod greeting;
 mod probing;
 mod reconnecting;
 
-/// The longest pause between attempts to connect.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
 /// A connection that is replaced when it breaks.
 ///
 /// The first command that finds it broken starts the one task that replaces it. Later commands wait for that task's first
@@ -39,7 +36,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// same server. If a `PING` on it has no answer either, but another connection gets one, the connection is replaced, and the
 /// commands on it fail as `Unanswered`.
 pub(super) struct SharedConnection {
-    server: Arc<Server>,
+    context: Arc<NodeContext>,
     purpose: Purpose,
     permit: PoolPermit,
     waits: Arc<WaitCoalescer>,
@@ -81,7 +78,7 @@ enum LinkState {
 struct NewConnection {
     raw: RawConnection,
     answer: Value,
-    master_changed: MasterChanged,
+    master: Option<FollowedMaster>,
 }
 
 /// The acknowledgement of a change by replicas; `None` if no replica must acknowledge it.
@@ -105,12 +102,12 @@ impl ReplicaAck {
 
 impl SharedConnection {
     /// Connects when it is first used.
-    pub(super) fn new(server: &Arc<Server>, purpose: Purpose) -> Arc<Self> {
+    pub(super) fn new(context: &Arc<NodeContext>, purpose: Purpose) -> Arc<Self> {
         let connection = Arc::new(Self {
-            server: server.clone(),
+            context: context.clone(),
             purpose,
             permit: PoolPermit::default(),
-            waits: WaitCoalescer::new(server.settings.acknowledgement, server.timeouts()),
+            waits: WaitCoalescer::new(context.settings.acknowledgement, context.timeouts()),
             state: Mutex::new(ConnectionState {
                 link: LinkState::Connecting,
                 generation: 0,
@@ -123,7 +120,7 @@ impl SharedConnection {
             }),
             settled: Notify::new(),
         });
-        server.on_silence(&connection, Self::probe);
+        context.on_silence(&connection, Self::probe);
         connection
     }
 
@@ -144,8 +141,8 @@ impl SharedConnection {
         let (answer, sent) = self.answer(call, false).await?;
         match answer {
             Value::ServerError(error) => {
-                if failure::is_demotion(&error) {
-                    self.demoted(sent.generation);
+                if failure::is_read_only(&error) {
+                    self.became_read_only(sent.generation);
                 }
                 Err(failure::refusal(error))
             }
@@ -182,7 +179,7 @@ impl SharedConnection {
         let began = Instant::now();
         let answered = {
             let mut answer = pin!(put(&mut handle, command, asking));
-            let soon = self.server.timeouts().probe_after() + self.waits.delay();
+            let soon = self.context.timeouts().probe_after() + self.waits.delay();
             match timeout_at(began + soon, &mut answer).await {
                 Ok(answered) => Some(answered),
                 Err(_) => Box::pin(self.patiently(&live, answer)).await,
@@ -214,8 +211,8 @@ impl SharedConnection {
         live: &Live,
         answer: Pin<&mut impl Future<Output = RedisResult<Value>>>,
     ) -> Option<RedisResult<Value>> {
-        self.server.probe_all();
-        let timeouts = self.server.timeouts();
+        self.context.probe_all();
+        let timeouts = self.context.timeouts();
         let rest = timeouts.response.saturating_sub(timeouts.probe_after());
         tokio::select! {
             biased;
@@ -247,7 +244,7 @@ impl SharedConnection {
             }
         };
         // The task has a time limit; this limit is for a task that ended with its runtime.
-        timeout(self.server.timeouts().connect * 2, settling)
+        timeout(self.context.timeouts().connect * 2, settling)
             .await
             .unwrap_or_else(|_| Err(unreachable("the connection was not restored in time")))
     }
@@ -273,7 +270,7 @@ impl SharedConnection {
     }
 
     /// The server is not a master any more: a new connection may lead to the new master.
-    pub(super) fn demoted(self: &Arc<Self>, generation: u64) {
+    fn became_read_only(self: &Arc<Self>, generation: u64) {
         // There may be no new master yet, so not every such answer opens a new connection.
         if self.state().since.elapsed() > LONGEST_PAUSE {
             self.replace(generation, "its server is read-only");

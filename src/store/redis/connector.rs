@@ -6,11 +6,11 @@ use deadpool_redis::Pool;
 use redis::ConnectionAddr;
 
 use super::endpoint::Endpoint;
-use super::failure::{failing_over, transient};
-use super::master::MasterChanged;
+use super::failure::transient;
+use super::master::FollowedMaster;
 use super::role::Role;
 use super::sentinel::SentinelGroup;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 
 /// Where connections lead.
 pub(super) enum Connector {
@@ -45,13 +45,14 @@ impl Connector {
         }
     }
 
-    /// The server, and the event that ends its use.
-    pub(super) async fn locate(&self) -> Result<(Endpoint, MasterChanged), StoreError> {
+    /// The server, and the master that it is by the sentinels.
+    pub(super) async fn locate(&self) -> Result<(Endpoint, Option<FollowedMaster>), StoreError> {
         match self {
-            Self::Server(server, _) | Self::Node(server) => {
-                Ok((server.clone(), MasterChanged::Never))
+            Self::Server(server, _) | Self::Node(server) => Ok((server.clone(), None)),
+            Self::Sentinels(sentinels) => {
+                let (server, master) = sentinels.locate().await?;
+                Ok((server, Some(master)))
             }
-            Self::Sentinels(sentinels) => sentinels.locate().await,
         }
     }
 
@@ -70,18 +71,12 @@ impl Connector {
         }
     }
 
-    /// The error for a server that could not be used. Sentinels replace one that cannot be reached.
+    /// The error for a server that could not be used. Sentinels replace a master that cannot be reached, so its failure is
+    /// transient.
     pub(super) fn failed(&self, error: StoreError) -> StoreError {
-        match self {
-            Self::Server(..) | Self::Node(_) => error,
-            Self::Sentinels(_) => failing_over(error),
-        }
-    }
-
-    /// Ends the background tasks.
-    pub(super) fn close(&self) {
-        if let Self::Sentinels(sentinels) = self {
-            sentinels.close();
+        match (self, error.kind()) {
+            (Self::Sentinels(_), StoreErrorKind::Unreachable) => transient(error),
+            _ => error,
         }
     }
 }

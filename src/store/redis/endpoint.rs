@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::failure::{self, refused};
 use super::gathering::Gathering;
-use super::stream;
+use super::stream::{self, Stream};
 use super::timeouts::Timeouts;
 use super::tls::{self, TlsConfig};
 use crate::error::{StoreError, StoreErrorKind};
@@ -88,13 +88,13 @@ impl Endpoint {
         self.open_with(self.address.redis_settings(), config).await
     }
 
-    /// Opens a RESP3 connection whose push messages go to `pushes`.
+    /// Opens a RESP3 connection whose push messages go to `pushes`, without a time limit for answers.
     pub(super) async fn open_pushing(
         &self,
         pushes: UnboundedSender<PushInfo>,
     ) -> Result<RawConnection, StoreError> {
         let config = AsyncConnectionConfig::new()
-            .set_response_timeout(Some(self.timeouts.response))
+            .set_response_timeout(None)
             .set_push_sender(pushes);
         let settings = self.address.redis_settings().clone();
         let settings = settings.set_protocol(ProtocolVersion::RESP3);
@@ -103,11 +103,11 @@ impl Endpoint {
 
     /// Opens a connection for subscriptions.
     pub(super) async fn open_pubsub(&self) -> Result<PubSub, StoreError> {
-        let opening = async {
-            let stream = stream::open(&self.address, &self.tls).await?;
-            PubSub::new(self.address.redis_settings(), stream).await
-        };
-        opening.await.map_err(|error| self.failed(error))
+        let stream = self.stream().await?;
+        match PubSub::new(self.address.redis_settings(), stream).await {
+            Ok(connection) => Ok(connection),
+            Err(error) => Err(self.late_refusal(error).await),
+        }
     }
 
     async fn open_with(
@@ -115,16 +115,19 @@ impl Endpoint {
         settings: &redis::RedisConnectionInfo,
         config: AsyncConnectionConfig,
     ) -> Result<RawConnection, StoreError> {
-        let opening = async {
-            let stream = stream::open(&self.address, &self.tls).await?;
-            let stream = Gathering::new(stream);
-            MultiplexedConnection::new_with_config(settings, stream, config).await
-        };
-        let (handle, driver) = opening.await.map_err(|error| self.failed(error))?;
-        Ok(RawConnection {
-            handle,
-            driver: Some(OwnedTask::new(&tokio::spawn(driver))),
-        })
+        let stream = Gathering::new(self.stream().await?);
+        match MultiplexedConnection::new_with_config(settings, stream, config).await {
+            Ok((handle, driver)) => Ok(RawConnection {
+                handle,
+                driver: Some(OwnedTask::new(&tokio::spawn(driver))),
+            }),
+            Err(error) => Err(self.late_refusal(error).await),
+        }
+    }
+
+    async fn stream(&self) -> Result<Box<dyn Stream>, StoreError> {
+        let opening = stream::open(&self.address, &self.tls).await;
+        opening.map_err(|error| self.failed(error.into()))
     }
 
     /// The answers to the first questions on a new connection.
@@ -135,7 +138,7 @@ impl Endpoint {
     ) -> Result<Vec<Value>, StoreError> {
         match connection.ask(questions).await {
             Ok(answers) => Ok(answers),
-            Err(error) => Err(self.late_refusal(self.failed(error)).await),
+            Err(error) => Err(self.late_refusal(error).await),
         }
     }
 
@@ -149,7 +152,8 @@ impl Endpoint {
     /// With TLS 1.3 the server refuses only after the client's part of the handshake. Data that the client sends meanwhile
     /// ends the connection with a reset, which may overtake the server's alert. So this opens another connection, on which
     /// the client sends nothing.
-    async fn late_refusal(&self, error: StoreError) -> StoreError {
+    async fn late_refusal(&self, error: RedisError) -> StoreError {
+        let error = self.failed(error);
         if error.kind() != StoreErrorKind::Unreachable || !is_encrypted(&self.address) {
             return error;
         }

@@ -33,7 +33,7 @@ pub(super) fn accepted(answer: Value) -> Result<Value, StoreError> {
 }
 
 /// The server is a replica and refuses writes.
-pub(super) fn is_demotion(error: &ServerError) -> bool {
+pub(super) fn is_read_only(error: &ServerError) -> bool {
     match error.code() {
         "READONLY" | "MASTERDOWN" => true,
         // The form of Redis 6.2 inside a script.
@@ -64,14 +64,6 @@ pub(super) fn more_telling(known: Option<StoreError>, other: StoreError) -> Stor
     match known {
         Some(known) if other.kind() != StoreErrorKind::Refused => known,
         _ => other,
-    }
-}
-
-/// Sentinels replace a master that cannot be reached, so its failure is transient.
-pub(super) fn failing_over(error: StoreError) -> StoreError {
-    match error.kind() {
-        StoreErrorKind::Unreachable => transient(error),
-        _ => error,
     }
 }
 

@@ -17,32 +17,28 @@ impl Master {
     }
 }
 
-/// The event that another server is the master, after which a connection is given up.
-pub(super) enum MasterChanged {
-    Never,
-    /// The sentinels name another master than this one.
-    From(Master, watch::Receiver<Option<Master>>),
+/// The master that a connection leads to, and what the sentinels name since.
+pub(super) struct FollowedMaster {
+    pub(super) master: Master,
+    current: watch::Receiver<Option<Master>>,
 }
 
-impl MasterChanged {
-    /// The master that the connection leads to; `None` without sentinels.
-    pub(super) fn master(&self) -> Option<&Master> {
-        match self {
-            Self::Never => None,
-            Self::From(master, _) => Some(master),
-        }
+impl FollowedMaster {
+    /// `None` if `current` is another server.
+    pub(super) fn new(master: Master, current: watch::Receiver<Option<Master>>) -> Option<Self> {
+        let is_current = current
+            .borrow()
+            .as_ref()
+            .is_some_and(|now| now.is_at(&master));
+        is_current.then_some(Self { master, current })
     }
 
+    /// Returns when the sentinels name another server; `false` if the store has ended.
+    ///
     /// # Cancel safety
     ///
     /// Cancel safe.
-    pub(super) async fn wait(&mut self) {
-        if let Self::From(master, current) = self {
-            let moved = |now: &Option<Master>| now.as_ref().is_some_and(|now| !now.is_at(master));
-            if current.wait_for(moved).await.is_ok() {
-                return;
-            }
-        }
-        std::future::pending().await
+    pub(super) async fn replaced(&mut self) -> bool {
+        self.current.changed().await.is_ok()
     }
 }

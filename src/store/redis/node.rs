@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use super::channels::Channels;
 use super::connection::SharedConnection;
 use super::connector::Connector;
+use super::node_context::{ConnectionSettings, NodeContext};
 use super::pooled::Purpose;
-use super::server::{ConnectionSettings, Server};
 use super::subscriptions::Subscriptions;
 use super::wake_up_check;
 use crate::error::StoreError;
@@ -15,13 +15,13 @@ use crate::lock::LockKey;
 
 /// One server, or the master that sentinels name. It connects on first use. Dropping it ends its connections.
 pub(super) struct Node {
-    server: Arc<Server>,
+    context: Arc<NodeContext>,
     /// At least one.
     commands: Box<[Arc<SharedConnection>]>,
     /// Carries renewals only. The store's thread drives it.
     renewals: Arc<SharedConnection>,
     /// Made with the first subscription, which decides on the kind of channels.
-    pubsub: OnceLock<Subscriptions>,
+    pubsub: OnceLock<Arc<Subscriptions>>,
 }
 
 impl Node {
@@ -30,15 +30,15 @@ impl Node {
         connections: usize,
         settings: ConnectionSettings,
     ) -> Self {
-        let server = Server::new(connector, settings);
-        let connection = |purpose| SharedConnection::new(&server, purpose);
+        let context = NodeContext::new(connector, settings);
+        let connection = |purpose| SharedConnection::new(&context, purpose);
         Self {
             commands: (0..connections.max(1))
                 .map(|_| connection(Purpose::Commands))
                 .collect(),
             renewals: connection(Purpose::Renewals),
             pubsub: OnceLock::new(),
-            server,
+            context,
         }
     }
 
@@ -47,14 +47,14 @@ impl Node {
         for connection in &self.commands {
             connection.connect().await?;
         }
-        if let Connector::Server(endpoint, Some(_)) = &self.server.connector {
+        if let Connector::Server(endpoint, Some(_)) = &self.context.connector {
             wake_up_check::warn(&self.commands[0], endpoint).await;
         }
         Ok(())
     }
 
     pub(super) fn connector(&self) -> &Connector {
-        &self.server.connector
+        &self.context.connector
     }
 
     /// The connection for all commands about this key.
@@ -86,10 +86,10 @@ impl Node {
     }
 
     /// The connection for subscriptions. The first caller decides on the kind of channels.
-    pub(super) fn pubsub(&self, channels: Channels) -> &Subscriptions {
-        let server = &self.server;
+    pub(super) fn pubsub(&self, channels: Channels) -> &Arc<Subscriptions> {
+        let context = &self.context;
         self.pubsub
-            .get_or_init(|| Subscriptions::new(server, channels))
+            .get_or_init(|| Subscriptions::new(context, channels))
     }
 
     /// Wakes the listeners of this store on a channel.
@@ -111,6 +111,8 @@ impl Drop for Node {
         for connection in self.commands.iter().chain([&self.renewals]) {
             connection.close();
         }
-        self.server.connector.close();
+        if let Some(pubsub) = self.pubsub.get() {
+            pubsub.close();
+        }
     }
 }

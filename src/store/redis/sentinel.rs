@@ -1,8 +1,8 @@
 //! Servers behind sentinels: finds the master, and notices when another server becomes the master.
 //!
 //! For every new connection, the store asks all sentinels at once, and takes the answer with the highest configuration epoch;
-//! the first question on the connection is about the server's role. It also asks the sentinels every second, so that connections to a replaced master end
-//! even if that master still answers.
+//! the first question on the connection is about the server's role. The store also asks the sentinels every second, so that
+//! connections to a replaced master end even if that master still answers.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::endpoint::Endpoint;
 use super::failure::transient;
-use super::master::{Master, MasterChanged};
+use super::master::{FollowedMaster, Master};
 use super::thread::ConnectionThread;
 use crate::backoff::jittered;
 use crate::error::StoreError;
@@ -21,10 +21,10 @@ use crate::sync::Mutex;
 use crate::telemetry;
 
 mod health;
-mod inquiry;
+mod question;
 mod reply;
 
-use inquiry::Sentinel;
+use question::Sentinel;
 use reply::SentinelReply;
 
 /// How often the store asks the sentinels for the master; Redisson's interval.
@@ -38,14 +38,9 @@ pub(super) struct SentinelGroup {
     server: Endpoint,
     background: Arc<ConnectionThread>,
     current: watch::Sender<Option<Master>>,
-    watching: Mutex<Watching>,
-}
-
-/// Protected by one mutex. At most one task runs; after `closed`, none starts.
-#[derive(Default)]
-struct Watching {
-    task: Option<OwnedTask>,
-    closed: bool,
+    /// Protects the one task that asks the sentinels every [`WATCH`]. It starts with the first connection, again when it has
+    /// ended with its runtime, and ends with the group.
+    watching: Mutex<Option<OwnedTask>>,
 }
 
 impl SentinelGroup {
@@ -66,21 +61,16 @@ impl SentinelGroup {
         }
     }
 
-    /// The master, and the event that another server is the master.
-    pub(super) async fn locate(self: &Arc<Self>) -> Result<(Endpoint, MasterChanged), StoreError> {
+    /// The master.
+    pub(super) async fn locate(self: &Arc<Self>) -> Result<(Endpoint, FollowedMaster), StoreError> {
         let answer = self.ask().await?;
         self.ensure_watching();
-        if !self.learn(&answer) {
-            return Err(transient(
-                "the sentinels that answer know less than is known already",
-            ));
-        }
+        self.learn(&answer);
         let master = answer.master;
         let server = self.server.at(&master.host, master.port);
-        Ok((
-            server,
-            MasterChanged::From(master, self.current.subscribe()),
-        ))
+        let followed = FollowedMaster::new(master, self.current.subscribe());
+        let known = || transient("the sentinels that answer know less than is known already");
+        Ok((server, followed.ok_or_else(known)?))
     }
 
     /// Asks all sentinels, and takes the answer with the latest failover.
@@ -96,13 +86,12 @@ impl SentinelGroup {
         reply::gather(asking, known, self.server.timeouts.connect / 2, &self.name).await
     }
 
-    /// Takes in the sentinels' answer. Returns `false` if a minority names a former master: it may be cut off from the
-    /// others. A majority is accepted with a lower epoch, because sentinels that were set up anew count from zero.
-    fn learn(&self, SentinelReply { master, by_most }: &SentinelReply) -> bool {
-        let mut believed = true;
+    /// Takes in the sentinels' answer, unless a minority names a former master: it may be cut off from the others. A majority
+    /// is accepted with a lower epoch, because sentinels that were set up anew count from zero.
+    fn learn(&self, SentinelReply { master, by_most }: &SentinelReply) {
         self.current.send_if_modified(|current| {
             let known = current.as_ref();
-            believed = *by_most || known.is_none_or(|known| known.epoch <= master.epoch);
+            let believed = *by_most || known.is_none_or(|known| known.epoch <= master.epoch);
             let moved = known.is_none_or(|known| !known.is_at(master));
             if !believed || known == Some(master) {
                 return false;
@@ -120,32 +109,19 @@ impl SentinelGroup {
             *current = Some(master.clone());
             moved
         });
-        believed
     }
 
     /// The task runs on the store's thread, so that it outlives the runtimes of callers.
     fn ensure_watching(self: &Arc<Self>) {
         let mut watching = self.watching.lock();
-        let has_ended = watching.task.as_ref().is_none_or(OwnedTask::is_finished);
-        if watching.closed || !has_ended {
+        if watching.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
         let task = watch(Arc::downgrade(self));
-        watching.task = Some(OwnedTask::new(&match self.background.runtime() {
+        *watching = Some(OwnedTask::new(&match self.background.runtime() {
             Some(runtime) => runtime.spawn(task),
             None => tokio::spawn(task),
         }));
-    }
-
-    /// Ends the watching task, and the connections to the sentinels.
-    pub(super) fn close(&self) {
-        let mut watching = self.watching.lock();
-        watching.closed = true;
-        watching.task = None;
-        drop(watching);
-        for sentinel in &self.sentinels {
-            sentinel.hang_up();
-        }
     }
 }
 

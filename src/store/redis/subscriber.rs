@@ -5,22 +5,19 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use super::channels::{ChannelSink, ChannelStream, ConnectionLost, ServerMessage};
-use super::master::MasterChanged;
-use super::subscriptions::{PubSubShared, RestartOnDrop};
-use crate::backoff::Backoff;
+use super::master::FollowedMaster;
+use super::subscriptions::{RestartOnDrop, Subscriptions};
+use super::timeouts::{LONGEST_PAUSE, RECONNECT};
 use crate::telemetry;
 
 /// How long a connection may be silent before a `PING`.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// The pauses between attempts to connect.
-const RECONNECT: Backoff = Backoff::new(Duration::from_millis(20), LONGEST_PAUSE);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-impl PubSubShared {
+impl Subscriptions {
     /// Connects, listens, and reconnects, until the task is aborted. `on_callers_runtime`: the task runs on a caller's
     /// runtime, which may end first.
     pub(super) async fn run(self: Arc<Self>, on_callers_runtime: bool) {
@@ -31,11 +28,11 @@ impl PubSubShared {
         loop {
             let began = Instant::now();
             let channels = self.channels;
-            let opening = self.server.reach(|endpoint| channels.open(endpoint));
+            let opening = self.context.reach(|endpoint| channels.open(endpoint));
             match opening.await {
-                Ok(((sink, stream), changed)) => {
+                Ok(((sink, stream), master)) => {
                     self.connected();
-                    let ConnectionLost = self.serve(sink, stream, changed).await;
+                    let ConnectionLost = self.serve(sink, stream, master).await;
                     tracing::warn!("the connection to Redis that listens for wake-ups is replaced");
                     self.disconnected();
                 }
@@ -45,7 +42,7 @@ impl PubSubShared {
                     self.failed(error);
                 }
             }
-            if began.elapsed() > 2 * LONGEST_PAUSE + self.server.timeouts().connect {
+            if began.elapsed() > 2 * LONGEST_PAUSE + self.context.timeouts().connect {
                 backoff.reset();
             }
             backoff.pause().await;
@@ -56,7 +53,7 @@ impl PubSubShared {
         &self,
         mut sink: ChannelSink,
         mut stream: ChannelStream,
-        mut changed: MasterChanged,
+        mut master: Option<FollowedMaster>,
     ) -> ConnectionLost {
         let _up = telemetry::store::connected(telemetry::store::WAKE_UPS);
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
@@ -65,7 +62,7 @@ impl PubSubShared {
             if self.tell(&mut sink, &mut stream).await.is_err() {
                 return ConnectionLost;
             }
-            let suspected = tokio::select! {
+            let asked = tokio::select! {
                 heard = stream.next() => {
                     if self.take_in(heard).is_err() {
                         return ConnectionLost;
@@ -74,15 +71,17 @@ impl PubSubShared {
                 }
                 () = self.work.notified() => continue,
                 // A former master forwards messages of the current one only while it follows it.
-                () = changed.wait() => return ConnectionLost,
+                Some(true) = OptionFuture::from(master.as_mut().map(FollowedMaster::replaced)) => {
+                    return ConnectionLost;
+                }
                 _ = heartbeat.tick() => false,
-                () = self.suspected.notified() => true,
+                () = self.probe.notified() => true,
             };
-            let patience = self.server.timeouts().probe();
+            let patience = self.context.timeouts().probe();
             let answered = self.meanwhile(&mut stream, sink.ping(), patience).await;
             if answered.is_err() {
-                if !suspected {
-                    self.server.probe_all();
+                if !asked {
+                    self.context.probe_all();
                 }
                 return ConnectionLost;
             }
@@ -96,7 +95,7 @@ impl PubSubShared {
         stream: &mut ChannelStream,
     ) -> Result<(), ConnectionLost> {
         loop {
-            let (difference, patience) = (self.difference(), self.server.timeouts().response);
+            let (difference, patience) = (self.difference(), self.context.timeouts().response);
             if difference.join.is_empty() && difference.leave.is_empty() {
                 return Ok(());
             }
@@ -139,8 +138,8 @@ impl PubSubShared {
                 }
                 heard = stream.next() => self.take_in(heard)?,
                 () = &mut over => return Err(ConnectionLost),
-                () = self.suspected.notified() => {
-                    let soon = Instant::now() + self.server.timeouts().probe();
+                () = self.probe.notified() => {
+                    let soon = Instant::now() + self.context.timeouts().probe();
                     let earlier = over.deadline().min(soon);
                     over.as_mut().reset(earlier);
                 }

@@ -7,7 +7,7 @@ use tokio::sync::{Notify, watch};
 
 use super::channels::Channels;
 use super::failure::transient;
-use super::server::Server;
+use super::node_context::NodeContext;
 use crate::error::StoreError;
 use crate::owned_task::OwnedTask;
 use crate::store::Wakeups;
@@ -23,17 +23,13 @@ pub(super) use listening::Listening;
 /// The task compares the wanted subscriptions with those that it has sent, and sends the difference. So listeners may be
 /// added and removed in any order while an answer is under way.
 pub(super) struct Subscriptions {
-    shared: Arc<PubSubShared>,
-}
-
-pub(super) struct PubSubShared {
-    pub(super) server: Arc<Server>,
+    pub(super) context: Arc<NodeContext>,
     pub(super) channels: Channels,
     registry: Mutex<Registry>,
     /// Notified when there is a difference to send.
     pub(super) work: Notify,
-    /// Notified when another connection to the same server got no answer.
-    pub(super) suspected: Notify,
+    /// Notified when the connection is to be probed, because another one to the same server got no answer.
+    pub(super) probe: Notify,
 }
 
 /// Protected by one mutex, which is never held across an await.
@@ -78,58 +74,51 @@ pub(super) struct Difference {
 }
 
 impl Subscriptions {
-    pub(super) fn new(server: &Arc<Server>, channels: Channels) -> Self {
-        let shared = Arc::new(PubSubShared {
-            server: server.clone(),
+    pub(super) fn new(context: &Arc<NodeContext>, channels: Channels) -> Arc<Self> {
+        let subscriptions = Arc::new(Self {
+            context: context.clone(),
             channels,
             registry: Mutex::default(),
             work: Notify::new(),
-            suspected: Notify::new(),
+            probe: Notify::new(),
         });
-        server.on_silence(&shared, |shared| shared.suspected.notify_one());
-        Self { shared }
+        context.on_silence(&subscriptions, |subscriptions| {
+            subscriptions.probe.notify_one();
+        });
+        subscriptions
     }
 
     /// Subscribes to a channel. Listeners of one channel share a subscription. When this returns, the server has
     /// acknowledged it.
-    pub(super) async fn listen(&self, channel: String) -> Result<Wakeups, StoreError> {
+    pub(super) async fn listen(self: &Arc<Self>, channel: String) -> Result<Wakeups, StoreError> {
         let there = self.join(channel).await?;
         Ok(Wakeups::new(there.signal, there.listener))
     }
 
     /// The same for a caller that can subscribe at another server when this one does not serve the channel any more.
-    pub(super) async fn join(&self, channel: String) -> Result<Listening, StoreError> {
-        let shared = &self.shared;
-        let listening = shared.register(channel)?;
-        shared.work.notify_one();
-        let timeouts = shared.server.timeouts();
+    pub(super) async fn join(self: &Arc<Self>, channel: String) -> Result<Listening, StoreError> {
+        let listening = self.register(channel)?;
+        self.work.notify_one();
+        let timeouts = self.context.timeouts();
         listening
             .acknowledged(timeouts.connect + timeouts.response)
             .await
     }
 
-    /// Wakes the listeners of a channel, as a message does.
-    pub(super) fn wake(&self, channel: &str) {
-        self.shared.wake(channel);
-    }
-
     /// The number of listeners of a channel.
     pub(super) fn listeners(&self, channel: &str) -> usize {
-        let registry = self.shared.registry();
+        let registry = self.registry();
         let channel = registry.channels.get(channel);
         channel.map_or(0, |channel| channel.listeners)
     }
-}
 
-impl Drop for Subscriptions {
-    fn drop(&mut self) {
-        let mut registry = self.shared.registry();
+    /// Ends the task. No task starts afterwards.
+    pub(super) fn close(&self) {
+        let mut registry = self.registry();
         registry.closed = true;
         registry.task = None;
     }
-}
 
-impl PubSubShared {
     fn register(self: &Arc<Self>, name: String) -> Result<Listening, StoreError> {
         let mut registry = self.registry();
         if registry.task.as_ref().is_none_or(OwnedTask::is_finished) {
@@ -180,7 +169,7 @@ impl PubSubShared {
         registry.down = Some(error);
     }
 
-    /// The next commands. [`PubSubShared::joined`] and [`PubSubShared::left`] take in the answers.
+    /// The next commands. [`Subscriptions::joined`] and [`Subscriptions::left`] take in the answers.
     pub(super) fn difference(&self) -> Difference {
         let mut registry = self.registry();
         let mut difference = Difference::default();
@@ -268,7 +257,7 @@ impl PubSubShared {
 }
 
 /// Starts the task again on the store's thread when its runtime ends, because listeners on other runtimes may remain.
-pub(super) struct RestartOnDrop(pub(super) Weak<PubSubShared>);
+pub(super) struct RestartOnDrop(pub(super) Weak<Subscriptions>);
 
 impl Drop for RestartOnDrop {
     fn drop(&mut self) {
@@ -279,7 +268,7 @@ impl Drop for RestartOnDrop {
         if registry.closed || registry.channels.is_empty() {
             return;
         }
-        if let Some(runtime) = shared.server.settings.background.runtime() {
+        if let Some(runtime) = shared.context.settings.background.runtime() {
             // On that thread it ends with the store.
             let task = runtime.spawn(shared.clone().run(false));
             registry.task = Some(OwnedTask::new(&task));

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-/// The longest duration that is sent, and the longest time limit, so that no sum overflows: 100 years.
-pub(super) const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+use crate::backoff::Backoff;
+use crate::limits::FOR_EVER;
+
+/// The pauses between attempts to connect, or to subscribe.
+pub(super) const RECONNECT: Backoff = Backoff::new(Duration::from_millis(20), LONGEST_PAUSE);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// With a shorter limit, a busy machine looks like a dead connection.
 const SHORTEST_PROBE: Duration = Duration::from_millis(500);
@@ -38,6 +42,6 @@ impl Default for Timeouts {
 
 /// Whole milliseconds, rounded up: never less than `duration`, and never zero.
 pub(super) fn ms(duration: Duration) -> u64 {
-    let ms = duration.min(LONGEST).as_nanos().div_ceil(1_000_000).max(1);
+    let ms = duration.min(FOR_EVER).as_nanos().div_ceil(1_000_000).max(1);
     u64::try_from(ms).expect("it is bounded")
 }

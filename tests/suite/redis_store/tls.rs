@@ -200,6 +200,20 @@ async fn a_missing_or_foreign_client_certificate_is_refused() {
     assert!(text.contains("does not accept the client"), "{text}");
 }
 
+/// The server refuses after the handshake, when the client has already sent its first command: one of the connection's own
+/// or one of the store's.
+#[tokio::test]
+async fn a_missing_client_certificate_is_named_whatever_is_sent_first() {
+    let authority = Authority::new("ours");
+    let server = server(&authority, true).await;
+    for protocol in ["resp2", "resp3"] {
+        let address = format!("{}/?protocol={protocol}", server.tls_url("localhost"));
+        let builder = RedisStore::builder(address);
+        let text = refusal(builder.ca_certificate(authority.certificate())).await;
+        assert!(text.contains("`client_certificate`"), "{protocol}: {text}");
+    }
+}
+
 /// Redis may also wait for the end of a supposed command: then connecting times out.
 #[tokio::test]
 async fn a_port_that_answers_in_plain_text_is_refused() {

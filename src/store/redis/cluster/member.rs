@@ -10,8 +10,8 @@ use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::failure::{self, transient};
 use crate::store::redis::node::Node;
+use crate::store::redis::node_context::ConnectionSettings;
 use crate::store::redis::pooled::Purpose;
-use crate::store::redis::server::ConnectionSettings;
 
 /// Makes [`Member`]s with the same connection settings.
 pub(in super::super) struct MemberFactory {

@@ -1,7 +1,6 @@
 //! A subscription that follows its slot when the slot moves to another server.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -9,7 +8,6 @@ use super::member::Member;
 use super::redirect_loop::RedirectLoop;
 use super::slot_map::SlotMap;
 use super::topology::Topology;
-use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::owned_task::OwnedTask;
 use crate::store::Wakeups;
@@ -17,9 +15,7 @@ use crate::store::redis::channels::Channels;
 use crate::store::redis::pooled::Purpose;
 use crate::store::redis::slot::Slot;
 use crate::store::redis::subscriptions::Listening;
-
-/// The pauses between tries to subscribe again.
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+use crate::store::redis::timeouts::RECONNECT;
 
 /// Subscribes to `channel`. When this returns, the server that has the slot has acknowledged the
 /// subscription.
@@ -125,7 +121,7 @@ impl SlotSubscription {
 
     /// Subscribes at the server that has the slot now; `None` if the store was dropped.
     async fn reattach(&self) -> Option<Attached> {
-        let mut backoff = BACKOFF;
+        let mut backoff = RECONNECT;
         loop {
             let topology = self.topology.upgrade()?;
             match join(&topology, self.channels, self.slot, &self.channel).await {

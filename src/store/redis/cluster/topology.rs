@@ -30,11 +30,14 @@ pub(super) struct Topology {
     seeds: Vec<Address>,
     factory: MemberFactory,
     map: watch::Sender<Option<Arc<SlotMap>>>,
+    /// Protects the servers of the map, and those that a redirection has named since: the next map drops these unless it has
+    /// them.
     members: Mutex<HashMap<Address, Arc<Member>>>,
     /// Held by the caller that refreshes the map; the others wait for its result. Renewals have a mutex of their own:
     /// they never wait for a caller, whose runtime may be busy.
     last: tokio::sync::Mutex<Option<LastRefresh>>,
     last_for_renewals: tokio::sync::Mutex<Option<LastRefresh>>,
+    /// Protects the one refresh that no caller waits for. The next one starts when it has ended.
     background: Mutex<Option<OwnedTask>>,
 }
 

@@ -15,12 +15,14 @@ impl SharedConnection {
     /// write but not expire would take locks that never end.
     pub(super) async fn open(&self, or_replica: bool) -> Result<NewConnection, StoreError> {
         // Boxed: a caller that may connect, which is seldom, has a small future.
-        let opening = self.server.reach(|server| self.open_at(server, or_replica));
-        let ((raw, answer), master_changed) = Box::pin(opening).await?;
+        let opening = self
+            .context
+            .reach(|server| self.open_at(server, or_replica));
+        let ((raw, answer), master) = Box::pin(opening).await?;
         Ok(NewConnection {
             raw,
             answer,
-            master_changed,
+            master,
         })
     }
 
@@ -29,7 +31,7 @@ impl SharedConnection {
         server: Endpoint,
         or_replica: bool,
     ) -> Result<(RawConnection, Value), StoreError> {
-        let connector = &self.server.connector;
+        let connector = &self.context.connector;
         let mut raw = match connector.pool() {
             None => server.open().await?,
             Some(pool) => match self.permit.open(pool, self.purpose).await {

@@ -28,7 +28,7 @@ impl SharedConnection {
         let ping = redis::cmd("PING");
         let mut handle = live.handle();
         let mut answer = pin!(handle.send_packed_command(&ping));
-        let patience = self.server.timeouts().probe() + self.waits.delay();
+        let patience = self.context.timeouts().probe() + self.waits.delay();
         let another = async {
             tokio::time::sleep(patience).await;
             self.open(true).await

@@ -1,23 +1,17 @@
 //! Opens another connection when one breaks.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::super::live::Live;
-use super::super::master::MasterChanged;
+use super::super::master::FollowedMaster;
 use super::super::pooled::Purpose;
-use super::{
-    ConnectionState, LONGEST_PAUSE, LinkState, NewConnection, SharedConnection, is_running,
-};
-use crate::backoff::Backoff;
+use super::super::timeouts::RECONNECT;
+use super::{ConnectionState, LinkState, NewConnection, SharedConnection, is_running};
 use crate::owned_task::OwnedTask;
 use crate::telemetry;
-
-/// The pauses between attempts to connect.
-const RECONNECT: Backoff = Backoff::new(Duration::from_millis(20), LONGEST_PAUSE);
 
 impl SharedConnection {
     pub(super) fn ensure_reconnecting(self: &Arc<Self>, state: &mut ConnectionState) {
@@ -32,7 +26,7 @@ impl SharedConnection {
 
     /// The runtime that drives the connection and its tasks. Renewals and commands never share one.
     pub(super) fn runtime(&self) -> Option<Handle> {
-        let background = &self.server.settings.background;
+        let background = &self.context.settings.background;
         match self.purpose {
             Purpose::Commands => background.callers_runtime(),
             Purpose::Renewals => background.runtime().or_else(|| Handle::try_current().ok()),
@@ -75,19 +69,19 @@ impl SharedConnection {
         NewConnection {
             raw,
             answer,
-            master_changed,
+            master,
         }: NewConnection,
     ) {
         state.generation += 1;
         state.since = Instant::now();
         state.following = None;
-        if let Some(master) = master_changed.master() {
+        if let Some(followed) = master {
             let known = state.master.as_ref();
-            if known.is_none_or(|known| !known.is_at(master)) {
+            if known.is_none_or(|known| !known.is_at(&followed.master)) {
                 state.server += 1;
             }
-            state.master = Some(master.clone());
-            state.following = Some(self.follow(state.generation, master_changed));
+            state.master = Some(followed.master.clone());
+            state.following = Some(self.follow(state.generation, followed));
         }
         let up = telemetry::store::connected(self.purpose.as_str());
         let live = Live::new(raw, state.generation, state.server, up);
@@ -97,12 +91,12 @@ impl SharedConnection {
         let _ = self.waits.saw(state.server, &answer);
         self.settled.notify_waiters();
     }
-
-    fn follow(self: &Arc<Self>, generation: u64, mut changed: MasterChanged) -> OwnedTask {
+    fn follow(self: &Arc<Self>, generation: u64, mut master: FollowedMaster) -> OwnedTask {
         let connection = Arc::downgrade(self);
         let task = tokio::spawn(async move {
-            changed.wait().await;
-            if let Some(connection) = connection.upgrade() {
+            if master.replaced().await
+                && let Some(connection) = connection.upgrade()
+            {
                 connection.replace(generation, "another server is the master");
             }
         });

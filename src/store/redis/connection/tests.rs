@@ -1,6 +1,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use redis::aio::MultiplexedConnection;
@@ -10,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf, dupl
 use super::*;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::Endpoint;
+use crate::store::redis::node_context::ConnectionSettings;
 use crate::store::redis::replicas::Acknowledgement;
-use crate::store::redis::server::ConnectionSettings;
 use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::tls::Tls;
 
@@ -25,7 +26,7 @@ fn connection() -> Arc<SharedConnection> {
         acknowledgement: Acknowledgement::default(),
         background: Arc::default(),
     };
-    SharedConnection::new(&Server::new(connector, settings), Purpose::Commands)
+    SharedConnection::new(&NodeContext::new(connector, settings), Purpose::Commands)
 }
 
 /// A connection that an attempt to connect has just opened, and its other end.
@@ -52,7 +53,7 @@ async fn opened_on(
     let opened = NewConnection {
         raw: RawConnection::given(handle),
         answer: Value::Okay,
-        master_changed: MasterChanged::Never,
+        master: None,
     };
     (opened, Box::pin(driver))
 }

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use redis::{FromRedisValue, Value};
 use tokio::time::timeout;
 
-use super::inquiry::Sentinel;
+use super::question::Sentinel;
 use super::{SentinelGroup, detail};
 use crate::audit::{Sentinels, Warning};
 use crate::error::StoreError;
@@ -16,7 +16,7 @@ use crate::store::redis::failure::{self, unreachable};
 impl SentinelGroup {
     /// Asks every sentinel, each with the time limit for connecting. Returns the state of those that answer, `None` without any,
     /// and a warning for each of the others.
-    pub(in super::super) async fn survey(&self) -> (Option<Sentinels>, Vec<Warning>) {
+    pub(in super::super) async fn health(&self) -> (Option<Sentinels>, Vec<Warning>) {
         let asking = self.sentinels.iter().map(|sentinel| async {
             let answers = sentinel.answers(["MASTER", "CKQUORUM"], &self.name);
             let answers = timeout(self.server.timeouts.connect, answers).await;

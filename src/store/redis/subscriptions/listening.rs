@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::{ChannelLink, PubSubShared};
+use super::{ChannelLink, Subscriptions};
 use crate::error::StoreError;
 use crate::store::redis::failure::unreachable;
 
@@ -50,7 +50,7 @@ impl Listening {
 ///
 /// It does not keep the connection: the connections end with their store.
 pub(super) struct ChannelListener {
-    pub(super) shared: Weak<PubSubShared>,
+    pub(super) shared: Weak<Subscriptions>,
     pub(super) channel: Arc<str>,
 }
 

@@ -1,4 +1,4 @@
-//! One server, and what all connections to it share.
+//! What the connections of a node share.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use tokio::time::timeout;
 use super::connector::Connector;
 use super::endpoint::Endpoint;
 use super::failure::unreachable;
-use super::master::MasterChanged;
+use super::master::FollowedMaster;
 use super::replicas::Acknowledgement;
 use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
 use crate::error::StoreError;
 use crate::sync::Mutex;
 
-/// One server, or the master that sentinels name.
-pub(super) struct Server {
+/// What the connections of one [`Node`](super::node::Node) share: where they lead, their settings and their probes.
+pub(super) struct NodeContext {
     pub(super) connector: Connector,
     pub(super) settings: ConnectionSettings,
     /// One probe for each connection. The mutex protects the list, to which probes are only added.
@@ -32,7 +32,7 @@ pub(super) struct ConnectionSettings {
 
 type Probe = Box<dyn Fn() + Send>;
 
-impl Server {
+impl NodeContext {
     pub(super) fn new(connector: Connector, settings: ConnectionSettings) -> Arc<Self> {
         Arc::new(Self {
             connector,
@@ -45,20 +45,19 @@ impl Server {
         self.settings.timeouts
     }
 
-    /// Finds the server and opens a connection to it, within the time limit for connecting. Returns the event that ends its
-    /// use as well.
+    /// Finds the server and opens a connection to it, within the time limit for connecting.
     pub(super) async fn reach<T, F>(
         &self,
         open: impl FnOnce(Endpoint) -> F,
-    ) -> Result<(T, MasterChanged), StoreError>
+    ) -> Result<(T, Option<FollowedMaster>), StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
         let failed = |error| self.connector.failed(error);
         let opening = async {
-            let (endpoint, master_changed) = self.connector.locate().await?;
+            let (endpoint, master) = self.connector.locate().await?;
             let opened = open(endpoint).await.map_err(failed)?;
-            Ok((opened, master_changed))
+            Ok((opened, master))
         };
         timeout(self.timeouts().connect, opening)
             .await

@@ -15,6 +15,8 @@ use crate::sync::Mutex;
 /// One sentinel. Its connection is kept between questions.
 pub(super) struct Sentinel {
     endpoint: Endpoint,
+    /// Protects the connection that no question uses: a question takes it, and its answer puts it back. Of two at the same
+    /// time, the second opens another one, and the later answer decides which is kept.
     kept: Mutex<Option<IdleConnection>>,
 }
 
@@ -74,10 +76,6 @@ impl Sentinel {
             connection,
         });
         Ok(answers)
-    }
-
-    pub(super) fn hang_up(&self) {
-        *self.kept.lock() = None;
     }
 
     fn take_kept(&self) -> Option<RawConnection> {

@@ -27,20 +27,22 @@ pub(super) async fn add(
 ) {
     // This also holds without replicas, or if the user may not ask the server.
     audit.deployment = Deployment::Failover;
-    let (seen, silent) = sentinels.survey().await;
-    let fence = Fence::of(connection).await.unwrap_or(Fence::Unseen);
+    let (seen, silent) = sentinels.health().await;
+    let min_replicas = MinReplicas::of(connection)
+        .await
+        .unwrap_or(MinReplicas::Unseen);
     audit.warnings.extend(silent);
     if let Some(seen) = &seen {
         audit.facts.push(("sentinels", seen.to_string()));
         audit.warnings.extend(weaknesses(seen));
     }
-    audit.facts.push(("writes", fence.to_string()));
+    audit.facts.push(("writes", min_replicas.to_string()));
     if let Ok(Some(0)) = replicas(connection).await {
         audit.warnings.push(Warning::NoReplica);
     }
     // Replicas that acknowledge do not follow a former master.
     if !acknowledging {
-        audit.warnings.extend(fence.weakness(seen.as_ref()));
+        audit.warnings.extend(min_replicas.weakness(seen.as_ref()));
     }
     audit.sentinels = seen;
 }
@@ -80,14 +82,14 @@ fn weaknesses(seen: &audit::Sentinels) -> Vec<Warning> {
 }
 
 /// What keeps a master that is cut off from granting locks.
-enum Fence {
+enum MinReplicas {
     /// It must have this many replicas, each of which acknowledged within that time.
-    Replicas(u64, Duration),
+    AtLeast(u64, Duration),
     None,
     Unseen,
 }
 
-impl Fence {
+impl MinReplicas {
     async fn of(connection: &Arc<SharedConnection>) -> Result<Self, StoreError> {
         let [replicas, lag] = ["min-replicas-to-write", "min-replicas-max-lag"];
         let settings = settings(connection, [replicas, lag]).await?;
@@ -96,7 +98,7 @@ impl Fence {
             (None, _) | (_, None) => Self::Unseen,
             // Redis treats a lag of zero as no rule.
             (Some(0), _) | (_, Some(0)) => Self::None,
-            (Some(replicas), Some(lag)) => Self::Replicas(replicas, Duration::from_secs(lag)),
+            (Some(replicas), Some(lag)) => Self::AtLeast(replicas, Duration::from_secs(lag)),
         })
     }
 
@@ -107,21 +109,21 @@ impl Fence {
                 "+config|get",
             )),
             (Self::None, _) => Some(Warning::GrantsAlone),
-            (Self::Replicas(_, lag), Some(sentinels)) if *lag > sentinels.down_after => {
+            (Self::AtLeast(_, lag), Some(sentinels)) if *lag > sentinels.down_after => {
                 Some(Warning::GrantsAloneFor {
                     lag: *lag,
                     down_after: sentinels.down_after,
                 })
             }
-            (Self::Replicas(..), _) => None,
+            (Self::AtLeast(..), _) => None,
         }
     }
 }
 
-impl std::fmt::Display for Fence {
+impl std::fmt::Display for MinReplicas {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Replicas(replicas, lag) => {
+            Self::AtLeast(replicas, lag) => {
                 write!(
                     f,
                     "need {replicas} or more replicas heard of within {lag:?}"
