@@ -32,6 +32,7 @@ mod intent;
 mod key_state;
 mod owed_turns;
 mod owners;
+mod pace;
 mod permits;
 mod queued;
 mod routes;
@@ -49,6 +50,7 @@ use fairness::FairnessYield;
 use hold::LocalHolder;
 use intent::Intent;
 use key_state::{KeyState, Standing};
+pub(crate) use pace::Pace;
 pub(crate) use queued::Queued;
 use shards::Shards;
 pub(crate) use share::Share;
@@ -57,29 +59,6 @@ pub(crate) use turn::Turn;
 #[cfg(feature = "console")]
 pub(crate) use view::{HoldView, KeyView, WaiterView};
 use wait_queue::{Handoff, LocalWaiter};
-
-/// The limits of hand-overs inside the process, before other processes get their turn.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
-    /// How many times in a row.
-    pub(crate) handovers: u32,
-    /// For how long since its grant.
-    pub(crate) handover_time: Duration,
-    /// How long after its grant a read hold accepts new readers.
-    pub(crate) share_window: Duration,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self {
-            // The benches' section `pace`: fewer cost throughput, more add little, and with 64 every process gets its
-            // share.
-            handovers: 64,
-            handover_time: Duration::from_millis(50),
-            share_window: Duration::from_millis(5),
-        }
-    }
-}
 
 /// The terms of a request that decide whether it can share a hold.
 #[derive(Debug, Clone)]

@@ -194,13 +194,9 @@ impl Watchdog {
         // After a panic, which only code outside this crate causes, it continues on the current runtime.
         let elsewhere = elsewhere.or_else(|| Handle::try_current().ok());
         let mut state = self.state();
-        let has_ended_by_itself = state.home.is_none();
-        // A new hold may have started another one already.
-        let runs_again = state.task.strong_count() > 0;
-        if !has_ended_by_itself
-            && !runs_again
-            && let Some(runtime) = &elsewhere
-        {
+        // It has not ended by itself, and no new hold has started another one.
+        let is_missing = state.home.is_some() && state.task.strong_count() == 0;
+        if is_missing && let Some(runtime) = &elsewhere {
             self.start(&mut state, runtime);
         }
     }

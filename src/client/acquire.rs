@@ -14,7 +14,6 @@ use super::wait::{Failures, Wait, answered_late, over, sleep_until};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
 use crate::queue::{Decision, Share, Terms, Turn};
-use crate::store::{Attempt, Wakeups};
 use crate::telemetry::Contention;
 
 /// A request under way: it has attempts for the keys that it may ask the store for, and places in the queues of the others.
@@ -73,21 +72,6 @@ impl LockClient {
         }
         let contention = self.journal().contends(&keys[0], now);
         Box::pin(request.wait_for(answer, contention)).await
-    }
-
-    /// Subscribes; `None` if that is not possible now, so that the request only polls.
-    async fn subscribe(&self, attempt: Attempt, wait: Wait) -> Option<Wakeups> {
-        let called = attempt.is_called();
-        let subscribing = self.inner.store.clone().subscribe(attempt);
-        let subscribing = self.inner.queues.background().drive(subscribing);
-        match timeout_at(wait.until, subscribing).await {
-            Ok(Ok(wakeups)) => Some(wakeups.of_called(called)),
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "could not subscribe, polling instead");
-                None
-            }
-            Err(_) => None,
-        }
     }
 }
 

@@ -4,10 +4,11 @@ use std::mem;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::question::{Asking, Grants, Reply, Wanted};
 use super::residue::Residue;
+use super::wait::Wait;
 use super::{Inner, LockClient};
 use crate::error::StoreError;
 use crate::lock::{Hold, HoldId, LockKey, LockMode};
@@ -281,6 +282,21 @@ impl LockClient {
                 retention: self.inner.token_retention,
                 reserve: self.inner.queues.pace().handovers,
             }),
+        }
+    }
+
+    /// Subscribes; `None` if that is not possible now, so that the request only polls.
+    pub(super) async fn subscribe(&self, attempt: Attempt, wait: Wait) -> Option<Wakeups> {
+        let called = attempt.is_called();
+        let subscribing = self.inner.store.clone().subscribe(attempt);
+        let subscribing = self.inner.queues.background().drive(subscribing);
+        match timeout_at(wait.until, subscribing).await {
+            Ok(Ok(wakeups)) => Some(wakeups.of_called(called)),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "could not subscribe, polling instead");
+                None
+            }
+            Err(_) => None,
         }
     }
 }
