@@ -52,10 +52,10 @@ fn main() -> ExitCode {
 
 /// The command line. An environment variable that is empty counts as one that is not set.
 fn parsed() -> Result<Cli, clap::Error> {
-    let is_set = |name: &OsStr| env::var_os(name).is_some_and(|value| !value.is_empty());
-    let command = Cli::command().mut_args(|arg| match arg.get_env().is_none_or(is_set) {
-        true => arg,
-        false => arg.env(None::<&str>),
+    let is_empty = |name: &OsStr| env::var_os(name).is_some_and(|value| value.is_empty());
+    let command = Cli::command().mut_args(|arg| match arg.get_env().is_some_and(is_empty) {
+        true => arg.env(None::<&str>),
+        false => arg,
     });
     Cli::from_arg_matches(&command.try_get_matches()?)
 }

@@ -40,6 +40,22 @@ async fn the_help_texts_and_the_docs_have_the_same_exit_codes() {
 }
 
 #[tokio::test]
+async fn the_help_text_names_the_environment_variables() {
+    let help = said(&["run", "--help"]).await;
+    for variable in [
+        "REDIS_URL",
+        "REDIS_USER",
+        "REDIS_PASSWORD_FILE",
+        "LOCKCTL_NAMESPACE",
+        "LOCKCTL_TLS_CA",
+        "LOCKCTL_TLS_CERT",
+        "LOCKCTL_TLS_KEY",
+    ] {
+        assert!(help.contains(&format!("[env: {variable}]")), "{help}");
+    }
+}
+
+#[tokio::test]
 async fn a_wrong_command_line_has_the_code_of_sysexits() {
     for arguments in [
         &[][..],
