@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 use serde::Serialize;
+use tokio::runtime::Builder;
 
 mod acl;
 mod audit;
@@ -63,8 +64,16 @@ fn parsed() -> Result<Cli, clap::Error> {
 /// Runs the command, and returns the exit code.
 ///
 /// The runtime has one thread, the main one: a command's parent is that thread, and lives as long as the process.
-#[tokio::main(flavor = "current_thread")]
-async fn command(cli: &Cli) -> Result<u8, Failure> {
+fn command(cli: &Cli) -> Result<u8, Failure> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(Exit::System, error.to_string()))?;
+    let code = runtime.block_on(subcommand(cli));
+    // Does not wait for a write to a reader that takes nothing.
+    runtime.shutdown_background();
+    code
+}
+
+async fn subcommand(cli: &Cli) -> Result<u8, Failure> {
     match &cli.command {
         #[cfg(unix)]
         Command::Run(args) => run::run(args, &cli.connection).await,

@@ -169,7 +169,7 @@ impl Job<'_> {
             .await
             .map_err(|error| failed("cannot wait for the command", error))?;
         let kept = match output {
-            Some([out, err]) => [out.finish().await, err.finish().await],
+            Some(output) => output.finish(signals.ending()).await,
             None => Default::default(),
         };
         Ok((ended, kept))

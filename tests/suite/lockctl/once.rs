@@ -317,6 +317,32 @@ async fn services_with_different_name_spaces_share_no_lock() {
 }
 
 #[tokio::test]
+async fn a_signal_ends_the_wait_for_a_reader_that_takes_nothing() {
+    let redis = RedisServer::start().await;
+    let runs = Runs::new();
+    // More than the pipe to the reader contains, and less than both pipes.
+    let script = "head -c 100000 /dev/zero | tr '\\0' x; touch ended; exit 3";
+    let options = ["--key", "lock:db"];
+    let mut command = runs.once(&redis, "job", &options, script);
+    let (mut stuck, _stdin, _unread) =
+        crate::support::Process::spawn_piped(&mut command).expect("lockctl is built");
+    eventually("the command ends", SOON, async || {
+        runs.0.path().join("ended").exists()
+    })
+    .await;
+    // For long enough that lockctl has seen the end.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    stuck.terminate();
+    assert_eq!(stuck.end().await.code(), Some(3), "{}", stuck.output());
+    let repeat = done(runs.once(&redis, "job", &["--wait", "0"], script)).await;
+    assert_eq!((repeat.code, repeat.out.len()), (3, 64 * 1024));
+    let guard = client(&redis).await.lock("lock:db").wait(Duration::ZERO);
+    let guard = guard.await.expect("it is free");
+    guard.release().await.expect("it was held");
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
 async fn a_slow_reader_gets_the_whole_output() {
     let redis = RedisServer::start().await;
     let runs = Runs::new();

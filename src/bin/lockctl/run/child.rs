@@ -85,10 +85,10 @@ impl Child {
     }
 
     /// Begins to pass on what it writes, if that is captured.
-    pub(super) fn passing(&mut self) -> Option<[Passing; 2]> {
+    pub(super) fn passing(&mut self) -> Option<Passing> {
         let (out, err) = (self.process.stdout.take()?, self.process.stderr.take()?);
-        let out = Passing::new(out, tokio::io::stdout());
-        Some([out, Passing::new(err, tokio::io::stderr())])
+        let out = (out, tokio::io::stdout());
+        Some(Passing::new(out, (err, tokio::io::stderr())))
     }
 
     /// Waits for its end. Cancel safe.

@@ -1,18 +1,23 @@
 //! What a command writes: passed on, and kept for replays.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::future;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// How much of each stream is kept.
 const KEPT: usize = 64 * 1024;
 
 /// How long output is waited for after the command's end: what it has left running may hold the stream open for ever.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How long the readers may still read after a signal: one that the command got as well must not cost its last output.
+const LAST_READ: Duration = Duration::from_secs(1);
 
 /// How much a pipe may contain: the largest size that Linux gives one without a privilege.
 const PIPE: usize = 1024 * 1024;
@@ -60,47 +65,79 @@ impl KeptOutput {
     }
 }
 
-/// A stream that is passed on while the command runs.
+/// The streams that are passed on while the command runs.
 pub(super) struct Passing {
-    task: JoinHandle<KeptOutput>,
-    /// Dropped at the command's end.
-    running: oneshot::Sender<()>,
+    streams: [JoinHandle<KeptOutput>; 2],
+    stage: watch::Sender<Stage>,
+}
+
+/// How long a stream is passed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// The command runs.
+    Running,
+    /// The command has ended.
+    Ended,
+    /// The reader is not waited for any more: what the command has written is only kept.
+    Unread,
 }
 
 impl Passing {
-    pub(super) fn new<R, W>(from: R, to: W) -> Self
+    pub(super) fn new<R, S, V, W>((out, to_out): (R, V), (err, to_err): (S, W)) -> Self
     where
         R: AsyncRead + Unpin + Send + 'static,
+        S: AsyncRead + Unpin + Send + 'static,
+        V: AsyncWrite + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        let (running, ended) = oneshot::channel();
-        let task = tokio::spawn(pass(from, to, ended));
-        Self { task, running }
+        let (stage, reached) = watch::channel(Stage::Running);
+        let out = tokio::spawn(pass(out, to_out, reached.clone()));
+        let err = tokio::spawn(pass(err, to_err, reached));
+        Self {
+            streams: [out, err],
+            stage,
+        }
     }
 
-    /// After the command's end: what is kept. Waits until the reader has taken all that the command has written.
-    pub(super) async fn finish(self) -> KeptOutput {
-        drop(self.running);
-        self.task.await.expect("it does not panic")
+    /// After the command's end: what is kept. Waits until the readers have taken all that the command has written, or until
+    /// a moment after `stop`.
+    pub(super) async fn finish(self, stop: impl Future) -> [KeptOutput; 2] {
+        let [out, err] = self.streams;
+        let mut both = pin!(future::join(out, err));
+        self.stage.send_replace(Stage::Ended);
+        let stopped = async {
+            stop.await;
+            sleep(LAST_READ).await;
+        };
+        let (out, err) = tokio::select! {
+            biased;
+            both = &mut both => both,
+            () = stopped => {
+                self.stage.send_replace(Stage::Unread);
+                both.await
+            }
+        };
+        [out, err].map(|kept| kept.expect("it does not panic"))
     }
 }
 
 /// Copies until the end, or until the reader has gone: then `from` is closed, and the command learns of it as if it had
 /// written there itself. Returns the beginning.
-async fn pass<R, W>(mut from: R, mut to: W, mut ended: oneshot::Receiver<()>) -> KeptOutput
+async fn pass<R, W>(mut from: R, mut to: W, mut stage: watch::Receiver<Stage>) -> KeptOutput
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
     let (mut kept, mut truncated) = (Vec::new(), false);
     let mut buffer = vec![0; 8 * 1024];
+    let mut unread = stage.clone();
     // Set after the command's end: nothing is waited for from then on, and this many bytes are copied at most.
     let mut over = None;
     let mut rest = PIPE;
     while rest > 0 {
         let read = tokio::select! {
             biased;
-            _ = &mut ended, if over.is_none() => {
+            _ = stage.wait_for(|stage| *stage >= Stage::Ended), if over.is_none() => {
                 over = Some(Instant::now() + LAST_WORDS);
                 continue;
             }
@@ -115,8 +152,14 @@ where
         let room = (KEPT - kept.len()).min(length);
         kept.extend_from_slice(&bytes[..room]);
         truncated |= room < length;
-        if to.write_all(bytes).await.is_err() || to.flush().await.is_err() {
-            break;
+        let written = async {
+            to.write_all(bytes).await?;
+            to.flush().await
+        };
+        tokio::select! {
+            biased;
+            _ = unread.wait_for(|stage| *stage == Stage::Unread) => {}
+            written = written => if written.is_err() { break },
         }
     }
     KeptOutput::new(kept, truncated)
@@ -130,14 +173,28 @@ mod tests {
     async fn everything_is_passed_on_and_the_beginning_is_kept() {
         let written: Vec<u8> = (0..KEPT + 1000).map(|n| (n % 251) as u8).collect();
         let (to, mut passed_on) = tokio::io::duplex(1 << 20);
-        let kept = Passing::new(std::io::Cursor::new(written.clone()), to)
-            .finish()
-            .await;
+        let out = (std::io::Cursor::new(written.clone()), to);
+        let err = (tokio::io::empty(), tokio::io::sink());
+        let [kept, _] = Passing::new(out, err).finish(future::pending::<()>()).await;
         assert_eq!(kept.bytes(), &written[..KEPT]);
         assert!(kept.is_truncated());
         let mut passed = Vec::new();
         passed_on.read_to_end(&mut passed).await.unwrap();
         assert_eq!(passed, written);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_takes_nothing_is_waited_for_until_the_stop() {
+        let written = vec![b'x'; 20_000];
+        let (to, _reader) = tokio::io::duplex(10);
+        let out = (std::io::Cursor::new(written.clone()), to);
+        let err = (tokio::io::empty(), tokio::io::sink());
+        let stop = Duration::from_secs(3600);
+        let begun = Instant::now();
+        let [kept, _] = Passing::new(out, err).finish(sleep(stop)).await;
+        assert!(begun.elapsed() >= stop, "{:?}", begun.elapsed());
+        assert_eq!(kept.bytes(), written);
+        assert!(!kept.is_truncated());
     }
 
     #[test]
