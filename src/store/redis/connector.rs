@@ -6,7 +6,7 @@ use deadpool_redis::Pool;
 use redis::ConnectionAddr;
 
 use super::endpoint::Endpoint;
-use super::failure::transient;
+use super::failure::{refused, transient};
 use super::master::FollowedMaster;
 use super::role::Role;
 use super::sentinel::SentinelGroup;
@@ -56,11 +56,16 @@ impl Connector {
         }
     }
 
-    /// Refuses a server of the wrong kind; `None` if the server does not know the question, as a proxy may not. A replica
-    /// may be promoted, and refuses commands until then: `or_replica` accepts it, unless sentinels name another server then.
+    /// Refuses a server of the wrong kind; `None` if the server does not know the question, as a proxy may not, which only
+    /// sentinels do not accept. A replica may be promoted, and refuses commands until then: `or_replica` accepts it, unless
+    /// sentinels name another server then.
     pub(super) fn expect(&self, role: Option<Role>, or_replica: bool) -> Result<(), StoreError> {
         match (self, role) {
             (Self::Sentinels(_), Some(Role::Master)) => Ok(()),
+            // A former master would go on granting locks.
+            (Self::Sentinels(_), None) => Err(refused(
+                "the server that the sentinels name does not answer `HELLO` with its role: remove `rename-command HELLO` from its configuration",
+            )),
             (Self::Sentinels(_), _) => Err(transient(
                 "the server that the sentinels name is not a master now",
             )),

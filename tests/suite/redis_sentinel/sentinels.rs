@@ -113,6 +113,23 @@ async fn a_wrong_name_a_wrong_password_and_a_server_that_is_no_sentinel_are_dist
 }
 
 #[tokio::test]
+async fn a_master_that_does_not_know_hello_is_refused_with_that_reason() {
+    let sentinels = RedisSentinels::start().await;
+    let renamed = RedisServer::builder().config("rename-command", "HELLO \"\"");
+    let server = renamed.start().await;
+    let port = server.port().to_string();
+    let words = ["SENTINEL", "MONITOR", "renamed", "127.0.0.1", &port, "2"];
+    for sentinel in &sentinels.sentinels {
+        sentinel.ask::<()>(&words).await;
+    }
+    let connecting = RedisStore::sentinel(sentinels.urls(), "renamed").connect();
+    let error = connecting.await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error:?}");
+    let text = error.source().unwrap().to_string();
+    assert!(text.contains("`rename-command HELLO`"), "{text}");
+}
+
+#[tokio::test]
 async fn the_database_of_the_servers_is_the_one_that_was_asked_for() {
     let sentinels = RedisSentinels::start().await;
     let store = RedisStore::sentinel(sentinels.urls(), RedisSentinels::NAME)
