@@ -90,7 +90,7 @@ impl WaitCoalescer {
     }
 
     async fn run(self: Arc<Self>) {
-        let _callers = DropCallers(&self);
+        let callers = DropCallers(&self);
         while let Some(round) = self.next() {
             let last = round.iter().map(|caller| &caller.sent);
             let Some(last) = last.max_by_key(|sent| sent.generation).cloned() else {
@@ -107,6 +107,8 @@ impl WaitCoalescer {
                 let _ = caller.answer.send(answer);
             }
         }
+        // `next` has found no caller. One that joins after that has a task of its own, which answers it.
+        std::mem::forget(callers);
     }
 
     /// Takes all callers that wait now; `None` ends the task.
@@ -219,13 +221,17 @@ impl WaitCoalescer {
     }
 }
 
-/// Drops the callers that a task leaves when it ends with its runtime. Otherwise they would wait for ever.
+/// Drops the callers that a task leaves when it ends with its runtime, and lets the next caller start another task.
+/// Otherwise they would wait for ever.
 struct DropCallers<'a>(&'a WaitCoalescer);
 
 impl Drop for DropCallers<'_> {
     fn drop(&mut self) {
-        let callers = std::mem::take(&mut self.0.state().next);
-        drop(callers);
+        let mut state = self.0.state();
+        // This task's own: no other one starts before this one has finished.
+        let ended = (state.running.take(), std::mem::take(&mut state.next));
+        drop(state);
+        drop(ended);
     }
 }
 
