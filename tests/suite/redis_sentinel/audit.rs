@@ -205,7 +205,7 @@ async fn what_may_not_be_asked_is_a_warning() {
     for sentinel in &sentinels.sentinels {
         sentinel.ask::<()>(&words).await;
     }
-    let words = ["ACL", "SETUSER", "default", "-config|get"];
+    let words = ["ACL", "SETUSER", "default", "-config|get", "-role"];
     let () = sentinels.replicated.master().ask(&words).await;
     let audit = audit(builder(&sentinels)).await;
     let unseen = |rule: &str| {
@@ -214,6 +214,7 @@ async fn what_may_not_be_asked_is_a_warning() {
     };
     assert_eq!(unseen("+sentinel|ckquorum"), 1, "{audit}");
     assert!(unseen("+config|get") >= 1, "{audit}");
+    assert_eq!(unseen("+role"), 1, "{audit}");
     assert!(!audit.warnings.contains(&Warning::GrantsAlone), "{audit}");
     let seen = audit.sentinels.unwrap();
     assert_eq!((seen.reachable, seen.can_fail_over), (None, None));

@@ -37,9 +37,8 @@ pub(super) async fn add(
         audit.warnings.extend(weaknesses(seen));
     }
     audit.facts.push(("writes", min_replicas.to_string()));
-    if let Ok(Some(0)) = replicas(connection).await {
-        audit.warnings.push(Warning::NoReplica);
-    }
+    let without_replica = without_replica(connection).await;
+    audit.warnings.extend(without_replica.ok().flatten());
     // Replicas that acknowledge do not follow a former master.
     if !acknowledging {
         audit.warnings.extend(min_replicas.weakness(seen.as_ref()));
@@ -135,13 +134,18 @@ impl std::fmt::Display for MinReplicas {
     }
 }
 
-/// How many replicas follow the master now.
-async fn replicas(connection: &Arc<SharedConnection>) -> Result<Option<usize>, StoreError> {
+/// The warning that no replica follows the master, or that the user may not ask.
+async fn without_replica(
+    connection: &Arc<SharedConnection>,
+) -> Result<Option<Warning>, StoreError> {
     let Some(role) = ask(connection, "ROLE", &[]).await? else {
-        return Ok(None);
+        return Ok(Some(unseen(
+            "whether a replica follows the master",
+            "+role",
+        )));
     };
     Ok(match read(role)? {
-        Role::Primary { replicas, .. } => Some(replicas.len()),
+        Role::Primary { replicas, .. } if replicas.is_empty() => Some(Warning::NoReplica),
         _ => None,
     })
 }
