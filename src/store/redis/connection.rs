@@ -45,7 +45,8 @@ pub(super) struct SharedConnection {
     settled: Notify,
 }
 
-/// Protected by one mutex, which is never held across an await. Under it, only the mutex of the `WAIT`s is taken.
+/// Protected by one mutex, which is never held across an await. Under it, only the mutexes of the `WAIT`s and of
+/// the permit are taken.
 ///
 /// Transitions: `Connecting` → `Up` or `Down`; `Down` → `Up`; `Up` → `Connecting` when the connection ends or is given up;
 /// `Up` → `Up` when a probe has found it dead and another one answers. `Closed` is final: afterwards no connection is

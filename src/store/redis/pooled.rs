@@ -2,8 +2,11 @@
 
 use deadpool::managed::Manager;
 use deadpool_redis::{Pool, PoolError};
+use redis::RedisError;
 use redis::aio::MultiplexedConnection;
 
+use super::{failure, tls};
+use crate::error::StoreError;
 use crate::sync::Mutex;
 use crate::telemetry;
 
@@ -47,13 +50,29 @@ impl PoolPermit {
             *self.0.lock() = Some(connection);
             return Ok(handle);
         }
-        let handle = pool.manager().create().await?;
-        // So that the former connection ends.
+        pool.manager().create().await.map_err(PoolError::Backend)
+    }
+
+    /// Takes in the handle of the connection that is used from here on, so that the former one ends.
+    pub(super) fn keep(&self, handle: &MultiplexedConnection) {
         if let Some(connection) = &mut *self.0.lock() {
             **connection = handle.clone();
         }
-        Ok(handle)
     }
+}
+
+/// Why the pool gave no connection.
+pub(super) fn unavailable(error: PoolError) -> StoreError {
+    match error {
+        PoolError::Backend(error) => failed(error),
+        error => failure::unreachable(error),
+    }
+}
+
+/// The error for a connection of a pool, whose server has no known name.
+pub(super) fn failed(error: RedisError) -> StoreError {
+    let refusal = tls::tls_refusal(&error, &"the server of the pool");
+    refusal.unwrap_or_else(|| failure::no_connection(error))
 }
 
 impl Drop for PoolPermit {

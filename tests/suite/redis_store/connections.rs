@@ -5,7 +5,7 @@ mod faults;
 use std::time::{Duration, Instant};
 use tower_distributed_lock::LockStoreExt;
 
-use redis::AsyncTypedCommands;
+use redis::{AsyncTypedCommands, IntoConnectionInfo};
 use tower_distributed_lock::{LockMode, LockStore, RedisStoreBuilder, Replicas};
 
 use super::*;
@@ -199,39 +199,51 @@ async fn time_limits_may_be_endless() {
 
 /// A connection that answers late is probed, and another one is opened beside it.
 #[tokio::test]
-async fn a_pool_counts_a_connection_that_answers_late() {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::in_front_of(&server).await;
-    let pool = deadpool_redis::Config::from_url(proxy.url())
-        .builder()
-        .unwrap()
-        .max_size(1)
-        .runtime(deadpool_redis::Runtime::Tokio1)
-        .build()
-        .unwrap();
-    let store = RedisStore::from_pool(pool.clone(), server.url())
-        .response_timeout(Duration::from_secs(6))
-        .connect()
-        .await
-        .unwrap();
-    assert_eq!((pool.status().size, pool.status().available), (1, 0));
-    proxy.replies.hold();
-    let hold = reentrant("k");
-    let (outcome, ()) = tokio::join!(store.acquire(&hold), async {
-        // The probe begins after a sixth of the limit, and is late after a third more.
-        tokio::time::sleep(Duration::from_millis(3500)).await;
-        proxy.replies.release();
-    });
-    outcome.unwrap();
-    // The proxy has let the answer to the other connection through as well.
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!((pool.status().size, pool.status().available), (1, 0));
-    assert!(releases(&store, &hold).await);
-    drop(store);
-    eventually("the pool has its permit again", LIMIT, async || {
-        pool.status().size == 0
-    })
-    .await;
+async fn a_pool_counts_a_connection_that_answers_late_and_the_other_one_ends() {
+    for silently in [false, true] {
+        let server = RedisServer::start().await;
+        let proxy = Proxy::in_front_of(&server).await;
+        let mut address = proxy.url().into_connection_info().unwrap();
+        if silently {
+            // Such a connection is open before the first answer on it.
+            let settings = address.redis_settings().clone();
+            address = address.set_redis_settings(settings.set_skip_set_lib_name());
+        }
+        let manager = deadpool_redis::Manager::new(address).unwrap();
+        let pool = deadpool_redis::Pool::builder(manager).max_size(1);
+        let pool = pool.runtime(deadpool_redis::Runtime::Tokio1);
+        let pool = pool.build().unwrap();
+        let store = RedisStore::from_pool(pool.clone(), server.url())
+            .response_timeout(Duration::from_secs(6))
+            .connect()
+            .await
+            .unwrap();
+        assert_eq!((pool.status().size, pool.status().available), (1, 0));
+        assert_eq!(proxy.connections(), 1);
+        proxy.replies.hold();
+        let hold = reentrant("k");
+        let (outcome, ()) = tokio::join!(store.acquire(&hold), async {
+            // The probe begins after a sixth of the limit, and is late after a third more.
+            tokio::time::sleep(Duration::from_millis(3500)).await;
+            assert_eq!(proxy.connections(), 2);
+            proxy.replies.release();
+        });
+        // If the answer on the other connection comes first, the late one is given up.
+        if let Err(error) = outcome {
+            assert!(silently, "{error:?}");
+        }
+        eventually("one of the two ends", LIMIT, async || {
+            proxy.connections() == 1
+        })
+        .await;
+        assert_eq!((pool.status().size, pool.status().available), (1, 0));
+        assert!(releases(&store, &hold).await);
+        drop(store);
+        eventually("the pool has its permit again", LIMIT, async || {
+            pool.status().size == 0
+        })
+        .await;
+    }
 }
 
 async fn recovers_on(store: &RedisStore, key: &str) {

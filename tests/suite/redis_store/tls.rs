@@ -167,6 +167,19 @@ async fn a_server_of_a_strange_authority_is_refused() {
 }
 
 #[tokio::test]
+async fn the_refusal_of_a_pools_server_names_no_other_server() {
+    let server = server(&Authority::new("theirs"), false).await;
+    let subscriptions = RedisServer::start().await;
+    let pool = deadpool_redis::Config::from_url(server.tls_url("localhost"))
+        .create_pool(Some(deadpool_redis::Runtime::Tokio1))
+        .unwrap();
+    let text = refusal(RedisStore::from_pool(pool, subscriptions.url())).await;
+    assert!(text.starts_with("the server of the pool: "), "{text}");
+    let port = subscriptions.port().to_string();
+    assert!(!text.contains(&port), "{text}");
+}
+
+#[tokio::test]
 async fn an_expired_certificate_is_refused() {
     let authority = Authority::new("ours");
     let expired = authority.signed_long_ago(&NAMES);

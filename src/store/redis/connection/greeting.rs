@@ -1,12 +1,11 @@
 //! Opens a connection, and sends the first commands on it, before those of callers.
 
-use deadpool_redis::PoolError;
 use redis::{Pipeline, RedisResult, Value};
 
 use super::super::endpoint::{Endpoint, RawConnection};
-use super::super::failure::{accepted, unreachable};
-use super::super::rights;
+use super::super::failure::accepted;
 use super::super::role::Role;
+use super::super::{pooled, rights};
 use super::{NewConnection, SharedConnection, is_unknown_script};
 use crate::error::StoreError;
 
@@ -32,19 +31,28 @@ impl SharedConnection {
         or_replica: bool,
     ) -> Result<(RawConnection, Value), StoreError> {
         let connector = &self.context.connector;
-        let mut raw = match connector.pool() {
-            None => server.open().await?,
-            Some(pool) => match self.permit.open(pool, self.purpose).await {
-                Ok(handle) => RawConnection::given(handle),
-                Err(PoolError::Backend(error)) => return Err(server.failed(error)),
-                Err(error) => return Err(unreachable(error)),
-            },
-        };
         let rights = rights::question();
         let mut questions = Pipeline::with_capacity(3);
         questions.cmd("HELLO").add_command(self.waits.greeting());
         questions.add_command(rights.command.clone());
-        let answers = server.first_answers(&mut raw, &questions).await?;
+        // The target of a pool is unknown: `server` is that of the subscriptions then.
+        let (mut raw, answers) = match connector.pool() {
+            None => {
+                let mut raw = server.open().await?;
+                let answers = server.first_answers(&mut raw, &questions).await?;
+                (raw, answers)
+            }
+            Some(pool) => {
+                let opening = self.permit.open(pool, self.purpose).await;
+                let mut raw = RawConnection::given(opening.map_err(pooled::unavailable)?);
+                let answers = raw.ask(&questions).await.map_err(pooled::failed)?;
+                (raw, answers)
+            }
+        };
+        let failed = |error| match connector.pool() {
+            None => server.failed(error),
+            Some(_) => pooled::failed(error),
+        };
         let mut answers = answers.into_iter();
         let mut next = || answers.next().unwrap_or(Value::Nil);
         let (role, answer, mut missing) = (Role::read(&next()), next(), next());
@@ -52,7 +60,7 @@ impl SharedConnection {
         connector.expect(role, or_replica)?;
         if is_unknown_script(&missing) {
             let sent: RedisResult<_> = raw.handle.send_packed_command(&rights.in_full()).await;
-            missing = sent.map_err(|error| server.failed(error))?;
+            missing = sent.map_err(failed)?;
         }
         rights::suffice(accepted(missing)?)?;
         Ok((raw, answer))

@@ -83,6 +83,7 @@ impl SharedConnection {
             state.master = Some(followed.master.clone());
             state.following = Some(self.follow(state.generation, followed));
         }
+        self.permit.keep(&raw.handle);
         let up = telemetry::store::connected(self.purpose.as_str());
         let live = Live::new(raw, state.generation, state.server, up);
         state.link = LinkState::Up(Arc::new(live));
@@ -91,6 +92,7 @@ impl SharedConnection {
         let _ = self.waits.saw(state.server, &answer);
         self.settled.notify_waiters();
     }
+
     fn follow(self: &Arc<Self>, generation: u64, mut master: FollowedMaster) -> OwnedTask {
         let connection = Arc::downgrade(self);
         let task = tokio::spawn(async move {
