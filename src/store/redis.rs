@@ -179,6 +179,11 @@ impl RedisStore {
     ///
     /// The target of a pool's connections is unknown, so `subscriptions` names the server for the connection for wake-ups:
     /// it must be the same server.
+    ///
+    /// The pool hands out, and counts, one connection for each that commands share, up to its largest size. What replaces
+    /// such a connection later, and the connections for renewals, come from the pool's manager directly: the pool's hooks,
+    /// such as `post_create`, do not see them, and a pool that is closed does not prevent them. Dropping the store ends all
+    /// of them.
     pub fn from_pool(pool: Pool, subscriptions: impl IntoConnectionInfo) -> RedisStoreBuilder {
         RedisStoreBuilder::with_pool(pool, subscriptions)
     }
