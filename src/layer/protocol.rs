@@ -122,6 +122,8 @@ fn in_body<R: Body>(
     let length = length(&response);
     let guarded = |body| ResponseBody::guarded(body, guard, length, terms.confirm, on_lost);
     let mut response = response.map(guarded);
+    // That of a layer further in does not speak for this lock.
+    response.extensions_mut().remove::<Confirmation>();
     if let Some(waited) = terms.waited {
         server_timing::add(&mut response, waited, None);
     }

@@ -8,7 +8,8 @@ use axum::Router;
 use axum::routing::any;
 use tokio::time::Instant;
 use tower_distributed_lock::{
-    Confirm, Confirmation, DistributedLockLayer, Lease, LockHandle, OnLost, OnUnavailable, key,
+    Confirm, Confirmation, DistributedLockLayer, Lease, LockHandle, OnLost, OnUnavailable,
+    ReleaseOn, key,
 };
 
 use super::store::TestStore;
@@ -296,5 +297,20 @@ async fn of_two_locks_the_weaker_confirmation_is_that_of_the_response() {
         let app = orders().route_layer(inner).route_layer(outer);
         let response = put(&app, "/orders/1").await;
         assert_eq!(response.extensions().get(), Some(&Confirmation::Lease));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_whose_body_holds_a_lock_has_no_confirmation_of_a_layer_further_in() {
+    for inside in HOWS {
+        let (_store, locks, layer) = locking();
+        let inner = layer.clone().confirm(inside);
+        let outer = layer.key(key::path()).release_on(ReleaseOn::BodyEnd);
+        let app = orders().route_layer(inner).route_layer(outer);
+        let response = put(&app, "/orders/1").await;
+        assert_eq!(response.status(), 200);
+        assert!(locks.keys_in_use() > 0, "the body holds the outer lock");
+        let found = response.extensions().get::<Confirmation>();
+        assert_eq!(found, None, "{inside:?}");
     }
 }
