@@ -34,7 +34,11 @@ pub(super) struct IdempotencySettings {
 impl IdempotencySettings {
     pub(super) fn new(client: LockClient) -> Self {
         Self {
-            serve: ServeSettings::new(client, Duration::from_secs(3), 64),
+            serve: ServeSettings {
+                // The record of the first request answers those that wait for it.
+                waiters_take_turns: false,
+                ..ServeSettings::new(client, Duration::from_secs(3), 64)
+            },
             required: false,
             scope: Scope::Undecided,
             fingerprint: Closure(Arc::new(Fingerprint::of)),

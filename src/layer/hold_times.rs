@@ -43,10 +43,10 @@ impl HoldTimes {
         retry_after(self.average().map_or(lease, |held| held.min(lease)))
     }
 
-    /// The time after which as many waiters have probably had their turns.
-    pub(crate) fn after_all(&self, waiters: usize) -> Duration {
-        let waiters = u32::try_from(waiters).unwrap_or(u32::MAX);
-        retry_after(self.average().unwrap_or_default().saturating_mul(waiters))
+    /// The time after which as many turns are probably over.
+    pub(crate) fn after_all(&self, turns: usize) -> Duration {
+        let turns = u32::try_from(turns).unwrap_or(u32::MAX);
+        retry_after(self.average().unwrap_or_default().saturating_mul(turns))
     }
 
     /// `None` before the first.

@@ -28,6 +28,8 @@ pub(crate) struct ServeSettings {
     pub(crate) lease: Lease,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) max_waiters: usize,
+    /// Whether those who wait for a key hold it one after the other. Otherwise the end of one hold serves all of them.
+    pub(crate) waiters_take_turns: bool,
     /// The status of [`RejectionKind::Contended`].
     pub(crate) contended_status: StatusCode,
     /// The status of [`RejectionKind::NoPermit`].
@@ -48,6 +50,7 @@ impl ServeSettings {
             lease: Lease::default(),
             max_hold: Some(Duration::from_secs(300)),
             max_waiters,
+            waiters_take_turns: true,
             contended_status: StatusCode::LOCKED,
             no_permit_status: StatusCode::TOO_MANY_REQUESTS,
             overload_delay: OverloadDelay::default(),
@@ -100,7 +103,14 @@ impl ServeSettings {
             RejectionKind::Contended | RejectionKind::NoPermit | RejectionKind::InProgress => {
                 self.hold_times.retry_after(rejection.cause())
             }
-            RejectionKind::Overloaded => self.hold_times.after_all(self.max_waiters),
+            RejectionKind::Overloaded => {
+                let turns = if self.waiters_take_turns {
+                    self.max_waiters
+                } else {
+                    1
+                };
+                self.hold_times.after_all(turns)
+            }
             _ => return rejection,
         };
         rejection.with_retry_after(after)

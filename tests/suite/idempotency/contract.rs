@@ -159,6 +159,24 @@ async fn too_many_repeats_at_a_time_are_503() {
     assert_eq!((status, &problem["type"]), (503, &"lock-overloaded".into()));
 }
 
+/// All who wait replay the answer of the first.
+#[tokio::test(start_paused = true)]
+async fn repeats_that_are_too_many_may_come_back_after_one_execution() {
+    let (_store, _locks, layer) = remembering();
+    let app = payments(&Runs::default()).layer(layer.max_waiters(8));
+    // The first execution, which is measured, takes a second.
+    assert_eq!(send(&app, request("before", "{}")).await.status(), 201);
+    let answers = join_all((0..20).map(|_| pay(&app))).await;
+    let refused = answers.iter().filter(|answer| answer.status() == 503);
+    let told: Vec<u64> = refused
+        .map(|answer| answer.headers()["retry-after"].to_str().unwrap())
+        .map(|seconds| seconds.parse().unwrap())
+        .collect();
+    assert!(told.len() >= 11, "{told:?}");
+    // A second, and up to two more; and the part of a millisecond that the runs took longer.
+    assert!(told.iter().all(|seconds| *seconds <= 4), "{told:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn refusals_can_be_answered_otherwise() {
     let (_store, locks, _layer) = remembering();
