@@ -26,14 +26,9 @@ pub trait BodyMode<B>: TakeBody<B> + Send + Sync + 'static {}
 impl<B, M: TakeBody<B> + Send + Sync + 'static> BodyMode<B> for M {}
 
 /// `axum::body::Body` is read before the lock is requested, at most 2 MiB. The handler reads every other body itself, while
-/// the lock is held. The default.
-#[cfg(feature = "axum")]
+/// the lock is held; without the feature `axum` it reads every body itself. The default.
 #[derive(Debug, Clone, Copy)]
 pub enum DefaultBody {}
-
-/// The handler reads the body itself, while the lock is held. The default without the feature `axum`.
-#[cfg(not(feature = "axum"))]
-pub type DefaultBody = Streamed;
 
 /// The body is read before the lock is requested.
 #[derive(Debug, Clone, Copy)]
@@ -109,6 +104,20 @@ impl<B: Send + 'static> TakeBody<B> for DefaultBody {
             })),
             Err(body) => Either::Right(ready(Ok((body, None)))),
         }
+    }
+}
+
+#[cfg(not(feature = "axum"))]
+impl<B: Send + 'static> TakeBody<B> for DefaultBody {
+    fn reads() -> bool {
+        <Streamed as TakeBody<B>>::reads()
+    }
+
+    fn take(
+        reader: &BodyReader,
+        body: B,
+    ) -> impl Future<Output = Result<(B, Option<Bytes>), RejectionKind>> + Send {
+        Streamed::take(reader, body)
     }
 }
 
