@@ -8,6 +8,11 @@
 //! | [`Owner`] | who this request is to the lock client | never |
 //! | [`Locked<T>`](Locked) | what `T` extracts, and the lock on what it names | `T` fails; the lock is not to be had |
 //!
+//! Of nested layers, the lock is that of the innermost one that takes a lock for this request: one that skips it
+//! ([`OnMissing::Skip`](crate::OnMissing::Skip), a mode of `None`, [`when`](crate::DistributedLockLayer::when)) leaves the lock of
+//! a layer further out. One that goes on because the store is unavailable
+//! ([`OnUnavailable::Proceed`](crate::OnUnavailable::Proceed)) hides it, as the lock that the handler expects is not held.
+//!
 //! **A trap**: `middleware::from_extractor::<Locked<…>>()` drops the guard, and so releases the lock, before the handler
 //! runs. Use the layer for that.
 
@@ -91,7 +96,7 @@ pub enum NotHeld {
     /// No layer has seen the request.
     #[error("no lock is held around this request. Is `DistributedLockLayer` enabled?")]
     NoLayer,
-    /// The layer let the request pass without a lock.
+    /// A layer let the request pass without a lock, and none further out shows one.
     #[error(
         "this request passed without a lock. Extract `Option<LockHandle>` where the layer lets requests pass"
     )]

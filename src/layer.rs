@@ -147,6 +147,7 @@ pub(crate) use serve::{Claim, Handling, Protocol, Served, Unclaimed, confirmed};
 pub(crate) use serve_settings::ServeSettings;
 pub(crate) use unless_lost::unless_lost;
 
-/// In the extensions of a request that a layer let pass without a lock.
+/// In the extensions of a request that a layer let pass without a lock. Beside a [`LockHandle`](crate::LockHandle), which is
+/// that of another layer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unlocked;

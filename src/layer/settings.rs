@@ -53,7 +53,7 @@ pub enum OnUnavailable {
     /// It is answered 503.
     #[default]
     Reject,
-    /// It continues **without a lock**. [`LockHandle`](crate::LockHandle) is absent then.
+    /// It continues **without a lock**. [`LockHandle`](crate::LockHandle) is absent then, also if a layer further out holds a lock.
     Proceed,
 }
 

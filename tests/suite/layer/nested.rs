@@ -242,3 +242,25 @@ async fn a_request_that_goes_on_without_its_lock_shows_no_outer_one() {
     let app = orders().layer(inner).layer(outer.key(key::path()));
     assert_eq!(text(put(&app, "/orders/1").await).await, "unlocked");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_for_which_an_inner_layer_takes_no_lock_shows_the_outer_one() {
+    async fn tell(lock: LockHandle) -> String {
+        lock.key().to_string()
+    }
+    let (_store, _locks, layer) = locking();
+    let outer = layer.clone().key(key::path());
+    let inner = layer.key(key::header("x"));
+    for inner in [
+        inner.clone().on_missing(OnMissing::Skip),
+        inner.clone().mode(|_: &http::request::Parts| None),
+        inner.when(|_| false),
+    ] {
+        let app = Router::new()
+            .route("/orders/{id}", any(tell))
+            .layer(inner)
+            .layer(outer.clone());
+        let told = text(put(&app, "/orders/1").await).await;
+        assert!(told.ends_with("/orders/1"), "{told}");
+    }
+}
