@@ -33,6 +33,11 @@ impl Releasing {
         }
     }
 
+    /// Whether the lock was known to be lost before.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.release.is_lost()
+    }
+
     /// Waits for the end up to the time limit of a caller.
     pub(super) async fn in_time(mut self) -> Result<(), LockError> {
         // Most stores in memory have answered. A timer would read the clock.
@@ -40,7 +45,7 @@ impl Releasing {
             return released;
         }
         let released = match in_time(&mut self).await {
-            Err(LockError::Unavailable(_)) if self.release.is_lost() => Err(LockError::Lost),
+            Err(LockError::Unavailable(_)) if self.is_lost() => Err(LockError::Lost),
             released => released,
         };
         self.released(&released);

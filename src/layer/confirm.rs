@@ -53,8 +53,7 @@ pub(crate) struct Unconfirmed;
 ///
 /// # Cancel safety
 ///
-/// The release of one key has begun when this returns, that of several begins at the first poll. If the future is dropped, it
-/// continues in the background.
+/// The release has begun when this returns. If the future is dropped, it continues in the background.
 pub(crate) fn confirm(how: Confirm, guard: LockGuard, record: Option<Record>) -> Confirming {
     let labels = guard.labels();
     let pending = match how {
@@ -83,7 +82,8 @@ enum Pending {
     Decided(Result<Confirmation, Unconfirmed>),
     Releasing {
         release: Releasing,
-        /// Until when the lease confirms a response that the store does not confirm; `None`: it does not.
+        /// Until when the lease confirms a response that the store does not confirm; `None`: it does not. It never confirms one
+        /// whose lock was lost before the release: the lease may not be over then.
         deadline: Option<Instant>,
         /// The timer of [`BUDGET`], which is made when the release first waits.
         late: Option<Pin<Box<Sleep>>>,
@@ -103,7 +103,7 @@ impl Future for Confirming {
             } => match (ready!(poll_within(BUDGET, release, late, cx)), *deadline) {
                 (Some(Ok(())), _) => Ok(Confirmation::Store),
                 (Some(Err(LockError::Unavailable(_))) | None, Some(deadline))
-                    if Instant::now() < deadline =>
+                    if !release.is_lost() && Instant::now() < deadline =>
                 {
                     Ok(Confirmation::Lease)
                 }

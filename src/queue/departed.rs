@@ -10,7 +10,7 @@ use crate::background::{Background, EndOfHold, HoldRelease};
 use crate::store::Released;
 use crate::watchdog::LiveHold;
 
-/// The release of shares: of one that has ended, or of several, which end at its first poll.
+/// The release of shares that have ended: of one, or of several.
 pub(crate) type ShareRelease = HoldRelease<Departed>;
 
 /// The last share of a hold has ended: the hold must be released in the store.

@@ -92,10 +92,8 @@ impl Share {
         self.limit().is_some_and(|limit| Instant::now() >= limit)
     }
 
-    /// Ends each share, and returns whether the store carried all holds until now.
-    pub(crate) async fn release_all(
-        shares: impl IntoIterator<Item = Self>,
-    ) -> Result<(), LockError> {
+    /// Ends all shares at once. The release returns whether the store carried every hold until now.
+    pub(crate) fn release_all(shares: impl IntoIterator<Item = Self>) -> ShareRelease {
         let (mut last, mut shared) = (Vec::new(), Vec::new());
         let mut background = None;
         let mut is_lost = false;
@@ -108,14 +106,16 @@ impl Share {
             }
         }
         let Some(background) = background else {
-            return Ok(());
+            return ShareRelease::done(Ok(()));
         };
         let release = ShareRelease::begin_all(background.clone(), last);
         is_lost |= release.is_lost();
-        let checks = shared.iter().map(|share| background.check(&share.live));
-        let (released, checked) = tokio::join!(in_time(release), join_all(checks));
-        let lost = is_lost.then_some(Err(LockError::Lost));
-        worst(checked.into_iter().chain([released]).chain(lost))
+        let released = async move {
+            let checks = shared.iter().map(|share| background.check(&share.live));
+            let (released, checked) = tokio::join!(in_time(release), join_all(checks));
+            worst(checked.into_iter().chain([released]))
+        };
+        ShareRelease::boxed(released).lost_if(is_lost)
     }
 
     /// Drops all shares. Holds that end are released together in the background.

@@ -42,7 +42,7 @@ impl Shares {
     }
 
     /// Ends the shares. The release returns whether the store carried every hold until now, and the store keeps `record` if it
-    /// did. A share that is alone ends at once; several end at the first poll, or when the release is dropped.
+    /// did.
     ///
     /// # Errors
     ///
@@ -50,11 +50,7 @@ impl Shares {
     pub(crate) fn release(self, record: Option<Record>) -> ShareRelease {
         match (self, record) {
             (Self::One(only), record) => only.release(record),
-            // The shares stay together: if the release is dropped before its first poll, they still end by one question.
-            (Self::Several(mut all), None) => ShareRelease::boxed(async move {
-                let all = mem::take(&mut all.0);
-                Share::release_all(all).await
-            }),
+            (Self::Several(mut all), None) => Share::release_all(mem::take(&mut all.0)),
             (Self::Several(_), Some(_)) => {
                 ShareRelease::done(Err(LockError::invalid("a record belongs to one key")))
             }

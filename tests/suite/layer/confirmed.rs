@@ -8,7 +8,7 @@ use axum::Router;
 use axum::routing::any;
 use tokio::time::Instant;
 use tower_distributed_lock::{
-    Confirm, Confirmation, DistributedLockLayer, Lease, LockHandle, OnLost, OnUnavailable,
+    Confirm, Confirmation, DistributedLockLayer, Lease, LockHandle, LockKey, OnLost, OnUnavailable,
     ReleaseOn, key,
 };
 
@@ -253,6 +253,38 @@ async fn a_write_whose_hold_is_lost_and_whose_release_is_unanswered_is_500() {
         .route("/orders/{id}", any(handler))
         .layer(layer);
     assert_eq!(put(&app, "/orders/1").await.status(), 500);
+}
+
+/// The handler is told of the loss and goes on; then the store is silent or unreachable, and the lease has not expired.
+#[tokio::test(start_paused = true)]
+async fn a_read_whose_hold_was_found_lost_is_not_confirmed_by_its_lease() {
+    for keys in [1, 2] {
+        for silent in [false, true] {
+            for mode in MODES {
+                let (store, _locks, layer) = locking();
+                let handler = {
+                    let store = store.clone();
+                    async move |lock: LockHandle| {
+                        store.steal().await;
+                        lock.lost().await;
+                        assert!(lock.deadline() > Instant::now() + Duration::from_secs(10));
+                        store.unplug(!silent);
+                        store.silence(silent);
+                    }
+                };
+                let layer = layer.on_lost(OnLost::Continue).mode(mode);
+                let layer = layer.key(move |_: &http::request::Parts| {
+                    let keys = (0..keys).map(|key: u8| LockKey::new(format!("order:{key}")));
+                    keys.collect::<Vec<_>>()
+                });
+                let app = Router::new()
+                    .route("/orders/{id}", any(handler))
+                    .layer(layer);
+                let status = send(&app, request("GET", "/orders/1")).await.status();
+                assert_eq!(status, 500, "{keys} keys, silent: {silent}, {mode:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
