@@ -132,7 +132,7 @@ impl Background {
     ///
     /// # Errors
     ///
-    /// `Lost`, or `Unavailable` if that is not known within [`PATIENCE`](crate::cleanup::PATIENCE).
+    /// `Lost`, also if it was seen lost; `Unavailable` if that is not known within [`PATIENCE`](crate::cleanup::PATIENCE).
     pub(crate) async fn check(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
         let checked = in_time(async {
             match self.handle.checks.check(live).await {
@@ -140,7 +140,12 @@ impl Background {
                 status => held(status),
             }
         });
-        checked.await
+        let checked = checked.await;
+        // Another guard may know of a loss since, which is final, also if the store carries the hold.
+        match live.was_seen_lost() {
+            true => Err(LockError::Lost),
+            false => checked,
+        }
     }
 
     async fn explain_the_absence_of(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {

@@ -77,7 +77,9 @@ impl Share {
         // A hold that leaves a record is not handed over.
         match self.depart(!records) {
             Ok(departed) => ShareRelease::begin(departed, record).lost_if(is_over),
-            Err(_) if is_over => ShareRelease::done(Err(LockError::Lost)),
+            Err(_) if is_over || self.live.was_seen_lost() => {
+                ShareRelease::done(Err(LockError::Lost))
+            }
             Err(_) if records => ShareRelease::done(Err(LockError::invalid(
                 "the hold is shared: only its last share can leave a record",
             ))),
@@ -102,7 +104,10 @@ impl Share {
             background.get_or_insert_with(|| share.background().clone());
             match share.depart(true) {
                 Ok(departed) => last.push(departed),
-                Err(_) => shared.push(share),
+                Err(_) => {
+                    is_lost |= share.live.was_seen_lost();
+                    shared.push(share);
+                }
             }
         }
         let Some(background) = background else {

@@ -60,8 +60,8 @@ struct LiveState {
     limit: Moment,
     /// The limit was extended, and the watchdog does not know it yet.
     extended: bool,
-    /// It was seen past its deadline, so that it is not released as held.
-    overdue: bool,
+    /// It was seen past its deadline, or lost before its release, so that no guard is released as held.
+    seen_lost: bool,
     /// Its place in the schedule of renewals, which alone changes it.
     renewal: RenewalState,
     /// When the schedule looks at it next.
@@ -122,7 +122,7 @@ impl LiveHold {
                 renewals: 0,
                 limit: Moment::NEVER,
                 extended: false,
-                overdue: false,
+                seen_lost: false,
                 renewal: RenewalState::Absent,
                 look: deadline,
                 rest: None,
@@ -169,12 +169,17 @@ impl LiveHold {
         match state.phase {
             Phase::Held => {
                 let is_over = Instant::now() >= state.deadline.into();
-                state.overdue |= is_over;
+                state.seen_lost |= is_over;
                 is_over
             }
             Phase::Lost => true,
             Phase::Releasing | Phase::Released => false,
         }
+    }
+
+    /// Whether an owner may know that it is lost: it was seen past its deadline, or was lost before its release.
+    pub(crate) fn was_seen_lost(&self) -> bool {
+        self.state().seen_lost
     }
 
     /// Waits until the hold is lost; for ever if it is released instead.
@@ -251,7 +256,7 @@ impl LiveHold {
     /// `Held → Releasing`. Returns `false` if the hold is lost already, or was seen past its deadline.
     pub(super) fn begin_release(&self) -> bool {
         let mut state = self.state();
-        let is_held = state.phase == Phase::Held && !state.overdue;
+        let is_held = state.phase == Phase::Held && !state.seen_lost;
         if is_held {
             state.phase = Phase::Releasing;
         }
@@ -281,6 +286,7 @@ impl LiveHold {
                 return false;
             }
             state.phase = Phase::Lost;
+            state.seen_lost = true;
             state.changed()
         };
         notify(changed);

@@ -75,6 +75,30 @@ async fn a_hold_that_was_seen_past_its_deadline_is_not_released_as_held() {
     }
 }
 
+/// The same for the guards that share a hold, although the store carries it on: of one key, and of several.
+#[tokio::test(start_paused = true)]
+async fn a_shared_hold_that_was_seen_past_its_deadline_is_not_released_as_held() {
+    for keys in [&["1:n"][..], &["1:n", "2:n"]] {
+        let store = Wired::default();
+        let locks = LockClient::new(store.clone());
+        let lease = Lease::Renewed(LONG);
+        let read = || {
+            let all = locks.lock_all(keys.iter().copied());
+            all.mode(LockMode::Read).lease(lease).acquire()
+        };
+        let guards = [read().await.unwrap(), read().await.unwrap()];
+        let deadline = guards[0].deadline();
+        // No worker is free: the watchdog does not run.
+        let _ = advance(deadline - Instant::now()).now_or_never();
+        let [first, second] = guards;
+        assert!(first.is_lost(), "{keys:?}");
+        let released = first.release().await;
+        assert!(matches!(released, Err(LockError::Lost)), "{released:?}");
+        let released = second.release().await;
+        assert!(matches!(released, Err(LockError::Lost)), "{released:?}");
+    }
+}
+
 /// A hold that was lost is not kept until its minimum, so there is nothing to ask about.
 #[tokio::test(start_paused = true)]
 async fn the_release_of_a_lost_hold_within_its_minimum_asks_nothing() {

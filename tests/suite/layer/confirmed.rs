@@ -8,8 +8,8 @@ use axum::Router;
 use axum::routing::any;
 use tokio::time::Instant;
 use tower_distributed_lock::{
-    Confirm, Confirmation, DistributedLockLayer, Lease, LockHandle, LockKey, OnLost, OnUnavailable,
-    ReleaseOn, key,
+    Confirm, Confirmation, DistributedLockLayer, Lease, LockHandle, LockKey, LockMode, OnLost,
+    OnUnavailable, ReleaseOn, key,
 };
 
 use super::store::TestStore;
@@ -255,7 +255,7 @@ async fn a_write_whose_hold_is_lost_and_whose_release_is_unanswered_is_500() {
     assert_eq!(put(&app, "/orders/1").await.status(), 500);
 }
 
-/// The handler is told of the loss and goes on; then the store is silent or unreachable, and the lease has not expired.
+/// The handler learns of the loss and goes on. Then the store is silent or unreachable, and the lease has not expired.
 #[tokio::test(start_paused = true)]
 async fn a_read_whose_hold_was_found_lost_is_not_confirmed_by_its_lease() {
     for keys in [1, 2] {
@@ -285,6 +285,36 @@ async fn a_read_whose_hold_was_found_lost_is_not_confirmed_by_its_lease() {
             }
         }
     }
+}
+
+/// Two reads share a hold. The first one ends after both have learned of the loss.
+#[tokio::test(start_paused = true)]
+async fn a_read_that_shares_a_lost_hold_is_not_confirmed_by_its_lease() {
+    let (store, _locks, layer) = locking();
+    let handler = {
+        let store = store.clone();
+        async move |lock: LockHandle| {
+            store.steal().await;
+            lock.lost().await;
+            store.unplug(true);
+        }
+    };
+    let other = async move |lock: LockHandle| {
+        lock.lost().await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    };
+    let layer = layer.on_lost(OnLost::Continue).mode(LockMode::Read);
+    let layer = layer.key(|_: &http::request::Parts| LockKey::new("orders"));
+    let app = Router::new()
+        .route("/first", any(handler))
+        .route("/other", any(other))
+        .layer(layer);
+    let (other, first) = tokio::join!(
+        send(&app, request("GET", "/other")),
+        send(&app, request("GET", "/first")),
+    );
+    assert_eq!(first.status(), 500);
+    assert_eq!(other.status(), 500);
 }
 
 #[tokio::test(start_paused = true)]
