@@ -224,20 +224,22 @@ async fn a_pool_counts_a_connection_that_answers_late_and_the_other_one_ends() {
         let hold = reentrant("k");
         let (outcome, ()) = tokio::join!(store.acquire(&hold), async {
             // The probe begins after a sixth of the limit, and is late after a third more.
-            tokio::time::sleep(Duration::from_millis(3500)).await;
-            assert_eq!(proxy.connections(), 2);
+            eventually("another one is opened", LIMIT, async || {
+                proxy.connections() == 2
+            })
+            .await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
             proxy.replies.release();
         });
-        // If the answer on the other connection comes first, the late one is given up.
-        if let Err(error) = outcome {
-            assert!(silently, "{error:?}");
-        }
+        // If the answer on the other connection comes first, the late one is given up. Its answer was that the script is unknown: the
+        // attempt was not made.
+        assert!(outcome.is_ok() || silently, "{outcome:?}");
         eventually("one of the two ends", LIMIT, async || {
             proxy.connections() == 1
         })
         .await;
         assert_eq!((pool.status().size, pool.status().available), (1, 0));
-        assert!(releases(&store, &hold).await);
+        assert!(releases(&store, &hold).await || outcome.is_err());
         drop(store);
         eventually("the pool has its permit again", LIMIT, async || {
             pool.status().size == 0
