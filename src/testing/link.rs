@@ -9,13 +9,13 @@ use crate::sync::Mutex;
 /// A [`Notify`] wakes waiters in the order in which they began to wait, and a `watch` does not.
 #[derive(Debug, Default)]
 pub(super) struct Link {
-    state: Mutex<LinkState>,
+    state: Mutex<Connectivity>,
     changed: Notify,
 }
 
 /// The connection is up if it is neither `broken` nor `disconnected`. Each change from up to down is one of the `cuts`.
 #[derive(Debug, Clone, Copy, Default)]
-struct LinkState {
+struct Connectivity {
     /// Broken by a fault; the connection is restored after the outage.
     broken: bool,
     /// Broken by the test, until the test restores it.
@@ -24,7 +24,7 @@ struct LinkState {
     cuts: u64,
 }
 
-impl LinkState {
+impl Connectivity {
     fn is_up(self) -> bool {
         !self.broken && !self.disconnected
     }
@@ -67,7 +67,7 @@ impl Link {
         self.state.lock().cuts
     }
 
-    async fn until(&self, wanted: impl Fn(LinkState) -> bool) -> LinkState {
+    async fn until(&self, wanted: impl Fn(Connectivity) -> bool) -> Connectivity {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -81,7 +81,7 @@ impl Link {
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut LinkState)) {
+    fn change(&self, change: impl FnOnce(&mut Connectivity)) {
         {
             let mut state = self.state.lock();
             let was_up = state.is_up();
