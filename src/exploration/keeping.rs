@@ -86,7 +86,7 @@ impl Watch {
         let gone = self.gone.load(Ordering::SeqCst);
         let overdue = self.overdue.load(Ordering::SeqCst);
         let carried = self.store.carries(&self.live.hold).now_or_never();
-        let lost = self.live.is_lost();
+        let lost = self.live.see_lost();
         let phase = self.live.phase();
         let stolen = self.stolen.load(Ordering::SeqCst);
         assert!(

@@ -249,7 +249,7 @@ impl Tenure {
 
     pub(super) fn is_lost(&self) -> bool {
         let is_over = || self.limit.is_some_and(|limit| Instant::now() >= limit);
-        self.live.is_lost() || !self.live.has_ended() && is_over()
+        self.live.see_lost() || !self.live.has_ended() && is_over()
     }
 
     pub(super) async fn lost(&self) {

@@ -61,7 +61,7 @@ impl Share {
     }
 
     pub(crate) fn is_lost(&self) -> bool {
-        self.live.is_lost() || self.is_over()
+        self.live.see_lost() || self.is_over()
     }
 
     /// Ends the share at once. The release returns whether the store carried the hold until now, and the store keeps `record` if

@@ -60,7 +60,7 @@ struct LiveState {
     limit: Moment,
     /// The limit was extended, and the watchdog does not know it yet.
     extended: bool,
-    /// It was seen past its deadline, or lost before its release, so that no guard is released as held.
+    /// An owner has seen it past its deadline, or it was lost before its release, so that no guard is released as held.
     seen_lost: bool,
     /// Its place in the schedule of renewals, which alone changes it.
     renewal: RenewalState,
@@ -165,19 +165,18 @@ impl LiveHold {
 
     /// Whether the hold is lost: by its phase, or because its deadline has passed.
     pub(crate) fn is_lost(&self) -> bool {
-        let mut state = self.state();
-        match state.phase {
-            Phase::Held => {
-                let is_over = Instant::now() >= state.deadline.into();
-                state.seen_lost |= is_over;
-                is_over
-            }
-            Phase::Lost => true,
-            Phase::Releasing | Phase::Released => false,
-        }
+        self.state().is_lost()
     }
 
-    /// Whether an owner may know that it is lost: it was seen past its deadline, or was lost before its release.
+    /// The same for the answer to an owner: a hold that an owner knows to be lost is not released as held.
+    pub(crate) fn see_lost(&self) -> bool {
+        let mut state = self.state();
+        let is_lost = state.is_lost();
+        state.seen_lost |= is_lost;
+        is_lost
+    }
+
+    /// Whether an owner may know that it is lost: one has seen it past its deadline, or it was lost before its release.
     pub(crate) fn was_seen_lost(&self) -> bool {
         self.state().seen_lost
     }
@@ -299,6 +298,14 @@ impl LiveHold {
 }
 
 impl LiveState {
+    fn is_lost(&self) -> bool {
+        match self.phase {
+            Phase::Held => Instant::now() >= self.deadline.into(),
+            Phase::Lost => true,
+            Phase::Releasing | Phase::Released => false,
+        }
+    }
+
     /// What to notify of the end.
     fn changed(&self) -> Option<Arc<Notify>> {
         self.rest.as_ref()?.changed.clone()

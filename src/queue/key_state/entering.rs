@@ -93,7 +93,7 @@ impl KeyState {
         };
         let mut found = None;
         for hold in self.holds_mut().filter(|hold| hold.is_shared_by(owner)) {
-            if hold.live.is_lost() {
+            if hold.live.see_lost() {
                 return Err(LockError::Lost);
             }
             if found.is_none() && same(hold.live.hold.mode) {
