@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::release::{Finishing, answered, leave, release_together};
+use super::release::{Finishing, KeptHold, answered, leave, release_together};
 use super::release_question::ReleaseQuestion;
 use super::{Background, HoldRelease};
 use crate::cleanup::{self, Driven};
@@ -29,10 +29,11 @@ impl<E: EndOfHold> HoldRelease<E> {
     /// A `record` is stored in the same step.
     ///
     /// Without a record, a hold within its [minimum](LiveHold::minimum) is left in the store until then.
-    pub(crate) fn begin(mut end: E, record: Option<Record>) -> Self {
+    pub(crate) fn begin(end: E, record: Option<Record>) -> Self {
+        // Counted first, so that a shutdown that finds no hold finds the count, and until the end is dropped.
+        let unfinished = end.background().handle.tasks.begin();
+        let mut end = end;
         let background = end.background();
-        // Counted first, so that a shutdown that finds no hold finds the count.
-        let unfinished = background.handle.tasks.begin();
         let is_held = background.begin_release(end.live());
         let minimum = end.live().minimum().filter(|_| record.is_none());
         if let Some(until) = minimum {
@@ -40,7 +41,10 @@ impl<E: EndOfHold> HoldRelease<E> {
             if !is_held {
                 return Self::done(Err(LockError::Lost));
             }
-            return Self::boxed(Driven::boxed(unfinished, leave(Finishing(end))));
+            let kept = KeptHold::of(&end);
+            // What waits for its end goes on: the key stays taken in the store, and only there.
+            drop(end);
+            return Self::boxed(Driven::boxed(unfinished, leave(Finishing(kept))));
         }
         // A lost hold is released as well, because the store may still carry it.
         let record = record.filter(|_| is_held);
@@ -66,7 +70,7 @@ impl<E: EndOfHold> HoldRelease<E> {
             match end.live().minimum() {
                 Some(until) => {
                     background.release_at(end.live(), until);
-                    left.extend(was_held.then(|| leave(Finishing(end))));
+                    left.extend(was_held.then(|| leave(Finishing(KeptHold::of(&end)))));
                 }
                 None => rest.push(end),
             }
@@ -114,5 +118,72 @@ impl Background {
     /// Stops the renewal before a release. Returns `false` if the hold is lost.
     pub(crate) fn begin_release(&self, live: &Arc<LiveHold>) -> bool {
         self.handle.watchdog.end(live)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use futures_util::FutureExt;
+    use tokio::time::Instant;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::lock::{Hold, HoldId, Lease, LockMode};
+    use crate::store::erase;
+    use crate::store::memory::MemoryStore;
+    use crate::telemetry::Journal;
+
+    /// Stores at its drop whether a shutdown would wait.
+    struct Counted {
+        background: Background,
+        live: Arc<LiveHold>,
+        is_counted: Arc<AtomicBool>,
+    }
+
+    impl EndOfHold for Counted {
+        fn live(&self) -> &Arc<LiveHold> {
+            &self.live
+        }
+
+        fn background(&self) -> &Background {
+            &self.background
+        }
+
+        fn asked(&mut self, _: Released) {}
+    }
+
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            let is_counted = self.background.drained().now_or_never().is_none();
+            self.is_counted.store(is_counted, Ordering::Relaxed);
+        }
+    }
+
+    /// A shutdown returns after the key is free in this process, too.
+    #[tokio::test(start_paused = true)]
+    async fn an_end_is_counted_until_it_is_dropped() {
+        let journal = Journal::default();
+        let background =
+            Background::new(erase(MemoryStore::new()), None, journal, Box::new(|_| {}));
+        let hold = Hold {
+            key: "account:42".into(),
+            mode: LockMode::Reentrant,
+            id: HoldId::new(Uuid::nil(), 1),
+        };
+        let lease = Duration::from_secs(30);
+        let live = LiveHold::new(hold, Lease::Renewed(lease), None, Instant::now(), lease);
+        let is_counted = Arc::<AtomicBool>::default();
+        let end = Counted {
+            background: background.clone(),
+            live: Arc::new(live),
+            is_counted: is_counted.clone(),
+        };
+        let released = HoldRelease::begin(end, None).await;
+        assert!(matches!(released, Err(LockError::Lost)), "{released:?}");
+        assert!(is_counted.load(Ordering::Relaxed));
+        assert!(background.drained().now_or_never().is_some());
     }
 }

@@ -75,11 +75,38 @@ impl<E: EndOfHold> Drop for Finishing<E> {
     }
 }
 
-/// Ends a hold that the store keeps until the end of its minimum. Returns whether the store carries it.
+/// The end of a hold that the store keeps until the end of its minimum. Nothing waits for it.
+pub(super) struct KeptHold {
+    background: Background,
+    live: Arc<LiveHold>,
+}
+
+impl KeptHold {
+    pub(super) fn of(end: &impl EndOfHold) -> Self {
+        Self {
+            background: end.background().clone(),
+            live: end.live().clone(),
+        }
+    }
+}
+
+impl EndOfHold for KeptHold {
+    fn live(&self) -> &Arc<LiveHold> {
+        &self.live
+    }
+
+    fn background(&self) -> &Background {
+        &self.background
+    }
+
+    fn asked(&mut self, _: Released) {}
+}
+
+/// Ends a hold that the store keeps. Returns whether the store carries it.
 ///
 /// In the background no caller wants the answer, and the store is not asked.
-pub(super) async fn leave<E: EndOfHold>(end: Finishing<E>) -> Result<(), LockError> {
-    let (background, live) = (end.0.background(), end.0.live());
+pub(super) async fn leave(kept: Finishing<KeptHold>) -> Result<(), LockError> {
+    let Finishing(KeptHold { background, live }) = &kept;
     let result = match cleanup::is_in_background() {
         true => Ok(()),
         false => held(background.handle.checks.check(live).await),

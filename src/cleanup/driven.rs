@@ -20,7 +20,7 @@ tokio::task_local! {
 
 /// A future that continues in the background when its caller drops it. It can be moved, also after it was polled: a future that
 /// cannot is [boxed](Driven::boxed). It is `None` while it is polled, and after its end.
-pub(crate) struct Driven<F: Work>(Option<(F, Unfinished)>);
+pub(crate) struct Driven<F: Work>(Option<(Unfinished, F)>);
 
 /// What can be driven.
 pub(crate) trait Work: Future<Output: Send> + Unpin + Send + 'static {}
@@ -40,7 +40,7 @@ impl<T: Send + 'static> Driven<BoxFuture<'static, T>> {
 impl<F: Work> Driven<F> {
     /// Wraps work that is counted already.
     pub(crate) fn new(unfinished: Unfinished, future: F) -> Self {
-        Self(Some((future, unfinished)))
+        Self(Some((unfinished, future)))
     }
 }
 
@@ -48,11 +48,12 @@ impl<F: Work> Future for Driven<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        // Taken out while it is polled, so that work that panics is not polled again. It is counted until it is dropped.
-        let (mut future, unfinished) = self.0.take().expect("polled after it was ready");
+        // Taken out while it is polled, so that work that panics is not polled again. It is counted until it is dropped,
+        // which is before the count: variables are dropped in reverse order.
+        let (unfinished, mut future) = self.0.take().expect("polled after it was ready");
         let polled = Pin::new(&mut future).poll(cx);
         if polled.is_pending() {
-            self.0 = Some((future, unfinished));
+            self.0 = Some((unfinished, future));
         }
         polled
     }
@@ -60,7 +61,7 @@ impl<F: Work> Future for Driven<F> {
 
 impl<F: Work> Drop for Driven<F> {
     fn drop(&mut self) {
-        if let Some((future, unfinished)) = self.0.take() {
+        if let Some((unfinished, future)) = self.0.take() {
             unfinished.adopt(Box::pin(IN_BACKGROUND.scope((), async move {
                 future.await;
             })));

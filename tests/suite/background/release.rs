@@ -115,6 +115,32 @@ async fn the_release_of_a_lost_hold_within_its_minimum_asks_nothing() {
     assert_eq!((store.count(), began.elapsed()), (asked, Duration::ZERO));
 }
 
+/// The store keeps the key, so that the next request of the process need not wait for the answer to the release.
+#[tokio::test(start_paused = true)]
+async fn the_next_request_asks_although_a_release_within_its_minimum_has_no_answer() {
+    for several in [false, true] {
+        let store = Wired::default();
+        let locks = LockClient::new(store.clone());
+        let keys = if several {
+            vec!["1:n", "1:m"]
+        } else {
+            vec!["1:n"]
+        };
+        let guard = locks.lock_all(keys).hold_at_least(LONG).await;
+        let guard = guard.expect("free");
+        let waiting = tokio::spawn(locks.lock("1:n").wait(LONG).acquire());
+        sleep(Duration::from_millis(10)).await;
+        let asked = store.calls("acquire", 1).len();
+        store.slow(LONG);
+        let releasing = tokio::spawn(guard.release());
+        sleep(Duration::from_millis(10)).await;
+        assert!(!releasing.is_finished(), "the store takes its time");
+        let asks = store.calls("acquire", 1).len() > asked;
+        assert!(asks, "several: {several}");
+        waiting.abort();
+    }
+}
+
 /// The same for a slow store, for several keys, and for a shared hold.
 #[tokio::test(start_paused = true)]
 async fn a_release_waits_for_a_silent_store_no_longer_than_seconds() {
