@@ -5,14 +5,14 @@ use super::*;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// A hold with a minimum.
-struct KeptHold {
+struct HoldWithMinimum {
     locks: LockClient,
     guard: LockGuard,
     /// No other request is granted before.
     until: Instant,
 }
 
-impl KeptHold {
+impl HoldWithMinimum {
     async fn take(env: &Env, mode: LockMode) -> Self {
         let locks = env.client().await;
         let minimum = env.short_lease();
@@ -45,7 +45,7 @@ fn patient(locks: &LockClient, mode: LockMode) -> LockRequest {
 /// The key stays taken, for its own client too.
 pub async fn a_minimum_ends_with_its_guard(env: &Env, mode: LockMode) {
     for is_dropped in [false, true] {
-        let kept = KeptHold::take(env, mode).await;
+        let kept = HoldWithMinimum::take(env, mode).await;
         let own = Waiter::queue(env, patient(&kept.locks, mode)).await;
         let other = Waiter::queue(env, patient(&env.client().await, mode)).await;
         match is_dropped {
@@ -59,7 +59,7 @@ pub async fn a_minimum_ends_with_its_guard(env: &Env, mode: LockMode) {
 /// The key stays taken, whether the client ends before the guard or after it.
 pub async fn a_minimum_ends_with_its_client(env: &Env, mode: LockMode) {
     for guard_is_first in [true, false] {
-        let kept = KeptHold::take(env, mode).await;
+        let kept = HoldWithMinimum::take(env, mode).await;
         let other = Waiter::queue(env, patient(&env.client().await, mode)).await;
         if guard_is_first {
             kept.guard.release().await.unwrap();
