@@ -24,23 +24,23 @@ mod announcement;
 mod attempt;
 mod begun;
 mod builder;
-mod doors;
 mod held;
-#[cfg(feature = "console")]
-mod inside;
 mod places;
 mod question;
 mod request;
-mod residue;
+mod request_tracker;
 mod target;
+#[cfg(feature = "console")]
+mod view;
 mod wait;
+mod withdrawal;
 
 use announcement::Announcement;
 pub use builder::LockClientBuilder;
-use doors::{Door, Doors};
 pub(crate) use held::around;
 pub use request::LockRequest;
 pub(crate) use request::Started;
+use request_tracker::{RequestTracker, TrackedRequest};
 pub use target::Target;
 
 /// Takes locks in a store. Cheap to clone; clones are the same client.
@@ -85,7 +85,7 @@ struct Inner {
     grants: AtomicU64,
     store: Arc<dyn DynStore>,
     queues: Arc<Queues>,
-    doors: Doors,
+    tracker: RequestTracker,
     token_retention: Option<Duration>,
     max_keys_per_request: usize,
     namespace: Namespace,
@@ -224,13 +224,13 @@ impl LockClient {
     ///
     /// Dropping the future does not undo the shutdown.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
-        let doors = &self.inner.doors;
+        let tracker = &self.inner.tracker;
         let background = self.inner.queues.background();
-        doors.close();
+        tracker.close();
         background.abandon_all();
         let done = async {
             // The last request may have been granted a hold since.
-            doors.empty().await;
+            tracker.drained().await;
             background.abandon_all();
             background.drained().await;
             if let Some(announcement) = &self.inner.announcement {
@@ -338,20 +338,20 @@ impl LockClient {
         self.inner.queues.background().drive(answer)
     }
 
-    /// The journal of events, for a console.
-    fn journal(&self) -> &Journal {
+    /// The journal of recent events.
+    pub(crate) fn journal(&self) -> &Journal {
         self.inner.queues.journal()
     }
 
     /// Admits a request, unless the client was shut down.
     ///
-    /// Every request holds its [`Door`] until it has handed all its clean-up to the background. The shutdown waits for the last
-    /// one.
-    fn enter(&self) -> Door<'_> {
+    /// Every request holds its [`TrackedRequest`] until it has handed all its clean-up to the background. The shutdown waits for
+    /// the last one.
+    fn track(&self) -> TrackedRequest<'_> {
         if let Some(announcement) = &self.inner.announcement {
             announcement.begin();
         }
-        self.inner.doors.enter()
+        self.inner.tracker.track()
     }
 
     fn next_hold_id(&self) -> HoldId {

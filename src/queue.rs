@@ -49,7 +49,7 @@ pub(crate) use departed::ShareRelease;
 use fairness::FairnessYield;
 use hold::LocalHolder;
 use intent::Intent;
-use key_state::{KeyState, Standing};
+use key_state::{KeyState, Placement};
 pub(crate) use pace::Pace;
 pub(crate) use queued::Queued;
 use shards::Shards;
@@ -203,11 +203,11 @@ impl Queues {
     ) -> Result<Decision, LockError> {
         let at = self.at(now);
         let decision = self.shards.enter(key, |state, owed| {
-            let standing = state.place(terms, at)?;
-            let asks = matches!(standing, Standing::Ask(_));
+            let placement = state.place(terms, at)?;
+            let asks = matches!(placement, Placement::Ask(_));
             let owed = (asks && terms.yields()).then(|| owed.take(key, now));
             let handoff = owed.flatten().map_or_else(Handoff::default, Handoff::owing);
-            Ok(self.decide(key, state, standing, terms, at, handoff))
+            Ok(self.decide(key, state, placement, terms, at, handoff))
         })?;
         Ok(self.decided(decision))
     }
@@ -230,9 +230,9 @@ impl Queues {
         let handoff = Handoff::default;
         let entered = self.shards.enter(key, |state, _| {
             let intent = match state.place(terms, at)? {
-                Standing::Ask(intent) if intent.nested.is_none() => intent,
-                standing => {
-                    let decision = self.decide(key, state, standing, terms, at, handoff());
+                Placement::Ask(intent) if intent.nested.is_none() => intent,
+                placement => {
+                    let decision = self.decide(key, state, placement, terms, at, handoff());
                     return Ok(Err((decision, None)));
                 }
             };
@@ -243,8 +243,8 @@ impl Queues {
                     Ok(state.granted(live, terms, &intent, None, at))
                 }
                 AtOnce::Otherwise(answer) => {
-                    let standing = Standing::Ask(intent);
-                    let decision = self.decide(key, state, standing, terms, at, handoff());
+                    let placement = Placement::Ask(intent);
+                    let decision = self.decide(key, state, placement, terms, at, handoff());
                     Err((decision, Some(answer)))
                 }
             })
@@ -270,14 +270,14 @@ impl Queues {
         self: &Arc<Self>,
         key: &LockKey,
         state: &mut KeyState,
-        standing: Standing,
+        placement: Placement,
         terms: &Terms,
         at: At,
         handoff: Handoff,
     ) -> Decision {
-        match standing {
-            Standing::Grant(grant) => Decision::Grant(Share::of_new(self, grant)),
-            Standing::Ask(intent) => {
+        match placement {
+            Placement::Grant(grant) => Decision::Grant(Share::of_new(self, grant)),
+            Placement::Ask(intent) => {
                 state.begin(&intent.owner);
                 Decision::Ask(Turn::new(self, key, intent, handoff))
             }

@@ -63,7 +63,7 @@ struct WatchdogState {
     /// Dead while no task runs.
     task: Weak<()>,
     /// The task's runtime; `None` before the task begins, and after it has returned.
-    home: Option<Id>,
+    task_runtime: Option<Id>,
     /// From the first renewal that fails until an answer after which no partition fails.
     outage: Option<Outage>,
     /// When undecided holds were last logged.
@@ -169,14 +169,14 @@ impl Watchdog {
         state.schedule.ask_again(Instant::now());
         let alive = Arc::new(());
         state.task = Arc::downgrade(&alive);
-        let home = runtime.id();
-        state.home = Some(home);
+        let task_runtime = runtime.id();
+        state.task_runtime = Some(task_runtime);
         let watchdog = self.clone();
         // If the task is dropped before it begins, because its runtime has ended, `alive` is dropped with it, and the
         // next hold starts another task.
         let task = async move {
             // Made first, so that it is dropped last.
-            let _ended = TaskEnd(watchdog.clone(), home);
+            let _ended = TaskEnd(watchdog.clone(), task_runtime);
             let _alive = alive;
             watchdog.run().await;
         };
@@ -188,14 +188,14 @@ impl Watchdog {
     }
 
     /// The task has ended. If it was dropped with its runtime, it continues on another one.
-    fn ended(self: &Arc<Self>, home: Id) {
+    fn ended(self: &Arc<Self>, task_runtime: Id) {
         let given = self.given_runtime();
-        let elsewhere = given.or_else(|| self.tasks.runtime_but(home));
+        let elsewhere = given.or_else(|| self.tasks.runtime_but(task_runtime));
         // After a panic, which only code outside this crate causes, it continues on the current runtime.
         let elsewhere = elsewhere.or_else(|| Handle::try_current().ok());
         let mut state = self.state();
         // It has not ended by itself, and no new hold has started another one.
-        let is_missing = state.home.is_some() && state.task.strong_count() == 0;
+        let is_missing = state.task_runtime.is_some() && state.task.strong_count() == 0;
         if is_missing && let Some(runtime) = &elsewhere {
             self.start(&mut state, runtime);
         }
@@ -230,7 +230,7 @@ impl Watchdog {
         }
         let mut state = self.state();
         if state.retired && running.is_empty() {
-            state.home = None;
+            state.task_runtime = None;
             state.task = Weak::new();
             return None;
         }

@@ -19,7 +19,7 @@ use crate::watchdog::LiveHold;
 /// How long a failed question to the store is repeated.
 const BUDGET: Duration = Duration::from_secs(1);
 
-type Asker = oneshot::Sender<Result<HoldStatus, StoreError>>;
+type AnswerSender = oneshot::Sender<Result<HoldStatus, StoreError>>;
 
 /// Asks the store which holds it carries. Callers that ask about one partition at the same time share a question.
 pub(super) struct OwnerChecks {
@@ -42,7 +42,7 @@ struct OpenQuestion {
 
 struct Check {
     live: Arc<LiveHold>,
-    answer: Asker,
+    answer: AnswerSender,
 }
 
 impl OwnerChecks {
@@ -157,7 +157,7 @@ impl Drop for QuestionGuard<'_> {
 }
 
 /// A hold, and all callers that ask about it.
-type Question = (Arc<LiveHold>, Vec<Asker>);
+type Question = (Arc<LiveHold>, Vec<AnswerSender>);
 
 /// Asks again about holds that the store left undecided, until it decides or the time for a check is over.
 async fn ask_again(store: Arc<dyn DynStore>, mut undecided: Vec<Question>) {
@@ -166,8 +166,8 @@ async fn ask_again(store: Arc<dyn DynStore>, mut undecided: Vec<Question>) {
     while !undecided.is_empty() && backoff.pause_before(over).await {
         undecided = ask_all(&store, undecided, over).await;
     }
-    for (_, askers) in undecided {
-        deliver(askers, Ok(HoldStatus::Unknown));
+    for (_, senders) in undecided {
+        deliver(senders, Ok(HoldStatus::Unknown));
     }
 }
 
@@ -183,20 +183,20 @@ async fn ask_all(
         let checks = batch.as_slice().iter();
         let checks = checks.map(|(live, _)| Renewal::check(live.hold.clone()));
         let answers = ask(store, checks.collect(), over).await;
-        for (index, (live, askers)) in batch.enumerate() {
+        for (index, (live, senders)) in batch.enumerate() {
             match answers.as_ref().map(|statuses| statuses[index]) {
-                Ok(HoldStatus::Unknown) => undecided.push((live, askers)),
-                answer => deliver(askers, answer.map_err(Clone::clone)),
+                Ok(HoldStatus::Unknown) => undecided.push((live, senders)),
+                answer => deliver(senders, answer.map_err(Clone::clone)),
             }
         }
     }
     undecided
 }
 
-fn deliver(askers: Vec<Asker>, answer: Result<HoldStatus, StoreError>) {
-    for asker in askers {
+fn deliver(senders: Vec<AnswerSender>, answer: Result<HoldStatus, StoreError>) {
+    for sender in senders {
         // The caller may have been dropped.
-        let _ = asker.send(answer.clone());
+        let _ = sender.send(answer.clone());
     }
 }
 
@@ -225,7 +225,7 @@ fn by_hold(checks: Vec<Check>) -> Vec<Question> {
     for Check { live, answer } in checks {
         let place = *places.entry(Arc::as_ptr(&live)).or_insert(holds.len());
         match holds.get_mut(place) {
-            Some((_, askers)) => askers.push(answer),
+            Some((_, senders)) => senders.push(answer),
             None => holds.push((live, vec![answer])),
         }
     }

@@ -282,7 +282,7 @@ impl<'a> Request<'a> {
             if now >= until {
                 break;
             }
-            turn.heard_release();
+            turn.count_message();
         }
         true
     }
@@ -316,7 +316,7 @@ impl<'a> Request<'a> {
         let until = self.wait.next_poll(retry_after);
         if let Some(turn) = self.attempts.only_turn() {
             if sleep_until(turn.wakeups().as_mut(), until).await {
-                turn.heard_release();
+                turn.count_message();
             }
             return;
         }

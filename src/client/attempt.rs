@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
 
 use super::question::{Asking, Grants, Reply, Wanted};
-use super::residue::Residue;
 use super::wait::Wait;
+use super::withdrawal::LeftInStore;
 use super::{Inner, LockClient};
 use crate::error::StoreError;
 use crate::lock::{Hold, HoldId, LockKey, LockMode};
@@ -21,7 +21,7 @@ use crate::store::{Attempt, Fencing, Grant, Wakeups};
 /// what the attempts have left in the store, and the turns pass to the next requests at once. The turn of a nested read
 /// passes only when nothing is left, because the hold of the next one has the same id.
 ///
-/// Either a question is under way (`asking`), or `residue` has what the last one has left.
+/// Either a question is under way (`asking`), or `left` says what the last one has left in the store.
 pub(super) struct AttemptGuard<'a> {
     client: &'a LockClient,
     tries: SmallVec<[Try; 1]>,
@@ -29,7 +29,7 @@ pub(super) struct AttemptGuard<'a> {
     /// An instant before the last question was sent, from which leases count.
     sent: Instant,
     asking: Option<Asking>,
-    residue: Residue,
+    left: LeftInStore,
 }
 
 struct Try {
@@ -44,7 +44,7 @@ impl<'a> AttemptGuard<'a> {
             want,
             sent: now,
             asking: None,
-            residue: Residue::Nothing,
+            left: LeftInStore::Nothing,
             client,
         }
     }
@@ -63,7 +63,7 @@ impl<'a> AttemptGuard<'a> {
         reply: Result<Reply, StoreError>,
     ) -> Result<Reply, StoreError> {
         self.tries.push(Try { turn, attempt });
-        self.residue = self.residue.after(self.want, &reply);
+        self.left = self.left.after(self.want, &reply);
         reply
     }
 
@@ -130,7 +130,7 @@ impl<'a> AttemptGuard<'a> {
         self.sent = now;
         match self.question().now() {
             Ok(answer) => {
-                self.residue = self.residue.after(self.want, &answer);
+                self.left = self.left.after(self.want, &answer);
                 Some(answer)
             }
             Err(asking) => {
@@ -166,7 +166,7 @@ impl<'a> AttemptGuard<'a> {
         let asking = self.asking.as_mut().expect("a question is under way");
         let answer = asking.answer().await;
         self.asking = None;
-        self.residue = self.residue.after(self.want, &answer);
+        self.left = self.left.after(self.want, &answer);
         answer
     }
 
@@ -189,7 +189,7 @@ impl<'a> AttemptGuard<'a> {
                 return None;
             }
             // From here on, the share releases the hold.
-            self.residue = Residue::Nothing;
+            self.left = LeftInStore::Nothing;
             let one = self.tries.pop().expect("there is one");
             return Some(SmallVec::from_buf([one.turn.granted(live, terms, now)]));
         }
@@ -199,7 +199,7 @@ impl<'a> AttemptGuard<'a> {
             return None;
         }
         // From here on, the shares release the holds.
-        self.residue = Residue::Nothing;
+        self.left = LeftInStore::Nothing;
         let mut turns: SmallVec<[Option<Try>; 1]> = self.tries.drain(..).map(Some).collect();
         let shares = grants.iter().zip(lives);
         let shares = shares.map(|(grant, live)| {
@@ -224,8 +224,8 @@ impl<'a> AttemptGuard<'a> {
     /// withdrawal.
     fn take_back(&mut self, end: bool) {
         let asking = self.asking.take();
-        let before = mem::replace(&mut self.residue, Residue::Nothing);
-        if asking.is_none() && before == Residue::Nothing {
+        let before = mem::replace(&mut self.left, LeftInStore::Nothing);
+        if asking.is_none() && before == LeftInStore::Nothing {
             return;
         }
         let attempts: Vec<_> = self.tries.iter().map(|one| one.attempt.clone()).collect();

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use super::announcement::Announcement;
-use super::{Doors, Inner, LockClient};
+use super::{Inner, LockClient, RequestTracker};
 #[cfg(doc)]
 use crate::error::LockError;
 use crate::limits::FOR_EVER;
@@ -215,7 +215,7 @@ impl LockClientBuilder {
                 grants: AtomicU64::new(1),
                 queues,
                 store: self.store,
-                doors: Doors::default(),
+                tracker: RequestTracker::default(),
                 token_retention: self.token_retention,
                 max_keys_per_request: self.max_keys_per_request,
                 namespace,

@@ -274,10 +274,10 @@ impl LockRequest {
         }
         let request = &*self;
         // Created before the work, so that it is dropped after it.
-        let door = request.client.enter();
+        let tracked = request.client.track();
         // A hold with a minimum is kept by a question of its own.
         let taken = match &request.targets {
-            Targets::One(target) if request.hold_at_least.is_none() && door.is_open() => {
+            Targets::One(target) if request.hold_at_least.is_none() && tracked.is_open() => {
                 let client = &request.client;
                 client.take_now(&target.key, &request.terms, wait, now)
             }
@@ -300,7 +300,7 @@ impl LockRequest {
             wait,
             now,
             waiting,
-            door,
+            tracked,
         }))
     }
 

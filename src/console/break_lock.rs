@@ -83,7 +83,7 @@ async fn break_now(shared: Arc<Shared>, key: LockKey, caller: String) -> Result<
         tracing::debug!(key = %digest, holder = holder.id, "it was held");
     }
     if broken {
-        shared.locks.inside().journal().broken(&key, caller);
+        shared.locks.journal().broken(&key, caller);
     }
     let was = in_store(&was, &shared.holders);
     Ok(json!({ "key": key, "broken": broken, "was": was }))

@@ -11,7 +11,7 @@ const HOTTEST: usize = 20;
 
 /// `api/events`.
 pub(super) fn events(locks: &LockClient) -> Value {
-    let events = locks.inside().journal().events();
+    let events = locks.journal().events();
     let latest: Vec<_> = events.latest().into_iter().map(event).collect();
     json!({
         "lost": events.lost,
@@ -47,7 +47,7 @@ fn event(event: &Event) -> Value {
 
 /// `api/durations`.
 pub(super) fn durations(locks: &LockClient) -> Value {
-    let durations = locks.inside().journal().durations();
+    let durations = locks.journal().durations();
     let series = durations.iter().map(|one| {
         json!({
             "route": one.route.as_str(),
@@ -82,7 +82,7 @@ fn histogram(histogram: &Histogram) -> Value {
 
 /// `api/contended`.
 pub(super) fn contended(locks: &LockClient) -> Value {
-    let contended = locks.inside().journal().contended();
+    let contended = locks.journal().contended();
     let hottest = contended.into_iter().take(HOTTEST);
     let keys = hottest.map(|one| {
         json!({

@@ -23,11 +23,11 @@ pub(super) async fn look(shared: &Shared, key: &LockKey, patience: Duration) -> 
         Ok(Err(error)) => unknown(problem::text(&error)),
         Err(_) => unknown(format!("the store has not answered within {patience:?}")),
     };
-    let inside = shared.locks.inside();
-    let key = inside.own(key);
-    let (holds, queued) = inside.key(&key);
+    let locks = &shared.locks;
+    let key = locks.named(key.clone());
+    let (holds, queued) = locks.view_of(&key);
     let now = Instant::now();
-    let refused = inside.journal().store_waiters();
+    let refused = locks.journal().store_waiters();
     let refused = refused.into_iter().filter(|waiter| waiter.key == key);
     // The store has refused the first ones, and will wake them. The others wait behind them in the process.
     let refused = refused.map(|waiter| (waiter.since, waiter.mode, waiter.route, true));

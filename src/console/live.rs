@@ -91,7 +91,7 @@ impl Viewer {
         if self.ticks > 0 {
             tokio::time::sleep(TICK).await;
         }
-        Instant::now() < self.over && !self.shared.locks.inside().is_closed()
+        Instant::now() < self.over && !self.shared.locks.is_closed()
     }
 
     /// Looks at everything that is due. Each question to the store has a limit, and they are asked at the same time: a store

@@ -53,7 +53,7 @@ impl Shared {
             peers,
             may_break,
         } = console;
-        locks.inside().journal().open();
+        locks.journal().open();
         store::watch();
         Self {
             process: Process::new(process, peers, &locks),

@@ -21,12 +21,11 @@ pub(super) struct Survey {
 
 impl Survey {
     pub(super) fn take(locks: &LockClient) -> Self {
-        let inside = locks.inside();
         let mut refused: KeyMap<Vec<StoreWaiter>> = KeyMap::default();
-        for waiter in inside.journal().store_waiters() {
+        for waiter in locks.journal().store_waiters() {
             refused.entry(waiter.key.clone()).or_default().push(waiter);
         }
-        let rows = inside.keys().into_iter().map(|view| {
+        let rows = locks.view().into_iter().map(|view| {
             let refused = refused.remove(&view.key).unwrap_or_default();
             Row::new(view, &refused)
         });

@@ -235,13 +235,13 @@ impl Hash for LockKey {
 }
 
 /// A map of keys that uses their stored hashes.
-pub(crate) type KeyMap<V> = HashMap<LockKey, V, BuildHasherDefault<Carried>>;
+pub(crate) type KeyMap<V> = HashMap<LockKey, V, BuildHasherDefault<KeyHasher>>;
 
 /// The hash that a key has written.
 #[derive(Default)]
-pub(crate) struct Carried(u64);
+pub(crate) struct KeyHasher(u64);
 
-impl Hasher for Carried {
+impl Hasher for KeyHasher {
     fn write(&mut self, _: &[u8]) {
         unreachable!("a key writes one number");
     }

@@ -16,9 +16,9 @@ const SHORTEST_TURN: Duration = Duration::from_micros(500);
 const ONE_SECTION: u32 = 3;
 
 /// The number of hand-overs in the next turn of this process, where the store gives waiters outside its line their turn. It
-/// has heard `heard` messages since its last turn, and enters as often in a row as the others did.
-pub(super) fn handovers_like_theirs(heard: u32) -> u32 {
-    heard.saturating_sub(ONE_SECTION)
+/// has got so many `messages` since its last turn, and enters as often in a row as the others did.
+pub(super) fn handovers_like_theirs(messages: u32) -> u32 {
+    messages.saturating_sub(ONE_SECTION)
 }
 
 /// How long a process yields after its turn, in a store without a line, such as a quorum: its release wakes every process that
@@ -36,7 +36,7 @@ pub(crate) struct FairnessYield {
     released: Instant,
     took: Duration,
     /// How many releases of other processes were reported since.
-    heard: u32,
+    releases: u32,
     /// Whether the next message is that of this process's own release.
     echoes: bool,
 }
@@ -55,7 +55,7 @@ impl FairnessYield {
             pause: (2 * took).clamp(PAUSE.0, PAUSE.1),
             released: now,
             took,
-            heard: 0,
+            releases: 0,
             echoes: listens,
         })
     }
@@ -71,12 +71,12 @@ impl FairnessYield {
         self.owed == 0 || now.saturating_duration_since(self.released) >= self.pause
     }
 
-    /// The release of another process was reported.
-    pub(super) fn heard_release(&mut self) {
+    /// A message has come: another process has released.
+    pub(super) fn count_message(&mut self) {
         self.owed = self.owed.saturating_sub(1);
         match self.echoes {
             true => self.echoes = false,
-            false => self.heard += 1,
+            false => self.releases += 1,
         }
     }
 
@@ -85,7 +85,7 @@ impl FairnessYield {
     pub(super) fn next_turn(&self, now: Instant) -> Option<Duration> {
         let theirs = now
             .saturating_duration_since(self.released)
-            .checked_div(self.heard)?;
+            .checked_div(self.releases)?;
         // Subtracts the time of a message and of a question.
         let theirs = theirs.saturating_sub(2 * self.took);
         let turn = theirs + theirs / 4;

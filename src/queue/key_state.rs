@@ -25,7 +25,7 @@ mod rest;
 #[cfg(feature = "console")]
 mod shown;
 
-pub(super) use entering::Standing;
+pub(super) use entering::Placement;
 pub(super) use leaving::Left;
 use rest::Rest;
 
@@ -81,7 +81,7 @@ impl KeyState {
     /// decision.
     pub(super) fn wait(
         &mut self,
-        standing: Standing,
+        placement: Placement,
         terms: &Terms,
         at: At,
     ) -> (u64, oneshot::Receiver<Result<Decision, LockError>>) {
@@ -94,7 +94,7 @@ impl KeyState {
             since: at.now,
             sender,
         };
-        self.put(waiter, standing);
+        self.put(waiter, placement);
         (ticket, receiver)
     }
 
@@ -126,16 +126,16 @@ impl KeyState {
     /// The store refused the head of a queue: another holder's lease lasts until then.
     pub(super) fn refused(&mut self, intent: &Intent, until: Option<Instant>, at: At) {
         if intent.nested.is_none() {
-            self.rest().queue(intent.mode).hears(until, at.now);
+            self.rest().queue(intent.mode).note_answer(until, at.now);
         }
         if let LockMode::Permit(_) = intent.mode {
             self.rest().permit.refused();
         }
     }
 
-    fn put(&mut self, waiter: LocalWaiter, standing: Standing) {
-        match standing {
-            Standing::BehindOwner => {
+    fn put(&mut self, waiter: LocalWaiter, placement: Placement) {
+        match placement {
+            Placement::BehindOwner => {
                 let waiters = self.rest().owners.waiters(&waiter.terms.owner);
                 waiters
                     .expect("its owner has a request under way")
@@ -179,13 +179,13 @@ impl KeyState {
                             read.push(waiter);
                         }
                     }
-                    read.hears(None, at.now);
+                    read.note_answer(None, at.now);
                 }
                 effects.extend(self.next(LockMode::Read, wakeups.into()));
             }
             LockMode::Permit(_) => {
                 let permit = &mut self.rest().permit;
-                permit.queue.hears(None, at.now);
+                permit.queue.note_answer(None, at.now);
                 effects.extend(permit.done(wakeups.into()));
             }
             mode => {
@@ -193,7 +193,7 @@ impl KeyState {
                 let unused = match self.queue_mut(mode) {
                     Some(queue) => {
                         // An earlier answer about another holder is out of date.
-                        queue.hears(None, at.now);
+                        queue.note_answer(None, at.now);
                         queue.keep_wakeups(wakeups)
                     }
                     None => wakeups,
@@ -332,8 +332,8 @@ impl KeyState {
                 continue;
             }
             match self.place(&waiter.terms, at) {
-                Ok(Standing::Grant(grant)) => effects.push(Effect::Grant(waiter, grant)),
-                Ok(Standing::Ask(intent)) => {
+                Ok(Placement::Grant(grant)) => effects.push(Effect::Grant(waiter, grant)),
+                Ok(Placement::Ask(intent)) => {
                     self.begin(&intent.owner);
                     effects.push(Effect::Ask(waiter, intent, Handoff::default()));
                 }

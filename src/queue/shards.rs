@@ -143,7 +143,7 @@ fn shrink(keys: &mut KeyMap<KeyState>) {
 mod tests {
     use super::*;
     use crate::lock::{Lease, LockMode};
-    use crate::queue::key_state::Standing;
+    use crate::queue::key_state::Placement;
     use crate::queue::{At, Pace, Terms};
     use crate::telemetry::Route;
 
@@ -172,7 +172,7 @@ mod tests {
             .iter()
             .map(
                 |key| match shards.enter(key, |state, _| state.place(&terms(), at)) {
-                    Ok(Standing::Ask(intent)) => intent,
+                    Ok(Placement::Ask(intent)) => intent,
                     _ => unreachable!("the key is free"),
                 },
             )

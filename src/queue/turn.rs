@@ -57,11 +57,11 @@ impl Turn {
         }
     }
 
-    /// The release of another process was reported.
-    pub(crate) fn heard_release(&mut self) {
+    /// A message has come: another process has released.
+    pub(crate) fn count_message(&mut self) {
         match &mut self.handoff.others {
-            Others::Served { heard } => *heard = heard.saturating_add(1),
-            Others::Owed(fairness) => fairness.heard_release(),
+            Others::Served { messages } => *messages = messages.saturating_add(1),
+            Others::Owed(fairness) => fairness.count_message(),
             Others::Unknown | Others::None => {}
         }
     }
@@ -74,7 +74,7 @@ impl Turn {
                 notified: 0,
                 ..
             } => Others::None,
-            Released { in_line: true, .. } => Others::Served { heard: 0 },
+            Released { in_line: true, .. } => Others::Served { messages: 0 },
             Released { notified, .. } => {
                 let listens = self.handoff.wakeups.is_some();
                 let fairness = FairnessYield::after(notified, listens, took, Instant::now());
@@ -110,8 +110,8 @@ impl Turn {
         let turn = match &self.handoff.others {
             Others::Unknown => None,
             Others::None => Some(None),
-            Others::Served { heard } => Some(Some(Pace {
-                handovers: fairness::handovers_like_theirs(*heard).min(at.pace.handovers),
+            Others::Served { messages } => Some(Some(Pace {
+                handovers: fairness::handovers_like_theirs(*messages).min(at.pace.handovers),
                 ..at.pace
             })),
             Others::Owed(fairness) => fairness.next_turn(now).map(|turn| {

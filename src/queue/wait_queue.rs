@@ -58,8 +58,8 @@ pub(super) enum Others {
     Unknown,
     /// The release woke none.
     None,
-    /// The release woke some, and the store gives them a turn. This process has heard so many releases since.
-    Served { heard: u32 },
+    /// The release woke some, and the store gives them a turn. So many messages of their releases have come since.
+    Served { messages: u32 },
     /// The release woke some, to which this process owes a turn each.
     Owed(Box<FairnessYield>),
 }
@@ -194,7 +194,7 @@ impl WaitQueue {
     }
 
     /// Records an answer of the store to the head. `held_until`: the end of another holder's lease.
-    pub(super) fn hears(&mut self, held_until: Option<Instant>, now: Instant) {
+    pub(super) fn note_answer(&mut self, held_until: Option<Instant>, now: Instant) {
         if held_until.is_some() || self.waiting.is_some() {
             self.waiting().news = LastAnswer {
                 at: Some(now),

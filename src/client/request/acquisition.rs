@@ -9,7 +9,7 @@ use tracing::Instrument;
 
 use super::super::all::AllOf;
 use super::super::begun::Begun;
-use super::super::doors::Door;
+use super::super::request_tracker::TrackedRequest;
 use super::super::target::Target;
 use super::super::wait::Wait;
 use super::{LockRequest, Targets};
@@ -32,7 +32,7 @@ pub(crate) struct Acquisition<'a> {
     pub(super) wait: Wait,
     pub(super) now: Instant,
     pub(super) waiting: Waiting,
-    pub(super) door: Door<'a>,
+    pub(super) tracked: TrackedRequest<'a>,
 }
 
 impl<'a> Acquisition<'a> {
@@ -44,7 +44,7 @@ impl<'a> Acquisition<'a> {
             wait,
             now,
             waiting,
-            door,
+            tracked,
         } = self;
         async move {
             let (client, terms) = (&request.client, &request.terms);
@@ -73,7 +73,7 @@ impl<'a> Acquisition<'a> {
                     Some(time) => Box::pin(guard.kept_until(Instant::now() + time)).await,
                 }
             });
-            let working = door.unless_closed(work);
+            let working = tracked.unless_closed(work);
             let taken = match waiting.span() {
                 Some(span) => working.instrument(span).await,
                 None => working.await,

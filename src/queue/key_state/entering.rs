@@ -14,7 +14,7 @@ use crate::watchdog::Moment;
 const MAX_READ_HOLDS: usize = 64;
 
 /// The place of a request, by the present state.
-pub(in crate::queue) enum Standing {
+pub(in crate::queue) enum Placement {
     Grant(NewShare),
     Ask(Intent),
     InQueue,
@@ -24,17 +24,21 @@ pub(in crate::queue) enum Standing {
 impl KeyState {
     /// Finds the request's place, and takes it where the request asks or shares. A request that asks is then to [begin](KeyState::begin),
     /// unless the store answers at once; one that waits is to [wait](KeyState::wait).
-    pub(in crate::queue) fn place(&mut self, terms: &Terms, at: At) -> Result<Standing, LockError> {
+    pub(in crate::queue) fn place(
+        &mut self,
+        terms: &Terms,
+        at: At,
+    ) -> Result<Placement, LockError> {
         let mut nested = None;
         if let Some(owner) = &terms.owner {
             if let Some(grant) = self.rejoin(owner, terms, at.now)? {
-                return Ok(Standing::Grant(grant));
+                return Ok(Placement::Grant(grant));
             }
             nested = self.nested(owner, terms)?;
             let rest = self.rest.as_mut();
             if let Some(waiters) = rest.and_then(|rest| rest.owners.waiters(&terms.owner)) {
                 terms.wait_behind(waiters.len(), None)?;
-                return Ok(Standing::BehindOwner);
+                return Ok(Placement::BehindOwner);
             }
         }
         if nested.is_none() {
@@ -52,24 +56,24 @@ impl KeyState {
                 if !permit.admits(limit.get() as usize, waits) {
                     let others = permit.queue.len();
                     terms.wait_behind(others, self.remaining(terms.mode, at.now))?;
-                    return Ok(Standing::InQueue);
+                    return Ok(Placement::InQueue);
                 }
                 permit.begin();
             } else {
                 if terms.mode == LockMode::Read
                     && let Some(grant) = self.share_read(terms, at)
                 {
-                    return Ok(Standing::Grant(grant));
+                    return Ok(Placement::Grant(grant));
                 }
                 if *self.head(terms.mode) != Head::Idle {
                     let others = self.queue(terms.mode).map_or(0, WaitQueue::len);
                     terms.wait_behind(others, self.remaining(terms.mode, at.now))?;
-                    return Ok(Standing::InQueue);
+                    return Ok(Placement::InQueue);
                 }
                 *self.head(terms.mode) = Head::Asking;
             }
         }
-        Ok(Standing::Ask(Intent {
+        Ok(Placement::Ask(Intent {
             mode: terms.mode,
             owner: terms.owner.clone(),
             nested,

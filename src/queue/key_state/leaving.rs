@@ -63,7 +63,7 @@ impl KeyState {
     /// This process held the lock until now: that is news for those who wait. Returns the subscription for the next turn.
     fn not_held_any_more(&mut self, mode: LockMode, at: At) -> Option<Wakeups> {
         let queue = self.queue_mut(mode)?;
-        queue.hears(None, at.now);
+        queue.note_answer(None, at.now);
         queue.take_wakeups()
     }
 

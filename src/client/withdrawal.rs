@@ -14,7 +14,7 @@ use crate::store::{Attempt, BATCH, DynStore, HoldStatus, Release};
 
 /// What the attempts have left in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Residue {
+pub(super) enum LeftInStore {
     Nothing,
     /// Holds, or a waiter's entries.
     Known,
@@ -22,7 +22,7 @@ pub(super) enum Residue {
     Unknown,
 }
 
-impl Residue {
+impl LeftInStore {
     /// What the attempts have left after a further answer.
     pub(super) fn after(self, want: Wanted, answer: &Result<Reply, StoreError>) -> Self {
         match (answer, want) {

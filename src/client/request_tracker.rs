@@ -14,22 +14,22 @@ use crate::error::LockError;
 /// Both fields are read and written in one order that all threads see: a request that does not see `closed` is seen by a
 /// shutdown that counts afterwards.
 #[derive(Default)]
-pub(super) struct Doors {
+pub(super) struct RequestTracker {
     closed: AtomicBool,
-    /// How many [`Door`]s exist.
-    inside: AtomicUsize,
+    /// How many [`TrackedRequest`]s exist.
+    count: AtomicUsize,
     /// The client was shut down, or the last request has ended since.
     changed: Notify,
 }
 
 /// Held by a request while it takes locks. It is dropped after the work, when the clean-up of the work is counted.
-pub(super) struct Door<'a>(&'a Doors);
+pub(super) struct TrackedRequest<'a>(&'a RequestTracker);
 
-impl Doors {
+impl RequestTracker {
     /// Counts a request. One that comes after the shutdown fails at its first poll.
-    pub(super) fn enter(&self) -> Door<'_> {
-        self.inside.fetch_add(1, Ordering::SeqCst);
-        Door(self)
+    pub(super) fn track(&self) -> TrackedRequest<'_> {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        TrackedRequest(self)
     }
 
     /// Ends all requests that are counted, and all that come.
@@ -38,13 +38,13 @@ impl Doors {
         self.changed.notify_waiters();
     }
 
-    /// Waits until no request is counted. Call it after [`Doors::close`].
-    pub(super) async fn empty(&self) {
+    /// Waits until no request is counted. Call it after [`RequestTracker::close`].
+    pub(super) async fn drained(&self) {
         loop {
             let mut changed = pin!(self.changed.notified());
             // Registered before the look, so that no change falls between the two.
             changed.as_mut().enable();
-            if self.inside.load(Ordering::SeqCst) == 0 {
+            if self.count.load(Ordering::SeqCst) == 0 {
                 return;
             }
             changed.await;
@@ -56,7 +56,7 @@ impl Doors {
     }
 }
 
-impl Door<'_> {
+impl TrackedRequest<'_> {
     /// Whether the client still admits requests.
     pub(super) fn is_open(&self) -> bool {
         !self.0.is_closed()
@@ -67,20 +67,20 @@ impl Door<'_> {
         &self,
         work: impl Future<Output = Result<T, LockError>>,
     ) -> Result<T, LockError> {
-        let Self(doors) = self;
+        let Self(tracker) = self;
         let mut work = pin!(work);
         // Registered at the first wait, so that a request which is granted at once does not pay for it.
-        let mut changed = pin!(doors.changed.notified());
+        let mut changed = pin!(tracker.changed.notified());
         poll_fn(|cx| {
             // A waiter that a shutdown wakes must not be granted a hold that the shutdown has just released.
-            if doors.is_closed() {
+            if tracker.is_closed() {
                 return Poll::Ready(Err(LockError::Shutdown));
             }
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(done);
             }
             match changed.as_mut().poll(cx) {
-                Poll::Pending if !doors.is_closed() => Poll::Pending,
+                Poll::Pending if !tracker.is_closed() => Poll::Pending,
                 _ => Poll::Ready(Err(LockError::Shutdown)),
             }
         })
@@ -88,11 +88,11 @@ impl Door<'_> {
     }
 }
 
-impl Drop for Door<'_> {
+impl Drop for TrackedRequest<'_> {
     fn drop(&mut self) {
-        let Self(doors) = self;
-        if doors.inside.fetch_sub(1, Ordering::SeqCst) == 1 && doors.is_closed() {
-            doors.changed.notify_waiters();
+        let Self(tracker) = self;
+        if tracker.count.fetch_sub(1, Ordering::SeqCst) == 1 && tracker.is_closed() {
+            tracker.changed.notify_waiters();
         }
     }
 }
@@ -107,29 +107,29 @@ mod tests {
 
     #[test]
     fn a_request_works_until_the_doors_close() {
-        let doors = Doors::default();
-        let door = doors.enter();
-        let done = door.unless_closed(ready(Ok(1))).now_or_never();
+        let tracker = RequestTracker::default();
+        let tracked = tracker.track();
+        let done = tracked.unless_closed(ready(Ok(1))).now_or_never();
         assert_eq!(done.expect("at once").expect("open"), 1);
-        let mut waiting = Box::pin(door.unless_closed(pending::<Result<(), _>>()));
+        let mut waiting = Box::pin(tracked.unless_closed(pending::<Result<(), _>>()));
         assert!(waiting.as_mut().now_or_never().is_none());
-        doors.close();
+        tracker.close();
         let ended = waiting.as_mut().now_or_never().expect("ended");
         assert!(matches!(ended, Err(LockError::Shutdown)));
-        let late = doors.enter().unless_closed(ready(Ok(1))).now_or_never();
+        let late = tracker.track().unless_closed(ready(Ok(1))).now_or_never();
         assert!(matches!(late, Some(Err(LockError::Shutdown))));
     }
 
     #[test]
     fn the_end_waits_for_the_last_request() {
-        let doors = Doors::default();
-        let (one, other) = (doors.enter(), doors.enter());
-        doors.close();
-        let mut empty = Box::pin(doors.empty());
-        assert!(empty.as_mut().now_or_never().is_none());
+        let tracker = RequestTracker::default();
+        let (one, other) = (tracker.track(), tracker.track());
+        tracker.close();
+        let mut drained = Box::pin(tracker.drained());
+        assert!(drained.as_mut().now_or_never().is_none());
         drop(one);
-        assert!(empty.as_mut().now_or_never().is_none());
+        assert!(drained.as_mut().now_or_never().is_none());
         drop(other);
-        assert!(empty.as_mut().now_or_never().is_some());
+        assert!(drained.as_mut().now_or_never().is_some());
     }
 }
