@@ -9,7 +9,7 @@ use http_body::Body;
 use tokio::time::{Instant, timeout};
 
 use super::IdempotencyLayer;
-use super::fingerprint::{Fingerprint, Version};
+use super::fingerprint::Fingerprint;
 use super::record::Recorded;
 use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
@@ -34,7 +34,6 @@ pub(crate) struct RecordTerms {
 struct Identity<'a> {
     name: LockKey,
     parts: &'a Parts,
-    body: &'a Bytes,
     fingerprint: Fingerprint,
 }
 
@@ -89,7 +88,6 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
             name,
             fingerprint: (self.settings.fingerprint)(parts, &read),
             parts,
-            body: &read,
         };
         // A record does not change during its retention, so a replay needs no lock.
         if let Some(replay) = self.look_up(&identity).await? {
@@ -139,19 +137,9 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
             tracing::error!(%error, "the record of a request cannot be read");
             Rejection::new(RejectionKind::RecordUnreadable)
         })?;
-        match identity.is_of(recorded.fingerprint) {
+        match recorded.fingerprint == identity.fingerprint {
             true => Ok(Some(recorded.replay())),
             false => Err(Rejection::new(RejectionKind::KeyReused)),
-        }
-    }
-}
-
-impl Identity<'_> {
-    /// Whether a recorded fingerprint is this request's.
-    fn is_of(&self, recorded: Fingerprint) -> bool {
-        match recorded.version {
-            Version::One => recorded == Fingerprint::version_1(self.parts, self.body),
-            Version::Two => recorded == self.fingerprint,
         }
     }
 }

@@ -36,15 +36,15 @@ impl Length {
 }
 
 /// Whether a `Content-Length` beside this status is the length of another response (RFC 9110, 8.6).
-pub(super) fn has_no_body(status: StatusCode) -> bool {
+fn has_no_body(status: StatusCode) -> bool {
     matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
 /// The headers name several lengths, or one that is not in digits.
-pub(super) struct NotOneLength;
+struct NotOneLength;
 
 /// The length that the headers name.
-pub(super) fn declared(headers: &HeaderMap) -> Result<Option<u64>, NotOneLength> {
+fn declared(headers: &HeaderMap) -> Result<Option<u64>, NotOneLength> {
     let mut lines = headers.get_all(CONTENT_LENGTH).iter();
     match (lines.next(), lines.next()) {
         (None, _) => Ok(None),

@@ -6,37 +6,11 @@ use sha2::{Digest, Sha256};
 
 use crate::key::{original_path, original_query};
 
-/// A digest of a request. Two requests with one fingerprint are repeats of each other. Fingerprints of
-/// different versions are never equal.
+/// A digest of a request. Two requests with one fingerprint are repeats of each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fingerprint {
-    pub(super) version: Version,
-    pub(super) digest: [u8; 32],
-}
-
-/// Which parts of a request its fingerprint covers. The version of a record is that of its fingerprint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
-    /// Method, path and body. Records of earlier versions of this crate have it.
-    One = 1,
-    /// Method, path, query, content type and body, or what the program's own function returns.
-    Two = 2,
-}
+pub(super) struct Fingerprint(pub(super) [u8; 32]);
 
 impl Fingerprint {
-    /// The fingerprint of version 1.
-    pub(super) fn version_1(parts: &Parts, body: &[u8]) -> Self {
-        let mut digest = Sha256::new();
-        for part in [parts.method.as_str(), &original_path(parts)] {
-            update(&mut digest, part.as_bytes());
-        }
-        digest.update(body);
-        Self {
-            version: Version::One,
-            digest: digest.finalize().into(),
-        }
-    }
-
     /// The default fingerprint: method, path, query, content type and body.
     pub(super) fn of(parts: &Parts, body: &[u8]) -> Self {
         let mut digest = Sha256::new();
@@ -49,19 +23,12 @@ impl Fingerprint {
             update(&mut digest, line.as_bytes());
         }
         digest.update(body);
-        Self::version_2(digest)
+        Self(digest.finalize().into())
     }
 
     /// The fingerprint that a function of the program computes.
     pub(super) fn of_bytes(bytes: &[u8]) -> Self {
-        Self::version_2(Sha256::new_with_prefix(bytes))
-    }
-
-    fn version_2(digest: Sha256) -> Self {
-        Self {
-            version: Version::Two,
-            digest: digest.finalize().into(),
-        }
+        Self(Sha256::digest(bytes).into())
     }
 }
 

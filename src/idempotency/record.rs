@@ -1,17 +1,17 @@
 //! The record of a request that was served, and its layout in the store.
 
 use bytes::Bytes;
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, DATE, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{CONNECTION, DATE, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, response};
 use serde::{Deserialize, Serialize};
 
-use super::collect::{declared, has_no_body};
-use super::fingerprint::{Fingerprint, Version};
+use super::fingerprint::Fingerprint;
 
 /// The first bytes of every record. The next byte is the version.
 const MAGIC: &[u8] = b"tdl-idem";
+
+/// The version of the layout, and of what the fingerprint covers.
+const VERSION: u8 = 2;
 
 /// Marks the answer to a repeat.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -25,8 +25,7 @@ pub(super) struct Recorded {
     pub(super) body: Bytes,
 }
 
-/// The head of a record after the version byte, in postcard's wire format. The body follows it unchanged. Both versions
-/// have this layout; they differ in what the fingerprint covers.
+/// The head of a record after the version byte, in postcard's wire format. The body follows it unchanged.
 #[derive(Serialize, Deserialize)]
 struct RecordHead<'a> {
     fingerprint: [u8; 32],
@@ -83,14 +82,14 @@ impl Recorded {
     pub(super) fn encode(&self) -> Bytes {
         let headers = self.headers.iter();
         let head = RecordHead {
-            fingerprint: self.fingerprint.digest,
+            fingerprint: self.fingerprint.0,
             status: self.status.as_u16(),
             headers: headers
                 .map(|(name, value)| (name.as_str(), value.as_bytes()))
                 .collect(),
             body_length: self.body.len() as u64,
         };
-        let start = [MAGIC, &[self.fingerprint.version as u8]].concat();
+        let start = [MAGIC, &[VERSION]].concat();
         let mut record = postcard::to_extend(&head, start)
             .expect("numbers and slices of known length can always be written");
         record.extend_from_slice(&self.body);
@@ -99,9 +98,8 @@ impl Recorded {
 
     pub(super) fn decode(record: &Bytes) -> Result<Self, Unreadable> {
         let rest = record.strip_prefix(MAGIC).ok_or(Unreadable::Foreign)?;
-        let (version, rest) = match rest {
-            [1, rest @ ..] => (Version::One, rest),
-            [2, rest @ ..] => (Version::Two, rest),
+        let rest = match rest {
+            [VERSION, rest @ ..] => rest,
             [version, ..] => return Err(Unreadable::Version(*version)),
             [] => return Err(Unreadable::Damaged),
         };
@@ -120,10 +118,7 @@ impl Recorded {
             added.map_err(|_| Unreadable::Damaged)?;
         }
         Ok(Self {
-            fingerprint: Fingerprint {
-                version,
-                digest: head.fingerprint,
-            },
+            fingerprint: Fingerprint(head.fingerprint),
             status,
             headers,
             body: record.slice_ref(body),
@@ -131,20 +126,12 @@ impl Recorded {
     }
 
     /// The recorded response.
-    ///
-    /// Records of version 1 may carry a false `Content-Length`. It is left out, since it would split the response.
     pub(super) fn replay(self) -> Response<Bytes> {
-        let mut headers = self.headers;
-        let length = self.body.len() as u64;
-        let is_true = |declared: Option<u64>| declared.is_none_or(|declared| declared == length);
-        let describes_another = length == 0 && has_no_body(self.status);
-        if !describes_another && !declared(&headers).is_ok_and(is_true) {
-            headers.remove(CONTENT_LENGTH);
-        }
-        headers.insert(REPLAYED, HeaderValue::from_static("true"));
         let mut response = Response::new(self.body);
         *response.status_mut() = self.status;
-        *response.headers_mut() = headers;
+        *response.headers_mut() = self.headers;
+        let replayed = HeaderValue::from_static("true");
+        response.headers_mut().insert(REPLAYED, replayed);
         response
     }
 }

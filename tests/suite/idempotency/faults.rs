@@ -171,17 +171,19 @@ async fn a_record_of_another_program_is_500_and_the_handler_is_not_called() {
     assert_eq!(runs.count(), 0);
 }
 
-/// The fingerprint of version 1 has neither query nor content type.
+/// Processes with several versions of this crate may share a store: a new layout, or another fingerprint, needs a new version.
 #[tokio::test(start_paused = true)]
-async fn a_record_of_version_1_is_replayed() {
+async fn a_record_in_the_layout_of_version_2_is_replayed() {
     let mut fingerprint = Sha256::new();
-    for part in ["POST", "/payments"] {
+    for part in ["POST", "/payments", ""] {
         fingerprint.update((part.len() as u64).to_be_bytes());
         fingerprint.update(part);
     }
-    let fingerprint = fingerprint.chain_update("{}").finalize();
+    let no_content_type = 0_u64.to_be_bytes();
+    let fingerprint = fingerprint.chain_update(no_content_type).chain_update("{}");
+    let fingerprint = fingerprint.finalize();
     let head: &[u8] = b"\xc9\x01\x01\x01x\x01y\x05";
-    let record = [b"tdl-idem\x01", &fingerprint[..], head, b"run 0"].concat();
+    let record = [b"tdl-idem\x02", &fingerprint[..], head, b"run 0"].concat();
     let locks = with_record(record.into()).await;
     let runs = Runs::default();
     let app = payments(&runs).layer(IdempotencyLayer::new(locks).shared());
