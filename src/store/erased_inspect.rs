@@ -14,18 +14,20 @@ use crate::audit::Audit;
 use crate::error::StoreError;
 use crate::lock::LockKey;
 
-type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+/// An answer to an inspector's question.
+pub(crate) type InspectAnswer<'a, T> =
+    Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// Declares each method of [`Inspect`], and forwards it.
 macro_rules! erased {
     ($(fn $method:ident(&self $(, $argument:ident: $type:ty)*) -> $answer:ty;)*) => {
         /// [`Inspect`] without its type.
         pub(crate) trait DynInspect: Send + Sync {
-            $(fn $method<'a>(&'a self $(, $argument: $type)*) -> Answer<'a, $answer>;)*
+            $(fn $method<'a>(&'a self $(, $argument: $type)*) -> InspectAnswer<'a, $answer>;)*
         }
 
         impl<S: Inspect> DynInspect for ErasedInspect<S> {
-            $(fn $method<'a>(&'a self $(, $argument: $type)*) -> Answer<'a, $answer> {
+            $(fn $method<'a>(&'a self $(, $argument: $type)*) -> InspectAnswer<'a, $answer> {
                 Box::pin(self.0.$method($($argument),*))
             })*
         }

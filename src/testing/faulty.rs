@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::time::sleep;
 
 use super::call_plan::CallPlan;
+use super::inspector::FaultyInspector;
 use super::link::Link;
 use super::server::FaultyServer;
 use super::{Fault, Faults, Tally, wakeups};
@@ -79,7 +80,7 @@ impl<S: LockStore> FaultyStore<S> {
     }
 
     /// Delivers a call about `of` to the store and its answer back, with the faults of the call.
-    async fn call<A, T, F>(
+    pub(super) async fn call<A, T, F>(
         &self,
         of: &A,
         execute: impl Fn(Arc<FaultyServer<S>>, A::Owned) -> F,
@@ -243,7 +244,15 @@ impl<S: LockStore> LockStore for FaultyStore<S> {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.server.store.capabilities()
+        self.server.store.capabilities().inspected_through(|inner| {
+            Arc::new(FaultyInspector {
+                store: Self {
+                    server: self.server.clone(),
+                    link: self.link.clone(),
+                },
+                inner,
+            })
+        })
     }
 
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
