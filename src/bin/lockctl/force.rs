@@ -9,7 +9,7 @@ use tower_distributed_lock::{Inspection, LockKey};
 use crate::cli::{BreakArgs, KeyArgs};
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure};
-use crate::say;
+use crate::messages::say;
 use crate::show::described;
 use crate::text::plain;
 

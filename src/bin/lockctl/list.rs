@@ -11,9 +11,9 @@ use crate::cli::ListArgs;
 use crate::connection::Connection;
 use crate::exit::Failure;
 use crate::glob;
+use crate::messages::warn;
 use crate::show::client;
 use crate::text::{left, plain, table};
-use crate::warn;
 
 /// How many keys one request to the store lists.
 const PAGE: usize = 500;

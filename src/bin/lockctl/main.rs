@@ -2,7 +2,6 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -19,6 +18,7 @@ mod exit;
 mod force;
 mod glob;
 mod list;
+mod messages;
 #[cfg(unix)]
 mod run;
 mod show;
@@ -27,10 +27,12 @@ mod watch;
 
 use cli::{Cli, Command, OutputArgs};
 use exit::{Exit, Failure};
+use messages::warn;
 
 fn main() -> ExitCode {
     #[cfg(unix)]
     if let Some(code) = run::trampoline(env::args_os()) {
+        messages::finish();
         return ExitCode::from(code);
     }
     let cli = match parsed() {
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         warn(&failure);
         failure.code()
     });
+    messages::finish();
     ExitCode::from(code)
 }
 
@@ -89,16 +92,6 @@ async fn subcommand(cli: &Cli) -> Result<u8, Failure> {
             print(&script)
         }
     }
-}
-
-fn warn(message: impl Display) {
-    say(format_args!("lockctl: {message}\n"));
-}
-
-/// Writes a text to standard error. It is lost if it cannot be written: `eprint!` panics then, and a command that is to be ended
-/// would go on.
-fn say(text: impl Display) {
-    let _ = write!(io::stderr(), "{text}");
 }
 
 impl OutputArgs {

@@ -20,7 +20,7 @@ use supervision::{CommandEnd, Rule, supervise};
 use crate::cli::{LossAction, RunArgs};
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure, sentence};
-use crate::warn;
+use crate::messages::warn;
 
 /// How long the clean-up at the end may take.
 const CLEAN_UP: Duration = Duration::from_secs(2);

@@ -10,8 +10,9 @@ use tower_distributed_lock::{Inspection, LockKey};
 use crate::cli::WatchArgs;
 use crate::connection::Connection;
 use crate::exit::{Failure, sentence};
+use crate::messages::warn;
 use crate::text::plain;
-use crate::{json, print_to_reader, warn};
+use crate::{json, print_to_reader};
 
 /// One line of `--json`.
 #[derive(Serialize)]

@@ -43,13 +43,21 @@ async fn a_command_that_does_not_end_is_killed_with_what_it_has_started() {
 #[tokio::test]
 async fn a_command_is_ended_also_where_messages_cannot_be_written() {
     let redis = RedisServer::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    // A pipe that is never read: a further write would wait for ever.
+    let full_pipe = format!(
+        "mkfifo {0}; exec 2<> {0}; dd if=/dev/zero of={0} bs=4096 oflag=nonblock 2> /dev/null",
+        folder.path().join("pipe").display()
+    );
     let options = [&LEASE[..], &["--grace", "100ms"]].concat();
-    let inner = running(&redis, "k", &options, STUBBORN);
-    let mut process = ready(after("exec 2> /dev/full", &inner)).await;
-    let started = pid(&process);
-    break_lock(&redis, "k").await;
-    assert_eq!(process.end().await.code(), Some(82));
-    until_gone(started).await;
+    for errors in ["exec 2> /dev/full", &full_pipe] {
+        let inner = running(&redis, "k", &options, STUBBORN);
+        let mut process = ready(after(errors, &inner)).await;
+        let started = pid(&process);
+        break_lock(&redis, "k").await;
+        until_gone(started).await;
+        assert_eq!(process.end().await.code(), Some(82), "{errors}");
+    }
 }
 
 #[tokio::test]

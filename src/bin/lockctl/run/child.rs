@@ -16,7 +16,7 @@ use tower_distributed_lock::LockHandle;
 
 use super::output::Passing;
 use crate::cli::LossAction;
-use crate::warn;
+use crate::messages::{finish, warn};
 
 /// The first argument of a lockctl that becomes a command. No subcommand has this name.
 const TRAMPOLINE: &str = "__become";
@@ -191,6 +191,8 @@ fn ask_to_be_signalled(signal: Signal) {
         warn(format_args!(
             "the command will go on if lockctl is killed: {error}"
         ));
+        // The thread that writes ends with this program.
+        finish();
     }
 }
 

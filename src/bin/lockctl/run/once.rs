@@ -12,7 +12,8 @@ use super::signals::ForwardedSignals;
 use super::{Job, Ran, verdict};
 use crate::cli::Remember;
 use crate::exit::{Exit, Failure};
-use crate::{print, warn};
+use crate::messages::warn;
+use crate::print;
 
 /// What the names of the records begin with.
 const RECORDS: &str = "idempotency:lockctl";

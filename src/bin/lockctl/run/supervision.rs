@@ -12,7 +12,7 @@ use tower_distributed_lock::LockHandle;
 use super::child::Child;
 use super::signals::ForwardedSignals;
 use crate::cli::LossAction;
-use crate::warn;
+use crate::messages::warn;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy)]

@@ -1,0 +1,66 @@
+//! Messages on standard error.
+
+use std::convert::Infallible;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How many messages may wait until they are written. Further ones are dropped.
+const WAITING: usize = 64;
+
+/// How long lockctl waits for its last messages to be written.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// The thread that writes, from the first message on. A pipe that is not read, or a terminal that is stopped, blocks this
+/// thread alone: the supervision of a command goes on.
+static WRITER: Mutex<Option<Writer>> = Mutex::new(None);
+
+struct Writer {
+    texts: SyncSender<String>,
+    /// Disconnected when the thread has ended.
+    ended: Receiver<Infallible>,
+}
+
+impl Writer {
+    fn start() -> Self {
+        let (texts, waiting) = sync_channel::<String>(WAITING);
+        let (running, ended) = channel();
+        // Without a thread, the messages are lost.
+        let _ = thread::Builder::new().spawn(move || {
+            let _running = running;
+            for text in waiting {
+                // `eprint!` panics if it cannot be written.
+                let _ = io::stderr().write_all(text.as_bytes());
+            }
+        });
+        Self { texts, ended }
+    }
+}
+
+fn writer() -> MutexGuard<'static, Option<Writer>> {
+    WRITER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn warn(message: impl Display) {
+    say(format_args!("lockctl: {message}\n"));
+}
+
+/// Writes a text to standard error, without waiting. It is lost if it cannot be written.
+pub(crate) fn say(text: impl Display) {
+    let text = text.to_string();
+    let _ = writer()
+        .get_or_insert_with(Writer::start)
+        .texts
+        .try_send(text);
+}
+
+/// Waits a moment until the messages are written.
+pub(crate) fn finish() {
+    if let Some(Writer { texts, ended }) = writer().take() {
+        drop(texts);
+        let _ = ended.recv_timeout(LAST_WORDS);
+    }
+}
