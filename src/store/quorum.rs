@@ -149,6 +149,8 @@ struct QuorumShared<S> {
     /// not to the hold that subscribed.
     last_votes: SharedTable<(LockKey, LockMode), Mutex<RefusedVote>>,
     running: RunningTasks,
+    /// For each store, the inspections that it has not answered in time.
+    late_inspections: Box<[RunningTasks]>,
 }
 
 /// Why stores do not form a quorum.
@@ -189,6 +191,7 @@ impl<S: LockStore> QuorumStore<S> {
                 holds: SharedTable::new(|hold: &Mutex<QuorumHold>| hold.lock().is_needed()),
                 last_votes: SharedTable::new(|_| false),
                 running: RunningTasks::default(),
+                late_inspections: stores.iter().map(|_| RunningTasks::default()).collect(),
                 stores,
             }),
             store_timeout: STORE_TIMEOUT,

@@ -1,10 +1,11 @@
 //! Inspection of all stores, as one state.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 use uuid::Uuid;
 
 use super::QuorumStore;
@@ -18,6 +19,9 @@ use crate::store::{
     Cursor, DynInspect, Holder, Inspect, Inspection, ListQuery, LockEntry, LockStore, Page,
     ProcessInfo, RecordEntry, SHOWN,
 };
+
+/// How long a store may take for what it was asked here, after which its answer is not awaited any more.
+const LONGEST_INSPECTION: Duration = Duration::from_secs(30);
 
 /// A hold counts while a majority carries it: holds of a minority are not shown.
 impl<S: LockStore> Inspect for QuorumStore<S> {
@@ -124,6 +128,8 @@ impl<S: LockStore> QuorumStore<S> {
 
     /// Asks every store `about` something, and waits for all answers in time; `None`: a store did not answer. Fails without a
     /// majority of answers. `has_effect`: the question may change a store, and a store that is late is changed all the same.
+    /// Any other question is not sent to a store that is late with an earlier one: however often callers ask, only the questions
+    /// of one time limit wait for it.
     async fn ask_inspectors<A, T, F>(
         &self,
         about: A,
@@ -137,10 +143,20 @@ impl<S: LockStore> QuorumStore<S> {
     {
         let until = self.deadline();
         let call = self.ask_all(|store| {
-            let asked = self
-                .member(store)
-                .map(|store| ask(store.clone(), about.clone()));
-            async move { asked?.await }
+            let late = self.shared.late_inspections[store].clone();
+            let asked = match has_effect || late.is_empty() {
+                true => self.member(store).map(|of| ask(of.clone(), about.clone())),
+                false => Err(unreachable("an earlier inspection has no answer yet")),
+            };
+            async move {
+                let mut asked = pin!(asked?);
+                if let Ok(answer) = timeout_at(until, &mut asked).await {
+                    return answer;
+                }
+                let _late = late.enter();
+                let answer = timeout(LONGEST_INSPECTION, asked).await;
+                answer.unwrap_or_else(|_| Err(unreachable("an inspection took too long")))
+            }
         });
         let all = |votes: &Votes<T>| votes.iter().all(Option::is_some);
         call.wait(until, all).await;
@@ -152,6 +168,10 @@ impl<S: LockStore> QuorumStore<S> {
         let decision = call.decision(until, majority, answers, |_| has_effect);
         decision.await
     }
+}
+
+fn unreachable(why: &'static str) -> StoreError {
+    StoreError::new(StoreErrorKind::Unreachable, why)
 }
 
 /// The position of a list: the store, the earlier stores that did not list to their end, and the store's own cursor.

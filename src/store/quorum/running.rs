@@ -26,11 +26,20 @@ impl RunningTasks {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let running = self.0.subscribe();
+        let running = self.enter();
         tokio::spawn(async move {
             let _running = running;
             task.await
         })
+    }
+
+    /// The caller is under way until it drops this.
+    pub(super) fn enter(&self) -> watch::Receiver<()> {
+        self.0.subscribe()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.receiver_count() == 0
     }
 
     /// Waits until no task is under way, but not longer than `limit`.

@@ -323,3 +323,29 @@ async fn a_slow_store_ends_its_hold_after_a_forced_unlock_was_answered() {
     settle().await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn questions_to_a_store_that_hangs_do_not_pile_up() {
+    let (stores, quorum) = five();
+    let mut holder = reentrant(1);
+    holder.lease = 600 * SECOND;
+    granted(&quorum, &holder).await;
+    settle().await;
+    stores[4].set(Mood::Hanging);
+    let key = LockKey::new("key");
+    let mut waited = 0;
+    for _ in 0..100 {
+        let asked = Instant::now();
+        assert!(quorum.inspect(&key).await.unwrap().is_held());
+        waited += usize::from(asked.elapsed() > 100 * MS);
+        assert!(stores[4].hanging() <= 1, "{} wait", stores[4].hanging());
+        sleep(SECOND).await;
+    }
+    // It is asked again when a question has waited for too long.
+    assert!((3..=5).contains(&waited), "{waited} questions waited");
+    stores[4].set(Mood::Well);
+    settle().await;
+    set(&stores[..2], Mood::Hanging);
+    let seen = quorum.inspect(&key).await;
+    assert!(seen.unwrap().is_held(), "the recovered store is asked");
+}

@@ -69,6 +69,17 @@ impl Scripted {
         self.0.log.lock().unwrap().clone()
     }
 
+    /// How many operations wait for it to recover.
+    pub(super) fn hanging(&self) -> usize {
+        self.0.mood.receiver_count()
+    }
+
+    async fn recovers(&self) {
+        let mut moods = self.0.mood.subscribe();
+        let changed = moods.wait_for(|&mood| mood != Mood::Hanging).await;
+        changed.expect("the store is there");
+    }
+
     async fn moody<T>(
         &self,
         name: &'static str,
@@ -78,11 +89,7 @@ impl Scripted {
         match mood {
             Mood::Failing(kind) => return Err(StoreError::new(kind, "as planned")),
             Mood::Slow(time) => sleep(time).await,
-            Mood::Hanging => {
-                let mut moods = self.0.mood.subscribe();
-                let changed = moods.wait_for(|&mood| mood != Mood::Hanging).await;
-                changed.expect("the store is there");
-            }
+            Mood::Hanging => self.recovers().await,
             Mood::Well | Mood::Late(_) | Mood::Unanswered => {}
         }
         self.0.log.lock().unwrap().push(name);
@@ -136,9 +143,10 @@ impl LockStore for Scripted {
     }
 }
 
-/// An inspection does not depend on the mood.
+/// Of the moods, an inspection depends on [`Mood::Hanging`] alone.
 impl Inspect for Scripted {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
+        self.recovers().await;
         self.memory().inspect(key).await
     }
 
