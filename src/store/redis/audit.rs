@@ -35,7 +35,7 @@ pub(super) async fn look_at_one(node: &Node, acknowledging: bool) -> Result<Audi
     let connection = node.first(Purpose::Commands);
     let mut audit = look_at(connection).await?;
     if let Connector::Sentinels(sentinels) = node.connector() {
-        behind_sentinels::add(&mut audit, connection, sentinels, acknowledging).await;
+        behind_sentinels::add(&mut audit, connection, &sentinels.group, acknowledging).await;
     }
     Ok(audit)
 }

@@ -15,7 +15,7 @@ use super::node::Node;
 use super::node_context::ConnectionSettings;
 use super::replicas::{Acknowledgement, Replicas};
 use super::router::Router;
-use super::sentinel::SentinelGroup;
+use super::sentinel::WatchedSentinels;
 use super::timeouts::Timeouts;
 use super::tls::Tls;
 use super::{RedisStore, StoreInner};
@@ -278,8 +278,8 @@ impl RedisStoreBuilder {
             RedisTarget::Sentinels(master) => {
                 let sentinels = others.into_iter().map(endpoint);
                 let background = settings.background.clone();
-                let group = SentinelGroup::new(sentinels, master, server, background);
-                (Connector::Sentinels(Arc::new(group)), usize::MAX)
+                let group = WatchedSentinels::new(sentinels, master, server, background);
+                (Connector::Sentinels(group), usize::MAX)
             }
             RedisTarget::Cluster => {
                 let seeds = cluster::addresses(&others).map_err(refused)?;

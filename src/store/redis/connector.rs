@@ -1,7 +1,5 @@
 //! The server of a group of connections, or the sentinels that name it.
 
-use std::sync::Arc;
-
 use deadpool_redis::Pool;
 use redis::ConnectionAddr;
 
@@ -9,7 +7,7 @@ use super::endpoint::Endpoint;
 use super::failure::{refused, transient};
 use super::master::FollowedMaster;
 use super::role::Role;
-use super::sentinel::SentinelGroup;
+use super::sentinel::WatchedSentinels;
 use crate::error::{StoreError, StoreErrorKind};
 
 /// Where connections lead.
@@ -20,7 +18,7 @@ pub(super) enum Connector {
     /// A server of a Cluster.
     Node(Endpoint),
     /// The master that the sentinels name.
-    Sentinels(Arc<SentinelGroup>),
+    Sentinels(WatchedSentinels),
 }
 
 impl Connector {

@@ -4,7 +4,7 @@
 //! the first question on the connection is about the server's role. The store also asks the sentinels every second, so that
 //! connections to a replaced master end even if that master still answers.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -30,49 +30,71 @@ use reply::SentinelReply;
 /// How often the store asks the sentinels for the master; Redisson's interval.
 const WATCH: Duration = Duration::from_secs(1);
 
+/// The sentinels of a store, which are asked every [`WATCH`].
+pub(super) struct WatchedSentinels {
+    pub(super) group: Arc<SentinelGroup>,
+    background: Arc<ConnectionThread>,
+    /// Protects the one task that asks. It starts with the first connection, and again when it has ended with its runtime. It
+    /// ends with this, also while it waits for an answer, because it refers to the group only.
+    watching: Mutex<Option<OwnedTask>>,
+}
+
 /// The servers under one master name.
 pub(super) struct SentinelGroup {
     sentinels: Box<[Sentinel]>,
     name: String,
     /// Credentials, database and encryption of the servers; host and port are ignored.
     server: Endpoint,
-    background: Arc<ConnectionThread>,
     current: watch::Sender<Option<Master>>,
-    /// Protects the one task that asks the sentinels every [`WATCH`]. It starts with the first connection, again when it has
-    /// ended with its runtime, and ends with the group.
-    watching: Mutex<Option<OwnedTask>>,
 }
 
-impl SentinelGroup {
+impl WatchedSentinels {
     pub(super) fn new(
         sentinels: impl Iterator<Item = Endpoint>,
         name: String,
         server: Endpoint,
         background: Arc<ConnectionThread>,
     ) -> Self {
-        let sentinels = sentinels.map(Sentinel::new);
-        Self {
-            sentinels: sentinels.collect(),
+        let group = SentinelGroup {
+            sentinels: sentinels.map(Sentinel::new).collect(),
             name,
             server,
-            background,
             current: watch::Sender::new(None),
+        };
+        Self {
+            group: Arc::new(group),
+            background,
             watching: Mutex::default(),
         }
     }
 
     /// The master.
-    pub(super) async fn locate(self: &Arc<Self>) -> Result<(Endpoint, FollowedMaster), StoreError> {
-        let answer = self.ask().await?;
+    pub(super) async fn locate(&self) -> Result<(Endpoint, FollowedMaster), StoreError> {
+        let answer = self.group.ask().await?;
         self.ensure_watching();
-        self.learn(&answer);
+        self.group.learn(&answer);
         let master = answer.master;
-        let server = self.server.at(&master.host, master.port);
-        let followed = FollowedMaster::new(master, self.current.subscribe());
+        let server = self.group.server.at(&master.host, master.port);
+        let followed = FollowedMaster::new(master, self.group.current.subscribe());
         let known = || transient("the sentinels that answer know less than is known already");
         Ok((server, followed.ok_or_else(known)?))
     }
 
+    /// The task runs on the store's thread, so that it outlives the runtimes of callers.
+    fn ensure_watching(&self) {
+        let mut watching = self.watching.lock();
+        if watching.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        let task = watch(self.group.clone());
+        *watching = Some(OwnedTask::new(&match self.background.runtime() {
+            Some(runtime) => runtime.spawn(task),
+            None => tokio::spawn(task),
+        }));
+    }
+}
+
+impl SentinelGroup {
     /// Asks all sentinels, and takes the answer with the latest failover.
     async fn ask(&self) -> Result<SentinelReply, StoreError> {
         let asking = self.sentinels.iter();
@@ -110,28 +132,12 @@ impl SentinelGroup {
             moved
         });
     }
-
-    /// The task runs on the store's thread, so that it outlives the runtimes of callers.
-    fn ensure_watching(self: &Arc<Self>) {
-        let mut watching = self.watching.lock();
-        if watching.as_ref().is_some_and(|task| !task.is_finished()) {
-            return;
-        }
-        let task = watch(Arc::downgrade(self));
-        *watching = Some(OwnedTask::new(&match self.background.runtime() {
-            Some(runtime) => runtime.spawn(task),
-            None => tokio::spawn(task),
-        }));
-    }
 }
 
 /// Asks the sentinels every [`WATCH`], until the store is dropped.
-async fn watch(sentinels: Weak<SentinelGroup>) {
+async fn watch(sentinels: Arc<SentinelGroup>) {
     loop {
         sleep(jittered(WATCH)).await;
-        let Some(sentinels) = sentinels.upgrade() else {
-            return;
-        };
         // Without an answer, nothing changes: the master may still be up.
         if let Ok(answer) = sentinels.ask().await {
             sentinels.learn(&answer);
@@ -142,4 +148,36 @@ async fn watch(sentinels: Weak<SentinelGroup>) {
 fn detail(error: &StoreError) -> String {
     let source = std::error::Error::source(error);
     source.map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::IntoConnectionInfo;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::store::redis::timeouts::Timeouts;
+    use crate::store::redis::tls::Tls;
+
+    #[tokio::test]
+    async fn a_sentinel_that_hangs_is_not_waited_for_when_the_store_is_dropped() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("redis://{}", listener.local_addr().unwrap());
+        let address = address.into_connection_info().unwrap();
+        let hour = Duration::from_secs(3600);
+        let (connect, response) = (hour, hour);
+        let tls = Tls::default().config([&address]).unwrap();
+        let endpoint = Endpoint::new(address, tls, Timeouts { connect, response });
+        let endpoints = [endpoint.clone()].into_iter();
+        let thread = Arc::default();
+        let store = WatchedSentinels::new(endpoints, "main".to_owned(), endpoint, thread);
+        store.ensure_watching();
+        let (mut asking, _) = listener.accept().await.unwrap();
+        drop(store);
+        let mut asked = Vec::new();
+        let ended = timeout(10 * WATCH, asking.read_to_end(&mut asked)).await;
+        assert!(ended.is_ok(), "the question is still under way");
+    }
 }
