@@ -239,7 +239,7 @@ impl HoldId {
     }
 
     /// The whole id, without `fmt`, because every command contains it several times.
-    pub(crate) fn encode(self, buffer: &mut [u8; Self::LONGEST]) -> &str {
+    pub(crate) fn encode(self, buffer: &mut [u8; Self::LONGEST]) -> &[u8] {
         let (mut n, mut first) = (self.n, Self::LONGEST);
         loop {
             first -= 1;
@@ -253,14 +253,15 @@ impl HoldId {
         buffer.copy_within(first.., colon + 1);
         buffer[colon] = b':';
         self.client.hyphenated().encode_lower(&mut buffer[..colon]);
-        let length = colon + 1 + Self::LONGEST - first;
-        std::str::from_utf8(&buffer[..length]).expect("digits and signs")
+        &buffer[..colon + 1 + Self::LONGEST - first]
     }
 }
 
 impl fmt::Display for HoldId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.encode(&mut [0; Self::LONGEST]))
+        let mut buffer = [0; Self::LONGEST];
+        let id = std::str::from_utf8(self.encode(&mut buffer));
+        f.write_str(id.expect("digits and signs"))
     }
 }
 

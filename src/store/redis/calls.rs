@@ -34,7 +34,7 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
                 names.outside(),
             ];
             script::EXCLUSIVE_ACQUIRE
-                .call(keys.into_iter().chain(counter))
+                .call(keys.iter().chain(&counter))
                 .arg((lease, id, in_line, channels, reserve))
         }
         LockMode::Fair => {
@@ -45,9 +45,8 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
                 names.alive(),
                 tombstone,
             ];
-            script::FAIR_ACQUIRE
-                .call(keys.into_iter().chain(counter))
-                .arg((lease, id, liveness, names.channel(), publish, reserve))
+            let call = script::FAIR_ACQUIRE.call(keys.iter().chain(&counter));
+            call.arg((lease, id, liveness, names.channel(), publish, reserve))
         }
         LockMode::Read => {
             let keys = [
@@ -71,7 +70,7 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
             ];
             let in_line = u8::from(stands_in_line);
             script::WRITE_ACQUIRE
-                .call(keys.into_iter().chain(counter))
+                .call(keys.iter().chain(&counter))
                 .arg((lease, id, liveness, in_line, channels, reserve))
         }
         LockMode::Permit(limit) => {
@@ -133,8 +132,8 @@ fn release_by(script: &'static Script, hold: &Hold, more: &[Name<'_>], publish: 
     let (waiting, line, outside) = (names.waiting_writers(), names.line(), names.outside());
     let is_fair = hold.mode == LockMode::Fair;
     let call = |keys: &[Name<'_>]| {
-        let keys = [names.lock()].into_iter().chain(keys.iter().copied());
-        let call = script.call(keys.chain(more.iter().copied()));
+        let lock = [names.lock()];
+        let call = script.call(lock.iter().chain(keys).chain(more));
         // The publish command may be left out only if it is the last argument. Scripts with more keys have more arguments
         // after it, and so have those of `Fair`.
         let channels = named_if(publish, is_fair || !more.is_empty());

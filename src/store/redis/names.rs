@@ -3,7 +3,6 @@
 use std::fmt::{self, Display, Formatter};
 
 use redis::{RedisWrite, ToRedisArgs};
-use smallvec::SmallVec;
 
 use super::slot::hash_tag;
 use crate::lock::{HoldId, LockKey, LockMode};
@@ -211,28 +210,45 @@ impl Name<'_> {
         self.prefix.len() + self.lock.len() + HoldId::LONGEST + self.suffix.len() + 3
     }
 
-    /// Its parts.
-    fn parts<'p>(&'p self, id: &'p mut [u8; HoldId::LONGEST]) -> [&'p str; 7] {
-        let (open, close) = if self.tagged { ("", "") } else { ("{", "}") };
-        let (colon, id) = match self.id {
-            Some(hold) => (":", hold.encode(id)),
-            None => ("", ""),
-        };
-        [self.prefix, open, self.lock, close, colon, id, self.suffix]
+    /// Its parts, in order.
+    #[inline]
+    fn each_part(&self, mut put: impl FnMut(&[u8])) {
+        put(self.prefix.as_bytes());
+        match self.tagged {
+            true => put(self.lock.as_bytes()),
+            false => {
+                put(b"{");
+                put(self.lock.as_bytes());
+                put(b"}");
+            }
+        }
+        if let Some(id) = self.id {
+            put(b":");
+            put(id.encode(&mut [0; HoldId::LONGEST]));
+        }
+        put(self.suffix.as_bytes());
     }
 }
 
 impl Display for Name<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let mut id = [0; HoldId::LONGEST];
-        let parts = self.parts(&mut id);
-        parts.into_iter().try_for_each(|part| f.write_str(part))
+        let mut written = Ok(());
+        self.each_part(|part| {
+            let part = std::str::from_utf8(part).expect("its parts are text");
+            written = written.and_then(|()| f.write_str(part));
+        });
+        written
     }
 }
 
 impl ToRedisArgs for Name<'_> {
     fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
-        write_arg(&self.parts(&mut [0; HoldId::LONGEST]), out);
+        if self.longest() > Word::ROOM {
+            return out.write_arg_fmt(self);
+        }
+        let mut word = Word::new();
+        self.each_part(|part| word.push(part));
+        out.write_arg(word.bytes());
     }
 }
 
@@ -259,18 +275,37 @@ impl Field {
 impl ToRedisArgs for Field {
     fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
         let Self(id, suffix) = self;
-        write_arg(&[id.encode(&mut [0; HoldId::LONGEST]), suffix], out);
+        let mut word = Word::new();
+        word.push(id.encode(&mut [0; HoldId::LONGEST]));
+        word.push(suffix.as_bytes());
+        out.write_arg(word.bytes());
     }
 }
 
-/// Adds one argument that consists of `parts`.
-fn write_arg<W: RedisWrite + ?Sized>(parts: &[&str], out: &mut W) {
-    // One copy of the whole argument costs less than a writer for each part.
-    let mut arg = SmallVec::<[u8; 128]>::new();
-    for part in parts.iter().filter(|part| !part.is_empty()) {
-        arg.extend_from_slice(part.as_bytes());
+/// A short argument that consists of parts. One copy of the whole costs less than a writer for each part.
+struct Word {
+    buffer: [u8; Self::ROOM],
+    length: usize,
+}
+
+impl Word {
+    /// With more, a call of a function would fill it with zeros.
+    const ROOM: usize = 192;
+
+    fn new() -> Self {
+        let buffer = [0; Self::ROOM];
+        Self { buffer, length: 0 }
     }
-    out.write_arg(&arg);
+
+    fn push(&mut self, part: &[u8]) {
+        let end = self.length + part.len();
+        self.buffer[self.length..end].copy_from_slice(part);
+        self.length = end;
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[..self.length]
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::fmt;
 use redis::Value;
 
 use super::failure::refused;
-use super::names::Names;
+use super::names::{Name, Names};
 use super::reply::read;
 use super::script::{self, Call};
 use crate::error::StoreError;
@@ -222,7 +222,7 @@ impl MissingRights {
 
 /// Asks for the missing rights.
 pub(super) fn question() -> Call {
-    script::RIGHTS.call([]).arg(SCRATCH)
+    script::RIGHTS.call::<Name<'_>>([]).arg(SCRATCH)
 }
 
 /// Reads the answer to [`question`].

@@ -1,5 +1,6 @@
 //! The Lua scripts, and how they are called.
 
+use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::mem;
 use std::sync::OnceLock;
@@ -120,11 +121,11 @@ scripts! {
 
 impl Script {
     /// Begins a call with these keys.
-    pub(super) fn call<'k>(
+    pub(super) fn call<'k, K: Borrow<Name<'k>> + ToRedisArgs>(
         &'static self,
-        keys: impl IntoIterator<Item = Name<'k>, IntoIter: Clone>,
+        keys: impl IntoIterator<Item = K, IntoIter: Clone>,
     ) -> Call {
-        self.begin(keys.into_iter(), Name::longest)
+        self.begin(keys.into_iter(), |key| key.borrow().longest())
     }
 
     /// Begins a call with the keys of other calls.

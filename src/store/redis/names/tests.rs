@@ -79,3 +79,23 @@ fn names_are_redissons_with_and_without_a_hash_tag() {
         }
     }
 }
+
+/// A command with a long name takes another path.
+#[test]
+fn a_name_of_any_length_is_written_whole() {
+    let id = HoldId::new(Uuid::nil(), u64::MAX);
+    for length in (1..4 * Word::ROOM).step_by(7) {
+        let key = LockKey::new("n".repeat(length));
+        for name in [
+            Names::of(&key).lock(),
+            Names::of(&key).reader_timeout(id),
+            Names::of(&key).tombstone(Field::of(id, LockMode::Write)),
+        ] {
+            let mut command = redis::cmd("GET");
+            command.arg(name);
+            let written = command.args_iter().nth(1);
+            let expected = name.to_string();
+            assert_eq!(written, Some(redis::Arg::Simple(expected.as_bytes())));
+        }
+    }
+}
