@@ -1,12 +1,12 @@
 //! Futures that always run to their end.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 use super::Unfinished;
 use crate::error::{LockError, StoreError, StoreErrorKind};
@@ -84,6 +84,17 @@ pub(crate) async fn in_time(
             "the store has not answered in time; the release goes on in the background",
         )
     };
-    let answered = timeout(PATIENCE, work).await;
-    answered.unwrap_or_else(|_| Err(late().into()))
+    let (mut work, mut limit) = (pin!(work), pin!(None));
+    poll_fn(|cx| {
+        if let Poll::Ready(done) = work.as_mut().poll(cx) {
+            return Poll::Ready(done);
+        }
+        // Made at the first wait: in memory most work is done by then, and a timer reads the clock.
+        if limit.is_none() {
+            limit.set(Some(sleep(PATIENCE)));
+        }
+        let limit = limit.as_mut().as_pin_mut().expect("it was made");
+        limit.poll(cx).map(|()| Err(late().into()))
+    })
+    .await
 }

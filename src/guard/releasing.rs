@@ -4,7 +4,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use futures_util::FutureExt;
 use tracing::Span;
 
 use super::handle::Handles;
@@ -40,10 +39,6 @@ impl Releasing {
 
     /// Waits for the end up to the time limit of a caller.
     pub(super) async fn in_time(mut self) -> Result<(), LockError> {
-        // Most stores in memory have answered. A timer would read the clock.
-        if let Some(released) = (&mut self).now_or_never() {
-            return released;
-        }
         let released = match in_time(&mut self).await {
             Err(LockError::Unavailable(_)) if self.is_lost() => Err(LockError::Lost),
             released => released,

@@ -75,7 +75,7 @@ impl EndOfHold for Departed {
         if !self.is_nested()
             && let Some((mut turn, since)) = self.turn()
         {
-            turn.released(released, since.elapsed());
+            turn.released(released, since);
         }
     }
 }

@@ -66,8 +66,8 @@ impl Turn {
         }
     }
 
-    /// The previous hold was released, and the answer took `took`.
-    pub(super) fn released(&mut self, released: Released, took: Duration) {
+    /// The previous hold was released, and the question began at `since`.
+    pub(super) fn released(&mut self, released: Released, since: Instant) {
         self.handoff.others = match released {
             Released {
                 in_line: true,
@@ -77,7 +77,8 @@ impl Turn {
             Released { in_line: true, .. } => Others::Served { messages: 0 },
             Released { notified, .. } => {
                 let listens = self.handoff.wakeups.is_some();
-                let fairness = FairnessYield::after(notified, listens, took, Instant::now());
+                let now = Instant::now();
+                let fairness = FairnessYield::after(notified, listens, now - since, now);
                 fairness.map_or(Others::None, |fairness| Others::Owed(Box::new(fairness)))
             }
         };
