@@ -132,20 +132,15 @@ impl Background {
     ///
     /// # Errors
     ///
-    /// `Lost`, also if it was seen lost; `Unavailable` if that is not known within [`PATIENCE`](crate::cleanup::PATIENCE).
+    /// `Lost`; `Unavailable` if that is not known within [`PATIENCE`](crate::cleanup::PATIENCE).
     pub(crate) async fn check(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
-        let checked = in_time(async {
+        in_time(async {
             match self.handle.checks.check(live).await {
                 Ok(HoldStatus::Gone) => self.explain_the_absence_of(live).await,
                 status => held(status),
             }
-        });
-        let checked = checked.await;
-        // Another guard may know of a loss since, which is final, also if the store carries the hold.
-        match live.was_seen_lost() {
-            true => Err(LockError::Lost),
-            false => checked,
-        }
+        })
+        .await
     }
 
     async fn explain_the_absence_of(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
@@ -156,6 +151,7 @@ impl Background {
             _ => {
                 let watchdog = &self.handle.watchdog;
                 watchdog.lose(live, "the store does not carry it any more");
+                live.found_gone();
                 Err(LockError::Lost)
             }
         }
@@ -185,7 +181,7 @@ impl Background {
         for lives in partitions.into_values() {
             let store = self.store();
             self.adopt(Box::pin(async move {
-                release::release_together(store, &lives, |_, _| ()).await;
+                release::release_together(store, &lives, |_, _| (), |_, _| ()).await;
             }));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 
 use super::release::{Finishing, KeptHold, answered, leave, release_together};
 use super::release_question::ReleaseQuestion;
@@ -44,7 +44,7 @@ impl<E: EndOfHold> HoldRelease<E> {
             let kept = KeptHold::of(&end);
             // What waits for its end goes on: the key stays taken in the store, and only there.
             drop(end);
-            return Self::boxed(Driven::boxed(unfinished, leave(Finishing(kept))));
+            return Self::boxed([], Driven::boxed(unfinished, leave(Finishing(kept))));
         }
         // A lost hold is released as well, because the store may still carry it.
         let record = record.filter(|_| is_held);
@@ -58,36 +58,38 @@ impl<E: EndOfHold> HoldRelease<E> {
         let result = end.background().released_at_once(end.live(), released);
         Self::done(result).lost_if(!is_held)
     }
+}
 
-    /// Ends several holds together, those of one partition in few questions. Returns whether all were held until then.
-    pub(crate) fn begin_all(background: Background, ends: impl IntoIterator<Item = E>) -> Self {
-        let unfinished = background.handle.tasks.begin();
+impl Background {
+    /// Ends several holds together, those of one partition in few questions. Returns whether the store carried all of them until
+    /// then; it is no answer about a hold that was lost before.
+    pub(crate) fn end_all<E: EndOfHold>(
+        self,
+        ends: impl IntoIterator<Item = E>,
+    ) -> Driven<BoxFuture<'static, Result<(), LockError>>> {
+        let unfinished = self.handle.tasks.begin();
         let (mut left, mut rest) = (Vec::new(), Vec::new());
-        let mut is_held = true;
         for end in ends {
-            let was_held = background.begin_release(end.live());
-            is_held &= was_held;
+            let was_held = self.begin_release(end.live());
             match end.live().minimum() {
                 Some(until) => {
-                    background.release_at(end.live(), until);
+                    self.release_at(end.live(), until);
                     left.extend(was_held.then(|| leave(Finishing(KeptHold::of(&end)))));
                 }
                 None => rest.push(end),
             }
         }
-        let store = &background.handle.store;
+        let store = &self.handle.store;
         let partitions = store.by_partition(rest, |end: &E| &end.live().hold.key);
         let release = async move {
             let releases = partitions.into_iter();
-            let releases = releases.map(|(partition, ends)| background.end_in(partition, ends));
+            let releases = releases.map(|(partition, ends)| self.end_in(partition, ends));
             let (released, left) = tokio::join!(join_all(releases), join_all(left));
             worst(released.into_iter().flatten().chain(left))
         };
-        Self::boxed(Driven::boxed(unfinished, release)).lost_if(!is_held)
+        Driven::boxed(unfinished, release)
     }
-}
 
-impl Background {
     /// Releases holds of one partition. Returns an answer for each, in order.
     async fn end_in<E: EndOfHold>(
         &self,
@@ -108,11 +110,8 @@ impl Background {
             }
             ends[index].0.asked(released);
         };
-        let results = release_together(self.store(), &lives, answered).await;
-        for (live, result) in lives.iter().zip(&results) {
-            self.released(live, result);
-        }
-        results
+        let ended = |live: &_, result: &_| self.released(live, result);
+        release_together(self.store(), &lives, answered, ended).await
     }
 
     /// Stops the renewal before a release. Returns `false` if the hold is lost.

@@ -2,14 +2,17 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::future::BoxFuture;
+use smallvec::SmallVec;
 
 use super::EndOfHold;
 use super::release_question::ReleaseQuestion;
 use crate::cleanup::Driven;
 use crate::error::LockError;
+use crate::watchdog::LiveHold;
 
 /// The release of a hold, or of several together. It is small, because each request of a layer has one.
 ///
@@ -27,7 +30,11 @@ enum ReleaseWork<E: EndOfHold> {
     /// The result was there at once.
     Done(Option<Result<(), LockError>>),
     Asks(Driven<ReleaseQuestion<E>>),
-    Boxed(BoxFuture<'static, Result<(), LockError>>),
+    Boxed {
+        release: BoxFuture<'static, Result<(), LockError>>,
+        /// The holds whose loss may become known before the end.
+        lives: SmallVec<[Arc<LiveHold>; 1]>,
+    },
 }
 
 impl<E: EndOfHold> HoldRelease<E> {
@@ -46,10 +53,15 @@ impl<E: EndOfHold> HoldRelease<E> {
         Self::new(ReleaseWork::Asks(question))
     }
 
+    /// It also fails as lost if one of `lives` is known to be lost at its end.
     pub(crate) fn boxed(
+        lives: impl IntoIterator<Item = Arc<LiveHold>>,
         release: impl Future<Output = Result<(), LockError>> + Send + 'static,
     ) -> Self {
-        Self::new(ReleaseWork::Boxed(Box::pin(release)))
+        Self::new(ReleaseWork::Boxed {
+            release: Box::pin(release),
+            lives: lives.into_iter().collect(),
+        })
     }
 
     /// The same, which also fails as lost if `is_lost`.
@@ -58,9 +70,13 @@ impl<E: EndOfHold> HoldRelease<E> {
         self
     }
 
-    /// Whether it fails as lost, whatever the store answers.
+    /// Whether it fails as lost, by what is known now, whatever the store still answers.
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost
+            || match &self.work {
+                ReleaseWork::Boxed { lives, .. } => lives.iter().any(|live| live.was_seen_lost()),
+                ReleaseWork::Done(_) | ReleaseWork::Asks(_) => false,
+            }
     }
 }
 
@@ -71,9 +87,9 @@ impl<E: EndOfHold> Future for HoldRelease<E> {
         let released = match &mut self.work {
             ReleaseWork::Done(result) => result.take().expect("polled after it was ready"),
             ReleaseWork::Asks(question) => ready!(Pin::new(question).poll(cx)),
-            ReleaseWork::Boxed(release) => ready!(release.as_mut().poll(cx)),
+            ReleaseWork::Boxed { release, .. } => ready!(release.as_mut().poll(cx)),
         };
-        Poll::Ready(match self.is_lost {
+        Poll::Ready(match self.is_lost() {
             true => Err(LockError::Lost),
             false => released,
         })

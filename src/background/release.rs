@@ -54,7 +54,7 @@ impl Background {
     }
 
     fn finish(&self, live: &Arc<LiveHold>, result: &Result<(), LockError>) {
-        if matches!(result, Err(LockError::Lost)) && !live.has_ended() {
+        if matches!(result, Err(LockError::Lost)) && live.found_gone() {
             let reason = "the store did not carry it at its release";
             telemetry::lost(&self.handle.journal, &live.route, &live.hold, reason);
         }
@@ -143,11 +143,12 @@ pub(super) async fn release(
 }
 
 /// Releases many holds of one partition. Each question names up to [`BATCH`] holds. Calls `asked` for each hold, with its
-/// index in `lives`, after the store's first answer about it.
+/// index in `lives`, after the store's first answer about it, and `ended` as soon as its result is known.
 pub(super) async fn release_together(
     store: Arc<dyn DynStore>,
     lives: &[Arc<LiveHold>],
     mut asked: impl FnMut(usize, Released) + Send,
+    ended: impl Fn(&Arc<LiveHold>, &Result<(), LockError>) + Send,
 ) -> Vec<Result<(), LockError>> {
     let mut tries: Vec<_> = lives.iter().map(|live| Tries::of(live)).collect();
     let mut results: Vec<_> = lives.iter().map(|_| None).collect();
@@ -165,7 +166,8 @@ pub(super) async fn release_together(
                 if is_first {
                     asked(*place, answered(&released));
                 }
-                results[*place] = tries[*place].decided(released);
+                let result = tries[*place].decided(released);
+                results[*place] = result.inspect(|result| ended(&lives[*place], result));
             }
         }
         open.retain(|place| results[*place].is_none());

@@ -32,7 +32,7 @@ impl Releasing {
         }
     }
 
-    /// Whether the lock was known to be lost before.
+    /// Whether the lock is known to be lost, by what the release has learned so far.
     pub(crate) fn is_lost(&self) -> bool {
         self.release.is_lost()
     }

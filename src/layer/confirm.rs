@@ -83,7 +83,7 @@ enum Pending {
     Releasing {
         release: Releasing,
         /// Until when the lease confirms a response that the store does not confirm; `None`: it does not. It never confirms one
-        /// whose lock was lost before the release: the lease may not be over then.
+        /// whose lock is known to be lost: the lease may not be over then.
         deadline: Option<Instant>,
         /// The timer of [`BUDGET`], which is made when the release first waits.
         late: Option<Pin<Box<Sleep>>>,

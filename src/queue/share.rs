@@ -85,7 +85,11 @@ impl Share {
             ))),
             Err(queues) if queues.background().holds_now(&self.live) => ShareRelease::done(Ok(())),
             Err(queues) => {
-                ShareRelease::boxed(async move { queues.background().check(&self.live).await })
+                let lives = [self.live.clone()];
+                ShareRelease::boxed(
+                    lives,
+                    async move { queues.background().check(&self.live).await },
+                )
             }
         }
     }
@@ -98,29 +102,26 @@ impl Share {
     pub(crate) fn release_all(shares: impl IntoIterator<Item = Self>) -> ShareRelease {
         let (mut last, mut shared) = (Vec::new(), Vec::new());
         let mut background = None;
-        let mut is_lost = false;
+        let (mut lives, mut is_over) = (Vec::new(), false);
         for mut share in shares {
-            is_lost |= share.is_over();
+            is_over |= share.is_over();
+            lives.push(share.live.clone());
             background.get_or_insert_with(|| share.background().clone());
             match share.depart(true) {
                 Ok(departed) => last.push(departed),
-                Err(_) => {
-                    is_lost |= share.live.was_seen_lost();
-                    shared.push(share);
-                }
+                Err(_) => shared.push(share),
             }
         }
         let Some(background) = background else {
             return ShareRelease::done(Ok(()));
         };
-        let release = ShareRelease::begin_all(background.clone(), last);
-        is_lost |= release.is_lost();
+        let release = background.clone().end_all(last);
         let released = async move {
             let checks = shared.iter().map(|share| background.check(&share.live));
             let (released, checked) = tokio::join!(in_time(release), join_all(checks));
             worst(checked.into_iter().chain([released]))
         };
-        ShareRelease::boxed(released).lost_if(is_lost)
+        ShareRelease::boxed(lives, released).lost_if(is_over)
     }
 
     /// Drops all shares. Holds that end are released together in the background.
@@ -135,7 +136,7 @@ impl Share {
             && !last.is_empty()
         {
             // Dropping the release hands it to the background.
-            drop(ShareRelease::begin_all(background, last));
+            drop(background.end_all(last));
         }
     }
 

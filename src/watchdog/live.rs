@@ -60,7 +60,8 @@ struct LiveState {
     limit: Moment,
     /// The limit was extended, and the watchdog does not know it yet.
     extended: bool,
-    /// An owner has seen it past its deadline, or it was lost before its release, so that no guard is released as held.
+    /// An owner has seen it past its deadline, it was lost before its release, or the store answered that it is gone, so that no
+    /// guard is released as held.
     seen_lost: bool,
     /// Its place in the schedule of renewals, which alone changes it.
     renewal: RenewalState,
@@ -176,9 +177,18 @@ impl LiveHold {
         is_lost
     }
 
-    /// Whether an owner may know that it is lost: one has seen it past its deadline, or it was lost before its release.
+    /// Whether an owner may know that it is lost: one has seen it past its deadline, it was lost before its release, or its
+    /// release or an owner check found it gone.
     pub(crate) fn was_seen_lost(&self) -> bool {
         self.state().seen_lost
+    }
+
+    /// The store does not carry it: no guard that still waits for its end is released as held. Returns whether that is before
+    /// the end.
+    pub(crate) fn found_gone(&self) -> bool {
+        let mut state = self.state();
+        state.seen_lost = true;
+        !state.has_ended()
     }
 
     /// Waits until the hold is lost; for ever if it is released instead.
@@ -194,7 +204,7 @@ impl LiveHold {
 
     /// Released or lost.
     pub(crate) fn has_ended(&self) -> bool {
-        matches!(self.phase(), Phase::Released | Phase::Lost)
+        self.state().has_ended()
     }
 
     async fn reach(&self, wanted: impl Fn(Phase) -> bool) -> Phase {
@@ -265,7 +275,7 @@ impl LiveHold {
     pub(crate) fn finish(&self, phase: Phase) {
         let changed = {
             let mut state = self.state();
-            let has_ended = matches!(state.phase, Phase::Released | Phase::Lost);
+            let has_ended = state.has_ended();
             #[cfg(test)]
             let has_ended = has_ended && !exploration::has(Mutant::LossUndone);
             if has_ended {
@@ -304,6 +314,10 @@ impl LiveState {
             Phase::Lost => true,
             Phase::Releasing | Phase::Released => false,
         }
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Released | Phase::Lost)
     }
 
     /// What to notify of the end.

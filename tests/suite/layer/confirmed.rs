@@ -12,7 +12,7 @@ use tower_distributed_lock::{
     OnUnavailable, ReleaseOn, key,
 };
 
-use super::store::TestStore;
+use super::store::{SILENT, TestStore, UNDECIDED};
 use super::{MODES, locking, orders, problem, put, request, send, slow_orders};
 
 const HOWS: [Confirm; 3] = [Confirm::Store, Confirm::Strict, Confirm::Deadline];
@@ -315,6 +315,64 @@ async fn a_read_that_shares_a_lost_hold_is_not_confirmed_by_its_lease() {
     );
     assert_eq!(first.status(), 500);
     assert_eq!(other.status(), 500);
+}
+
+/// The release finds one of several keys lost, and gets no answer about another one.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_loses_one_of_its_keys_is_not_confirmed_by_its_lease() {
+    for other in [SILENT, UNDECIDED] {
+        for mode in MODES {
+            for lost in [false, true] {
+                let (store, _locks, layer) = locking();
+                let handler = async move || {
+                    if lost {
+                        store.steal().await;
+                    }
+                };
+                let layer = layer.mode(mode).confirm(Confirm::Store);
+                let layer = layer.key(move |_: &http::request::Parts| {
+                    vec![LockKey::new("order:1"), LockKey::new(other)]
+                });
+                let app = Router::new().route("/orders", any(handler)).layer(layer);
+                let status = send(&app, request("GET", "/orders")).await.status();
+                let expected = if lost { 500 } else { 200 };
+                assert_eq!(status, expected, "{other}, {mode:?}, lost: {lost}");
+            }
+        }
+    }
+}
+
+/// Two reads share a hold. The first one ends, the store does not answer its owner check, and a renewal finds the loss.
+#[tokio::test(start_paused = true)]
+async fn a_read_that_is_lost_while_the_store_is_asked_is_not_confirmed_by_its_lease() {
+    for lost in [false, true] {
+        for keys in [&[SILENT][..], &[SILENT, "order:1"]] {
+            let (store, _locks, layer) = locking();
+            let handler = async move || {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                if lost {
+                    store.steal().await;
+                }
+            };
+            let other = async || tokio::time::sleep(Duration::from_secs(5)).await;
+            // Renewed each 0.8 s at the latest, which is less than the store has for its answer.
+            let lease = Lease::Renewed(Duration::from_millis(2400));
+            let layer = layer.lease(lease).mode(LockMode::Read);
+            let layer = layer.key(move |_: &http::request::Parts| {
+                keys.iter().copied().map(LockKey::new).collect::<Vec<_>>()
+            });
+            let app = Router::new()
+                .route("/first", any(handler))
+                .route("/other", any(other))
+                .layer(layer);
+            let (_, first) = tokio::join!(
+                send(&app, request("GET", "/other")),
+                send(&app, request("GET", "/first")),
+            );
+            let expected = if lost { 500 } else { 200 };
+            assert_eq!(first.status(), expected, "{keys:?}, lost: {lost}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

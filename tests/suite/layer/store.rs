@@ -5,11 +5,17 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, Outcome, Release, Released, Renewal,
+    Attempt, Capabilities, HoldStatus, Outcome, Release, Released, Renewal, Unsupported,
 };
 use tower_distributed_lock::{
     Hold, LockKey, LockStore, LockStoreExt, MemoryStore, StoreError, StoreErrorKind, Wakeups,
 };
+
+/// The name of a key, in a partition of its own, of which the store answers no release and no owner check.
+pub(crate) const SILENT: &str = "silent";
+
+/// The name of a key whose release the store leaves undecided.
+pub(crate) const UNDECIDED: &str = "undecided";
 
 #[derive(Clone, Default)]
 pub(crate) struct TestStore {
@@ -74,12 +80,29 @@ impl LockStore for TestStore {
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         self.gate().await?;
+        let mut checks = renewals.iter().filter(|renewal| renewal.lease.is_none());
+        if checks.any(|check| check.hold.key.as_str() == SILENT) {
+            std::future::pending::<()>().await;
+        }
         self.memory.renew(renewals).await
     }
 
     async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
         self.gate().await?;
-        self.memory.release(releases).await
+        if releases.iter().any(|of| of.hold.key.as_str() == SILENT) {
+            std::future::pending::<()>().await;
+        }
+        let mut released = self.memory.release(releases).await?;
+        for (released, of) in released.iter_mut().zip(releases) {
+            if of.hold.key.as_str() == UNDECIDED {
+                *released = HoldStatus::Unknown.into();
+            }
+        }
+        Ok(released)
+    }
+
+    fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
+        Ok(u16::from(key.as_str() == SILENT))
     }
 
     fn capabilities(&self) -> Capabilities {
