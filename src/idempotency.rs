@@ -324,7 +324,8 @@ impl<K> IdempotencyLayer<K> {
         self
     }
 
-    /// Sets how long (bytes) the body of a request with a key may be (default 2 MiB); a longer one is answered 413.
+    /// Sets how long (bytes) the body of a request with a key may be (default 2 MiB); a longer one is answered 413, as by
+    /// [`buffer_body`](crate::DistributedLockLayer::buffer_body).
     pub fn body_limit(mut self, limit: usize) -> Self {
         self.settings.serve.body_reader.limit = limit;
         self

@@ -73,6 +73,7 @@ impl BodyReader {
         }
         let declared = body.size_hint();
         if declared.lower() > self.limit as u64 {
+            // Not drained: the first read would have the server ask for a body that the client has not begun to send.
             return Err(RejectionKind::BodyTooLarge);
         }
         let longest = declared.upper().unwrap_or(u64::MAX).min(self.limit as u64);

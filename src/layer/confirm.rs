@@ -19,9 +19,9 @@ const BUDGET: Duration = Duration::from_secs(1);
 /// The proof that the lock of a response was held until the end of the request.
 ///
 /// It is in the extensions of every response that a layer sends after the release of the lock, for layers further out. A
-/// response without a lock has none, and neither has one whose body holds the lock
-/// ([`ReleaseOn::BodyEnd`](super::ReleaseOn::BodyEnd)): its head goes out before the end. If several layers held locks, it is the
-/// weaker confirmation.
+/// response without a lock has none, and neither has one whose body holds a lock
+/// ([`ReleaseOn::BodyEnd`](super::ReleaseOn::BodyEnd)), that of this layer or of one further in: its head goes out before the
+/// end. If several layers held locks, it is the weaker confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Confirmation {

@@ -10,7 +10,7 @@ use super::body::ResponseBody;
 use super::body_mode::BodyMode;
 use super::confirm::{Confirmation, Unconfirmed, confirm};
 use super::policy::Policy;
-use super::serve::{Claim, Handling, Protocol, Served, Unclaimed, confirmed};
+use super::serve::{Claim, Handling, HeldByBody, Protocol, Served, Unclaimed, confirmed};
 use super::serve_settings::ServeSettings;
 use super::settings::{Confirm, OnLost, ReleaseOn};
 use super::unless_lost::unless_lost;
@@ -122,8 +122,9 @@ fn in_body<R: Body>(
     let length = length(&response);
     let guarded = |body| ResponseBody::guarded(body, guard, length, terms.confirm, on_lost);
     let mut response = response.map(guarded);
-    // That of a layer further in does not speak for this lock.
+    // That of a layer further in or out does not speak for this lock.
     response.extensions_mut().remove::<Confirmation>();
+    response.extensions_mut().insert(HeldByBody);
     if let Some(waited) = terms.waited {
         server_timing::add(&mut response, waited, None);
     }

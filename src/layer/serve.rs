@@ -241,11 +241,16 @@ where
     }
 }
 
-/// Puts the confirmation into the response, unless a layer further in has put a weaker one there.
+/// In the extensions of a response whose body holds a lock.
+#[derive(Clone, Copy)]
+pub(super) struct HeldByBody;
+
+/// Puts the confirmation into the response, unless a layer further in has put a weaker one there, or still holds its lock.
 pub(crate) fn confirmed<R, E>(served: Served<R, E>, by: Confirmation) -> Served<R, E> {
     served.map(|mut response| {
         let extensions = response.extensions_mut();
-        if extensions.get() != Some(&Confirmation::Lease) {
+        let has_weaker = extensions.get() == Some(&Confirmation::Lease);
+        if !has_weaker && extensions.get::<HeldByBody>().is_none() {
             extensions.insert(by);
         }
         response

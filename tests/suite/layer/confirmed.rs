@@ -421,16 +421,20 @@ async fn of_two_locks_the_weaker_confirmation_is_that_of_the_response() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_whose_body_holds_a_lock_has_no_confirmation_of_a_layer_further_in() {
-    for inside in HOWS {
-        let (_store, locks, layer) = locking();
-        let inner = layer.clone().confirm(inside);
-        let outer = layer.key(key::path()).release_on(ReleaseOn::BodyEnd);
-        let app = orders().route_layer(inner).route_layer(outer);
-        let response = put(&app, "/orders/1").await;
-        assert_eq!(response.status(), 200);
-        assert!(locks.keys_in_use() > 0, "the body holds the outer lock");
-        let found = response.extensions().get::<Confirmation>();
-        assert_eq!(found, None, "{inside:?}");
+async fn a_response_whose_body_holds_a_lock_has_no_confirmation_of_another_layer() {
+    let in_body = ReleaseOn::BodyEnd;
+    for (inside, outside) in [(ReleaseOn::Head, in_body), (in_body, ReleaseOn::Head)] {
+        for confirm in HOWS {
+            let (_store, locks, layer) = locking();
+            let layer = layer.confirm(confirm);
+            let inner = layer.clone().release_on(inside);
+            let outer = layer.key(key::path()).release_on(outside);
+            let app = orders().route_layer(inner).route_layer(outer);
+            let response = put(&app, "/orders/1").await;
+            assert_eq!(response.status(), 200);
+            assert!(locks.keys_in_use() > 0, "the body holds a lock");
+            let found = response.extensions().get::<Confirmation>();
+            assert_eq!(found, None, "{inside:?} inside, {confirm:?}");
+        }
     }
 }

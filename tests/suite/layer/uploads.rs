@@ -179,6 +179,17 @@ async fn a_client_that_sends_chunks_over_the_limit_sees_the_413() {
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
 }
 
+#[tokio::test]
+async fn a_client_that_asks_before_it_sends_a_body_over_the_limit_sees_the_413_and_sends_nothing() {
+    let (_store, _locks, layer) = patient();
+    let address = serve(reading().layer(layer.buffer_body(16))).await;
+    let head = "PUT /orders/1 HTTP/1.1\r\nhost: test\r\nexpect: 100-continue\r\ncontent-length: 17\r\nconnection: close\r\n\r\n";
+    let mut client = http1(address, head).await;
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_over_a_limit_outside_of_the_layer_is_413_too() {
     let (store, _locks, layer) = locking();
