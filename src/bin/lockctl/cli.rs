@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
+use humantime::parse_duration;
 use tower_distributed_lock::LockMode;
 
 use crate::connection::Connection;
-use crate::durations;
+use crate::watch::interval;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -128,11 +129,11 @@ pub(crate) struct RunArgs {
     pub(crate) permits: Option<u32>,
 
     /// How long to wait for the lock, such as 10s; 0 tries once. Without it: as long as it takes
-    #[arg(long, value_name = "DURATION", value_parser = durations::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) wait: Option<Duration>,
 
     /// How long the lock outlives lockctl. It is renewed every third of that
-    #[arg(long, value_name = "DURATION", value_parser = durations::parse, default_value = "30s")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "30s")]
     pub(crate) lease: Duration,
 
     /// What becomes of the command when the lock is lost
@@ -140,7 +141,7 @@ pub(crate) struct RunArgs {
     pub(crate) on_lost: LossAction,
 
     /// How long after TERM the command is killed, at most half of the lease [default: a third of the lease, at most 10s]
-    #[arg(long, value_name = "DURATION", value_parser = durations::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) grace: Option<Duration>,
 
     /// Exit code when the lock is busy, in place of 80
@@ -158,7 +159,7 @@ pub(crate) struct RunArgs {
     pub(crate) idempotency_key: Option<String>,
 
     /// How long the outcome is remembered
-    #[arg(long, value_name = "DURATION", value_parser = durations::parse, default_value = "1d")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1d")]
     #[arg(requires = "idempotency_key")]
     pub(crate) retention: Duration,
 
@@ -261,7 +262,7 @@ pub(crate) struct WatchArgs {
     pub(crate) key: KeyArgs,
 
     /// How often the store is asked
-    #[arg(long, value_name = "DURATION", value_parser = durations::interval, default_value = "1s")]
+    #[arg(long, value_name = "DURATION", value_parser = interval, default_value = "1s")]
     pub(crate) interval: Duration,
 }
 
@@ -319,6 +320,25 @@ mod tests {
             panic!("it is `run`");
         };
         assert_eq!(args.command, ["ls", "--url", "-x"]);
+    }
+
+    #[test]
+    fn a_number_without_a_unit_is_no_duration_but_zero_is() {
+        for (wait, parsed) in [
+            ("0", Some(0)),
+            ("1h30m", Some(5400)),
+            ("10", None),
+            ("-1s", None),
+        ] {
+            let wait = format!("--wait={wait}");
+            let line = Cli::try_parse_from(["lockctl", "run", "--key", "k", &wait, "ls"]);
+            let command = line.ok().map(|cli| cli.command);
+            let read = command.map(|command| match command {
+                Command::Run(args) => args.wait.expect("it is named").as_secs(),
+                _ => panic!("it is `run`"),
+            });
+            assert_eq!(read, parsed, "{wait}");
+        }
     }
 
     #[test]

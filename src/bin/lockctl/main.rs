@@ -13,7 +13,6 @@ mod acl;
 mod audit;
 mod cli;
 mod connection;
-mod durations;
 mod exit;
 mod force;
 mod glob;
