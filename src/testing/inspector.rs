@@ -1,6 +1,5 @@
 //! Inspection of a store with injected faults.
 
-use std::future::Future;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +9,6 @@ use uuid::Uuid;
 
 use super::FaultyStore;
 use crate::audit::Audit;
-use crate::error::StoreError;
 use crate::lock::LockKey;
 use crate::store::{
     DynInspect, InspectAnswer, Inspection, ListQuery, LockEntry, LockStore, Page, ProcessInfo,
@@ -23,33 +21,32 @@ pub(super) struct FaultyInspector<S> {
     pub(super) inner: Arc<dyn DynInspect>,
 }
 
+/// A question to an inspector about this.
+type Question<A, T> = for<'q> fn(&'q dyn DynInspect, &'q A) -> InspectAnswer<'q, T>;
+
 impl<S: LockStore> FaultyInspector<S> {
-    fn ask<'a, A, T, F>(
-        &'a self,
-        of: A,
-        execute: impl Fn(Arc<dyn DynInspect>, A) -> F + Send + Sync + 'a,
-    ) -> InspectAnswer<'a, T>
+    fn ask<A, T>(&self, of: A, ask: Question<A, T>) -> InspectAnswer<'_, T>
     where
-        A: Clone + Send + Sync + 'a,
+        A: Clone + Send + Sync + 'static,
         T: Send + 'static,
-        F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         Box::pin(async move {
-            let execute = |_, of| execute(self.inner.clone(), of);
-            self.store.call(&of, execute).await
+            let ask = |_, of: A| {
+                let inner = self.inner.clone();
+                async move { ask(&*inner, &of).await }
+            };
+            self.store.call(&of, ask).await
         })
     }
 }
 
 impl<S: LockStore> DynInspect for FaultyInspector<S> {
     fn inspect<'a>(&'a self, key: &'a LockKey) -> InspectAnswer<'a, Inspection> {
-        self.ask(key.clone(), async |inner, key| inner.inspect(&key).await)
+        self.ask(key.clone(), |inner, key| inner.inspect(key))
     }
 
     fn force_unlock<'a>(&'a self, key: &'a LockKey) -> InspectAnswer<'a, bool> {
-        self.ask(key.clone(), async |inner, key| {
-            inner.force_unlock(&key).await
-        })
+        self.ask(key.clone(), |inner, key| inner.force_unlock(key))
     }
 
     fn set_permits<'a>(
@@ -57,31 +54,25 @@ impl<S: LockStore> DynInspect for FaultyInspector<S> {
         key: &'a LockKey,
         limit: Option<NonZeroU32>,
     ) -> InspectAnswer<'a, ()> {
-        self.ask((key.clone(), limit), async |inner, (key, limit)| {
-            inner.set_permits(&key, limit).await
+        self.ask((key.clone(), limit), |inner, (key, limit)| {
+            inner.set_permits(key, *limit)
         })
     }
 
     fn list_locks<'a>(&'a self, query: &'a ListQuery) -> InspectAnswer<'a, Page<LockEntry>> {
-        self.ask(query.clone(), async |inner, query| {
-            inner.list_locks(&query).await
-        })
+        self.ask(query.clone(), |inner, query| inner.list_locks(query))
     }
 
     fn list_records<'a>(&'a self, query: &'a ListQuery) -> InspectAnswer<'a, Page<RecordEntry>> {
-        self.ask(query.clone(), async |inner, query| {
-            inner.list_records(&query).await
-        })
+        self.ask(query.clone(), |inner, query| inner.list_records(query))
     }
 
     fn record<'a>(&'a self, key: &'a LockKey) -> InspectAnswer<'a, Option<Bytes>> {
-        self.ask(key.clone(), async |inner, key| inner.record(&key).await)
+        self.ask(key.clone(), |inner, key| inner.record(key))
     }
 
     fn forget_record<'a>(&'a self, key: &'a LockKey) -> InspectAnswer<'a, bool> {
-        self.ask(key.clone(), async |inner, key| {
-            inner.forget_record(&key).await
-        })
+        self.ask(key.clone(), |inner, key| inner.forget_record(key))
     }
 
     fn announce<'a>(
@@ -90,18 +81,17 @@ impl<S: LockStore> DynInspect for FaultyInspector<S> {
         process: &'a ProcessInfo,
         lifetime: Duration,
     ) -> InspectAnswer<'a, ()> {
-        self.ask(process.clone(), move |inner, process| async move {
-            inner.announce(client, &process, lifetime).await
-        })
+        self.ask(
+            (client, process.clone(), lifetime),
+            |inner, (client, process, lifetime)| inner.announce(*client, process, *lifetime),
+        )
     }
 
     fn processes<'a>(&'a self, clients: &'a [Uuid]) -> InspectAnswer<'a, Vec<Option<ProcessInfo>>> {
-        self.ask(clients.to_vec(), async |inner, clients| {
-            inner.processes(&clients).await
-        })
+        self.ask(clients.to_vec(), |inner, clients| inner.processes(clients))
     }
 
     fn audit<'a>(&'a self) -> InspectAnswer<'a, Audit> {
-        self.ask((), async |inner, ()| inner.audit().await)
+        self.ask((), |inner, ()| inner.audit())
     }
 }

@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 
 use super::*;
 
+pub use super::order::a_cancelled_waiter_loses_its_place as a_cancelled_waiter_in_line_loses_its_place;
+pub use super::order::a_frozen_waiter_delays_the_queue_by_seconds as a_frozen_waiter_in_line_loses_its_place;
+
 pub async fn processes_are_granted_in_order(env: &Env, mode: LockMode) {
     let clients = join_all((0..8).map(|_| env.client())).await;
     let holder = env.held_elsewhere(KEY, mode).await;
@@ -51,14 +54,6 @@ pub(super) async fn each_release_wakes_the_first(
     let vain = env.calls.refused() - refused;
     assert!(vain < WAITERS * 2, "{vain} questions in vain");
     release_all(holders).await;
-}
-
-pub async fn a_cancelled_waiter_in_line_loses_its_place(env: &Env, mode: LockMode) {
-    order::a_cancelled_waiter_loses_its_place(env, mode).await;
-}
-
-pub async fn a_frozen_waiter_in_line_loses_its_place(env: &Env, mode: LockMode) {
-    order::a_frozen_waiter_delays_the_queue_by_seconds(env, mode).await;
 }
 
 /// Three processes ask for the lock continuously, two of them with one task each. No request of such a task waits in its process
