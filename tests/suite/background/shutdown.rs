@@ -195,7 +195,7 @@ async fn a_shutdown_during_an_outage_does_not_ask_for_each_hold() {
     sleep(Duration::from_secs(5)).await;
     let asked = store.calls("release", 1);
     assert!(asked.iter().all(|call| call.holds >= HOLDS % 100));
-    assert!(asked.len() <= 3 * 12, "{} questions", asked.len());
+    assert!((1..=3 * 12).contains(&asked.len()), "{}", asked.len());
     store.mend(1);
     ending.await.unwrap().expect("in time");
     assert!(store.is_empty());

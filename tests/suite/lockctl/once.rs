@@ -1,6 +1,7 @@
 //! Commands that run once under an idempotency key.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use super::{Done, SOON, break_lock, client, done, lockctl, ready};
@@ -321,17 +322,16 @@ async fn a_signal_ends_the_wait_for_a_reader_that_takes_nothing() {
     let redis = RedisServer::start().await;
     let runs = Runs::new();
     // More than the pipe to the reader contains, and less than both pipes.
-    let script = "head -c 100000 /dev/zero | tr '\\0' x; touch ended; exit 3";
+    let script = "head -c 100000 /dev/zero | tr '\\0' x; echo $$ > ended; exit 3";
     let options = ["--key", "lock:db"];
     let mut command = runs.once(&redis, "job", &options, script);
     let (mut stuck, _stdin, _unread) =
         crate::support::Process::spawn_piped(&mut command).expect("lockctl is built");
-    eventually("the command ends", SOON, async || {
-        runs.0.path().join("ended").exists()
+    eventually("lockctl sees the end of the command", SOON, async || {
+        let id = fs::read_to_string(runs.0.path().join("ended")).unwrap_or_default();
+        !id.is_empty() && !Path::new("/proc").join(id.trim()).exists()
     })
     .await;
-    // For long enough that lockctl has seen the end.
-    tokio::time::sleep(Duration::from_millis(500)).await;
     stuck.terminate();
     assert_eq!(stuck.end().await.code(), Some(3), "{}", stuck.output());
     let repeat = done(runs.once(&redis, "job", &["--wait", "0"], script)).await;

@@ -149,11 +149,11 @@ async fn a_message_says_how_many_permits_are_free() {
     );
 
     // Two lapse, and one of them is taken.
-    let lapsing = [(); 2].map(|()| lasting(permit("n", 3), Duration::from_millis(50)));
+    let lapsing = [(); 2].map(|()| lasting(permit("n", 3), Duration::from_millis(500)));
     for attempt in &lapsing {
         assert!(asks(&store, attempt).await);
     }
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    tokio::time::sleep(Duration::from_millis(600)).await;
     assert!(asks(&store, &permit("n", 3)).await);
     assert_eq!(channel.next().await, "2");
     for attempt in &lapsing {

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use super::{NO_TIME, answer, get, locks_in, pair, put};
 use crate::support::{DemoServer, RedisServer, eventually};
 
-const HOLD: Duration = Duration::from_millis(300);
+const HOLD: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn no_update_is_lost_on_memory() {
@@ -55,7 +55,7 @@ async fn a_read_waits_for_a_write_and_reads_share() {
     let begun = Instant::now();
     let write = put(a.url(), "1", HOLD, "new");
     let read = async {
-        eventually("the write holds its lock", HOLD, async || {
+        eventually("the write holds its lock", 10 * HOLD, async || {
             !locks_in(&redis).await.is_empty()
         })
         .await;
@@ -156,7 +156,7 @@ async fn prometheus_sees_routes_and_modes_and_no_documents() {
     let server = DemoServer::start(&settings).await;
     let long = put(server.url(), "secret", HOLD, "x");
     let late = async {
-        eventually("the lock is held", HOLD, async || {
+        eventually("the lock is held", 10 * HOLD, async || {
             get(server.url(), "secret", NO_TIME).await.status == StatusCode::LOCKED
         })
         .await;

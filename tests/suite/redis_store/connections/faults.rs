@@ -187,7 +187,11 @@ async fn a_server_that_cannot_serve_just_now_is_transient() {
         let _ = eval.exec_async(&mut other).await;
     };
     let asking = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        eventually("the server is busy", LIMIT, async || {
+            let mut redis = redis.clone();
+            redis::cmd("PING").exec_async(&mut redis).await.is_err()
+        })
+        .await;
         error_kind(&store, &reentrant("k")).await
     };
     assert_eq!(tokio::join!(busy, asking).1, StoreErrorKind::Transient);
