@@ -1,8 +1,8 @@
 //! Key extractors: they name what a request locks.
 //!
-//! **Two requests must get the same key whenever the handler would touch the same resource.** A key that is finer than
-//! the handler's idea of identity can be evaded by spelling: `1`, `01`, `+1` and `%31` all reach `Path<u64>` as 1. From
-//! the safest to the finest:
+//! **Two requests must get the same key whenever the handler would touch the same resource.** Where a
+//! key distinguishes spellings that the handler does not, a client evades the lock by another spelling: `1`, `01`, `+1` and `%31`
+//! all reach `Path<u64>` as 1. From the safest extractor to the one that distinguishes most:
 #![cfg_attr(
     feature = "axum",
     doc = "
@@ -27,9 +27,8 @@
 )]
 //!
 //! A closure over `&Parts` is an extractor too. It returns a [`LockKey`], or a `(LockKey, LockMode)` with a mode of its
-//! own, or an `Option`, `Vec`, array or `Result` of those; several keys are locked together. A tenant belongs into the
-//! key from the server's own state, such as an extension that the authentication has set, never from a header that the
-//! client controls.
+//! own, or an `Option`, `Vec`, array or `Result` of those; several keys are locked together. Take a tenant
+//! from the server's own state, such as an extension that the authentication has set, never from a header that the client controls.
 //!
 //! An extractor takes its resource as a [`Resource`], which the client and the admin share, or as a name.
 //! Code outside of requests locks the same name in a mode of the same family.

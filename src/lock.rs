@@ -25,7 +25,8 @@ pub use resource::{Resource, ResourceKey};
 /// `Reentrant` and `Fair` exclude every other owner; `Read` and `Write` are the two sides of a read-write lock; `Permit`
 /// admits so many holds at a time. An exclusive lock, a read-write lock and permits are different things in the store: use
 /// one of them on a key. While one of them is held, the others are refused with
-/// [`LockError::Conflict`](crate::LockError::Conflict). See [`Resource`]. The names are Redisson's; every mode re-enters.
+/// [`LockError::Conflict`](crate::LockError::Conflict). See [`Resource`]. The names are Redisson's. In
+/// every mode, an [`Owner`] takes a key again that it holds.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -166,7 +167,7 @@ impl Default for Lease {
     }
 }
 
-/// Who may re-enter a lock.
+/// Who may take a lock again that it holds (may re-enter it).
 ///
 /// Two requests with the same owner (a clone of one value) share their holds: a second acquisition of a key that the owner
 /// holds succeeds at once, without a question to the store. Every acquisition without an owner has an owner of its own. An

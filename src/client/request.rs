@@ -24,7 +24,8 @@ pub(crate) use acquisition::{Acquisition, Started};
 
 /// A request for a lock. Await it, or call [`LockRequest::acquire`].
 ///
-/// Defaults: mode `Reentrant` (`Write` for a [`Resource`](crate::Resource) that is read and written), lease renewed at 30 s, wait 30 s, an owner of its own, no fencing token, no longest hold.
+/// Defaults: the mode is `Reentrant` (`Write` for a [`Resource`](crate::Resource) that is read and written), the lease is 30 s and
+/// renewed, the wait is 30 s at most, the owner is a new one, the hold has no fencing token and no longest time.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

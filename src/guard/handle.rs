@@ -109,8 +109,8 @@ impl LockHandle {
         }
     }
 
-    /// Waits until the lock is lost. A release is no loss, and work that is raced against this must not take it for one: the
-    /// future does not return after it. In a task that may outlive the guard, wait for [`LockHandle::ended`] instead.
+    /// Waits until the lock is lost. A release is no loss: after a release, the future never returns. In a task that may outlive
+    /// the guard, wait for [`LockHandle::ended`] instead.
     ///
     /// # Cancel safety
     ///

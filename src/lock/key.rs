@@ -31,8 +31,8 @@ const DIGEST_PREFIX: usize = 64;
 
 /// The name of a lock.
 ///
-/// In Redis, the name is that of a key, as with Redisson: no other data may use it. A name such as `lock:order:42` is separate
-/// from data that the application has under `order:42`. If the key has data of another type, attempts fail with
+/// **In Redis, the name is that of a key**, as with Redisson. The lock is a hash under that name, so choose a name that no other data
+/// uses: `lock:order:42`, not `order:42`. If the key has data of another type, the data is kept, and attempts fail with
 /// [`Conflict`](crate::LockError::Conflict). Fields that the application adds to the lock's hash make the release fail in the
 /// same way: they are kept, and no attempt is granted until they are removed.
 ///
@@ -44,10 +44,6 @@ const DIGEST_PREFIX: usize = 64;
 ///   chosen**. Every component is percent-encoded (RFC 3986) and joined by `:`, so that different components of one resource
 ///   never make the same key, no brace or control character reaches the store, and a name of more than 256 bytes ends in its
 ///   SHA-256 instead. A [`Resource`](crate::Resource) composes its keys so.
-///
-/// **The name is a key in Redis.** The lock is a hash under that name, so choose a name that no other data uses: `lock:order`,
-/// not `order`. Other data under the name is never changed; the lock is refused with
-/// [`LockError::Conflict`](crate::LockError::Conflict).
 ///
 /// ```
 /// use tower_distributed_lock::LockKey;
@@ -79,7 +75,7 @@ impl LockKey {
         Self { name, hash, own: 0 }
     }
 
-    /// Composes a key from a resource and its components, injectively and bounded.
+    /// Composes a key from a resource and its components. Different components make different keys, of 256 bytes at most.
     pub fn from_parts<P>(resource: &str, components: P) -> Self
     where
         P: IntoIterator,
