@@ -31,6 +31,8 @@ use crate::store::{
 /// violate the contract: [`Fault::Vanished`] and [`Fault::Flushed`], which break exclusion as a real loss of data does,
 /// and [`Fault::WakeupLost`].
 ///
+/// An admin of its client meets the same faults; `LockAdmin::new(store.inner().clone())` meets none.
+///
 /// Only holds that were requested through this store can vanish. It must be used inside a Tokio runtime.
 ///
 /// # Cancel safety
