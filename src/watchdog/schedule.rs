@@ -24,7 +24,7 @@ use looks::{Look, Looks};
 /// anyway. What is due within the second is sent in the same round: batches that follow each other find this process and the
 /// server in the caches, and cost about half.
 const FILLS: u32 = 30;
-const ROUND: u32 = 300;
+const ROUND: u32 = 100;
 
 /// How many entries of holds that have left may stand in the queue, beside as many as there are holds in it.
 const SPARE: usize = 64;

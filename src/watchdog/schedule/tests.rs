@@ -110,8 +110,8 @@ fn what_is_soon_due_fills_the_batches_of_a_round_and_no_more() {
     let mut now = schedule.set_alarm(Instant::now());
     let begun = now;
     let mut renewed = 0;
-    // They are spread over three quarters of a third of the lease, and each round takes those of a three hundredth.
-    let a_round = all.len() / 75 + 2 * BATCH;
+    // They are spread over three quarters of a third of the lease, and each round takes those of a hundredth.
+    let a_round = all.len() / 25 + 2 * BATCH;
     while renewed < all.len() {
         assert!(now < begun + LEASE / 3, "{renewed} of {}", all.len());
         let batches = due(&mut schedule, now);
