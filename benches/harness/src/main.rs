@@ -1,6 +1,7 @@
 //! Measures this crate, its limits and its peers. See `benches/README.md`.
 
 mod contender;
+mod cores;
 mod crowd;
 mod http;
 mod load;

@@ -18,12 +18,23 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 
 /// The median of the ratios of neighbouring measurements, so that the load of the machine affects both sides.
 pub(crate) fn ratio(ours: &[f64], theirs: &[f64]) -> f64 {
-    let ratios: Vec<_> = ours
-        .iter()
-        .zip(theirs)
-        .map(|(ours, theirs)| ours / theirs)
-        .collect();
-    median(&ratios)
+    median(&ratios(ours, theirs))
+}
+
+/// The range of the ratios of neighbouring measurements, without the highest and the lowest tenth.
+pub(crate) fn spread(ours: &[f64], theirs: &[f64]) -> String {
+    let mut ratios = ratios(ours, theirs);
+    ratios.sort_by(f64::total_cmp);
+    let tenth = ratios.len() / 10;
+    match &ratios[tenth..ratios.len() - tenth] {
+        [lowest, .., highest] => format!("{} to {}", digits(*lowest), digits(*highest)),
+        _ => "one".into(),
+    }
+}
+
+fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
+    let pairs = ours.iter().zip(theirs);
+    pairs.map(|(ours, theirs)| ours / theirs).collect()
 }
 
 /// Jain's index of fairness: 1 if all shares are equal, 1/n if one has everything.

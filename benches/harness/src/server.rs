@@ -117,9 +117,14 @@ impl Server {
         Ok(stats.lines().filter_map(call).collect())
     }
 
+    /// The id of its process; `None` if it has ended.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.process.id()
+    }
+
     /// The processor time of the server so far.
     pub(crate) fn cpu(&self) -> Result<Duration> {
-        let id = self.process.id().context("the server has ended")?;
+        let id = self.id().context("the server has ended")?;
         cpu_time(&format!("/proc/{id}/stat"))
     }
 }

@@ -8,6 +8,7 @@ use tower_distributed_lock::LockMode;
 
 use crate::Bench;
 use crate::contender::{Contender, Locks, Section};
+use crate::cores::Apart;
 use crate::report::Target::AtMost;
 use crate::samples::{Latencies, Time};
 use crate::server::Server;
@@ -55,6 +56,7 @@ pub(super) async fn judge(
     };
     let recipe = Recipe::learn(server, mode).await?;
     let handle = Handle::connect(server, &recipe, 1).await?;
+    let apart = Apart::begin(server);
     let (mut latencies, mut commands, mut pings) =
         (Latencies::new(), Latencies::new(), Latencies::new());
     for _ in 0..bench.repetitions(20) {
@@ -67,7 +69,11 @@ pub(super) async fn judge(
         &format!("{what} / one of its commands on a bare handle, after as long a pause"),
         AtMost(most),
         beside(&commands),
-        format!("{latencies}; a command {}", Time(commands.median())),
+        format!(
+            "{latencies}; a command {}; {}",
+            Time(commands.median()),
+            Apart::note(apart.as_ref())
+        ),
     );
     bench.report.fact(
         &format!("{what} / a PING on a socket of the task's own"),

@@ -18,9 +18,10 @@ use tower_distributed_lock::{
 };
 
 use crate::Bench;
+use crate::cores::Apart;
 use crate::http::Site;
 use crate::report::Target::{AtLeast, AtMost};
-use crate::samples::{Rate, Time, median, ratio};
+use crate::samples::{Rate, Time, median, ratio, spread};
 use crate::server::Server;
 use crate::wire::{Handle, Recipe};
 
@@ -76,6 +77,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         ),
     ];
     for connections in [1, 64] {
+        let apart = (connections == 1).then(|| Apart::begin(&server)).flatten();
         let (mut rates, mut latencies) =
             (vec![Vec::new(); sites.len()], vec![Vec::new(); sites.len()]);
         for repetition in 0..=bench.repetitions(15) {
@@ -111,7 +113,13 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
                 "layer on Redis, added latency / that of its two commands on a bare handle",
                 AtMost(1.05),
                 ratio(&ours, &bare),
-                format!("{} against {}", time(median(&ours)), time(median(&bare))),
+                format!(
+                    "{} against {}; {}, {}",
+                    time(median(&ours)),
+                    time(median(&bare)),
+                    spread(&ours, &bare),
+                    Apart::note(apart.as_ref())
+                ),
             );
         } else {
             let what = "layer on Redis, 64 connections: part of the requests without a layer / the prototype's";

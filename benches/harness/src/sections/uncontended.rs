@@ -9,9 +9,10 @@ use tower_distributed_lock::LockMode;
 
 use crate::Bench;
 use crate::contender::{Contender, Locks};
+use crate::cores::Apart;
 use crate::load::{Load, Until};
 use crate::report::Target::{AtLeast, AtMost};
-use crate::samples::{Latencies, Rate, Time, median, ratio};
+use crate::samples::{Latencies, Rate, Time, median, ratio, spread};
 use crate::server::Server;
 use crate::wire::{self, Handle, Recipe};
 
@@ -26,6 +27,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         "as MONITOR shows them".into(),
     );
     many(bench, &server, &recipe).await?;
+    on_cores_apart(bench, &server, &recipe).await?;
     one(bench, &server, &recipe).await?;
     allocations(bench, &server).await
 }
@@ -47,10 +49,7 @@ async fn many(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()>
     for contender in contenders {
         locks.push(Arc::new(contender.connect(server.url()).await?));
     }
-    let mut handles = Vec::new();
-    for _ in 0..CONNECTIONS {
-        handles.push(Handle::connect(server, recipe, 64).await?);
-    }
+    let handles = handles(server, recipe).await?;
     for tasks in [1, 8, 64] {
         bench
             .report
@@ -134,6 +133,65 @@ async fn many(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()>
     Ok(())
 }
 
+async fn handles(server: &Server, recipe: &Recipe) -> Result<Vec<Handle>> {
+    let mut handles = Vec::new();
+    for _ in 0..CONNECTIONS {
+        handles.push(Handle::connect(server, recipe, 64).await?);
+    }
+    Ok(handles)
+}
+
+/// 64 tasks, with the server on a core of its own. Otherwise the threads of the client take its core from it.
+async fn on_cores_apart(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()> {
+    const PAIRS: usize = 10_000;
+    let Some(_apart) = Apart::begin(server) else {
+        let note = "  one core, or no `taskset`: no pairs with the server on a core of its own";
+        bench.report.note(note);
+        return Ok(());
+    };
+    bench
+        .report
+        .progress("uncontended pairs, a core for the server");
+    let ours = Arc::new(Contender::Confirmed.connect(server.url()).await?);
+    let rslock = Arc::new(Contender::Rslock.connect(server.url()).await?);
+    let handles = handles(server, recipe).await?;
+    let load = Load::apart(64, Until::Rounds(PAIRS / 64));
+    let mut rates = [const { Vec::new() }; 4];
+    for repetition in 0..=bench.repetitions(9) {
+        let measured = [
+            load.run_now(&ours).await?.rate(),
+            tokio::task::block_in_place(|| wire::pipelined(server, recipe, 64, PAIRS))?,
+            Handle::rate(&handles, 64, PAIRS).await?,
+            load.run_now(&rslock).await?.rate(),
+        ];
+        // The first repetition is a warm-up.
+        if repetition > 0 {
+            let rates = rates.iter_mut().zip(measured);
+            rates.for_each(|(rates, rate)| rates.push(rate));
+        }
+    }
+    let [ours, rest @ ..] = &rates;
+    let beside = [
+        "hand-pipelined socket",
+        "the same commands on bare handles",
+        "rslock",
+    ];
+    for (name, theirs) in beside.into_iter().zip(rest) {
+        let rate = |rates: &[f64]| Rate(median(rates));
+        bench.report.fact(
+            &format!("uncontended pairs, 64 tasks, a core for the server / {name}"),
+            ratio(ours, theirs),
+            format!(
+                "{} against {}; {}",
+                rate(ours),
+                rate(theirs),
+                spread(ours, theirs)
+            ),
+        );
+    }
+    Ok(())
+}
+
 /// The latency of a pair in one task, and the time of its two commands alone.
 async fn one(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()> {
     bench.report.progress("latency of a pair");
@@ -148,6 +206,7 @@ async fn one(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()> 
         locks.push(Arc::new(contender.connect(server.url()).await?));
     }
     let handle = Handle::connect(server, recipe, 1).await?;
+    let apart = Apart::begin(server);
     let (mut bare, mut pings, mut blocking) = (Vec::new(), Vec::new(), Vec::new());
     let mut pairs = vec![Vec::new(); contenders.len()];
     for repetition in 0..=bench.repetitions(30) {
@@ -187,10 +246,12 @@ async fn one(bench: &mut Bench, server: &Server, recipe: &Recipe) -> Result<()> 
         AtMost(1.05),
         ratio(&pairs[0], &bare),
         format!(
-            "{} against {}; rslock {}",
+            "{} against {}; rslock {}; {}, {}",
             time(&pairs[0]),
             time(&bare),
-            time(&pairs[1])
+            time(&pairs[1]),
+            spread(&pairs[0], &bare),
+            Apart::note(apart.as_ref())
         ),
     );
     bench.report.fact(
