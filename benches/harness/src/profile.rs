@@ -4,6 +4,7 @@
 //! bench-profile <path> <number>      prints the nanoseconds of one operation
 //! ```
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -11,6 +12,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use axum::routing::put;
+use redis::AsyncConnectionConfig;
+use redis::aio::MultiplexedConnection;
+use tokio::task::JoinSet;
 use tower::ServiceExt;
 use tower::util::MapFutureLayer;
 use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore, RedisStore};
@@ -28,7 +32,27 @@ fn main() -> Result<()> {
         }
         ["redis", number, url] => runtime.block_on(async {
             let client = LockClient::new(RedisStore::connect(url).await?);
-            pairs(client, number.parse()?).await
+            let keys: Arc<[String]> = (0..TASKS).map(|task| format!("order:{task}")).collect();
+            let pair = move |task: usize| {
+                let (client, keys) = (client.clone(), keys.clone());
+                async move {
+                    let guard = client.lock(keys[task].as_str()).acquire().await?;
+                    Ok(guard.release().await?)
+                }
+            };
+            crowd(pair, number.parse()?).await
+        }),
+        ["handles", number, url] => runtime.block_on(async {
+            let handles = [prepared(url).await?, prepared(url).await?];
+            let pair = move |task: usize| {
+                let (mut handle, command) = handles[task % handles.len()].clone();
+                async move {
+                    handle.send_packed_command(&command).await?;
+                    handle.send_packed_command(&command).await?;
+                    Ok(())
+                }
+            };
+            crowd(pair, number.parse()?).await
         }),
         ["bare", number] => runtime.block_on(requests(router(), number.parse()?)),
         ["box", number] => {
@@ -68,6 +92,48 @@ async fn pairs(client: LockClient, number: usize) -> Result<()> {
     Ok(())
 }
 
+/// A connection, and a script that returns at once, with as many words as one of this crate has.
+async fn prepared(url: &str) -> Result<(MultiplexedConnection, Arc<redis::Cmd>)> {
+    let unlimited = AsyncConnectionConfig::new().set_response_timeout(None);
+    let mut handle = redis::Client::open(url)?
+        .get_multiplexed_async_connection_with_config(&unlimited)
+        .await?;
+    let script = redis::Script::new("return 0");
+    script.prepare_invoke().load_async(&mut handle).await?;
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(script.get_hash()).arg(5);
+    for word in 0..7 {
+        command.arg(format!("tower_lock_outside:{word}"));
+    }
+    Ok((handle, Arc::new(command)))
+}
+
+/// Pairs of 64 tasks at a time, `number` in all.
+async fn crowd<P, F>(pair: P, number: usize) -> Result<()>
+where
+    P: Fn(usize) -> F + Clone + Send + 'static,
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    let run = async |rounds: usize| {
+        let mut tasks = JoinSet::new();
+        for task in 0..TASKS {
+            let pair = pair.clone();
+            tasks.spawn(async move {
+                for _ in 0..rounds {
+                    pair(task).await?;
+                }
+                anyhow::Ok(())
+            });
+        }
+        tasks.join_all().await.into_iter().collect::<Result<()>>()
+    };
+    run(2).await?;
+    let began = Instant::now();
+    run(number / TASKS).await?;
+    say(began, number);
+    Ok(())
+}
+
 async fn requests(app: Router, number: usize) -> Result<()> {
     // As `axum::serve` does: otherwise every request would put the layers together anew.
     let app: Router = app.with_state(());
@@ -90,6 +156,7 @@ async fn requests(app: Router, number: usize) -> Result<()> {
 }
 
 const WARM: usize = 64;
+const TASKS: usize = 64;
 const KEYS: [&str; 4] = [
     "lock:order:1",
     "lock:order:2",

@@ -1,4 +1,4 @@
-//! Where the instructions of one operation are: a pair on the memory store, and a request through the layer.
+//! Where the instructions of one operation are: a pair on the memory store and on Redis, and a request through the layer.
 //!
 //! Instructions do not depend on the load of the machine. Needed: `valgrind` (or `VALGRIND=/path/to/one`).
 
@@ -11,20 +11,22 @@ use tokio::process::Command;
 
 use crate::Bench;
 use crate::report::Target::AtMost;
+use crate::server::Server;
 
 mod callgrind;
 
 use callgrind::Profile;
 
-const OPERATIONS: usize = 2_000;
+/// The same number for each of 64 tasks.
+const OPERATIONS: usize = 64 * 32;
 
 /// An operation of `bench-profile`.
 struct Path {
     name: &'static str,
     /// The instructions of one operation, by place.
     instructions: BTreeMap<&'static str, f64>,
-    /// Without a profiler.
-    nanos: f64,
+    /// Without a profiler. `None` if it waits for a server.
+    nanos: Option<f64>,
 }
 
 impl Path {
@@ -44,16 +46,26 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     let mut paths = Vec::new();
     for name in ["pair", "bare", "box", "layer"] {
         bench.report.progress(&format!("profile of {name}"));
-        paths.push(measure(name).await?);
+        paths.push(measure(name, None).await?);
     }
-    let [pair, bare, boxed, layer] = &paths[..] else {
-        unreachable!("four are measured")
+    let server = Server::start().await?;
+    for name in ["redis", "handles"] {
+        bench.report.progress(&format!("profile of {name}"));
+        paths.push(measure(name, Some(&server)).await?);
+    }
+    let [pair, bare, boxed, layer, redis, handles] = &paths[..] else {
+        unreachable!("six are measured")
     };
     let report = &mut bench.report;
     report.fact(
         "pair in memory, instructions",
         pair.all(),
-        format!("{:.0} ns in one thread", pair.nanos),
+        format!("{:.0} ns in one thread", pair.nanos.unwrap_or(f64::NAN)),
+    );
+    report.fact(
+        "pair on Redis, 64 tasks, instructions of the client",
+        redis.all(),
+        format!("{:.0} on bare handles", handles.all()),
     );
     let beside = format!(
         "{:.0} against {:.0}; {:.0} without any layer",
@@ -63,11 +75,20 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     );
     report.row(ADDED, AtMost(2.0), layer.all() / boxed.all(), beside);
     let text = format!(
-        "## Where the instructions are\n\n`cargo bench -- profile`: instructions of one operation on the memory store, as callgrind counts \
-         them, by the place of the source line; the nanoseconds are those of a run without it, divided in the same \
-         proportion.\n\n{}\n{}",
-        table("a pair of acquire and release", pair, None),
-        table("a request through the layer", layer, Some(bare)),
+        "## Where the instructions are\n\n`cargo bench -- profile`: instructions of one operation, as callgrind counts them, by the \
+         place of the source line; the nanoseconds are those of a run without it, divided in the same \
+         proportion.\n\n{}\n{}\n{}",
+        table("a pair on the memory store", pair, None),
+        table(
+            "a pair on Redis, one of 64 tasks",
+            redis,
+            Some(("on two bare handles", handles))
+        ),
+        table(
+            "a request through the layer, on the memory store",
+            layer,
+            Some(("of that without the layer", bare))
+        ),
     );
     report.note(&text);
     report.append(&text);
@@ -82,29 +103,33 @@ fn program() -> Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("bench-profile"))
 }
 
-async fn measure(name: &'static str) -> Result<Path> {
-    // What the start of the program and the warm-up cost.
-    let idle = profile(name, 0).await?;
-    let busy = profile(name, OPERATIONS).await?;
+async fn measure(name: &'static str, server: Option<&Server>) -> Result<Path> {
+    // First, because a server must get each script once.
     let native = Command::new(program()?)
         .args([name, "20000"])
+        .args(server.map(Server::url))
         .output()
         .await?;
     let nanos = String::from_utf8(native.stdout)?;
+    let nanos = nanos.trim().parse().context("nanoseconds")?;
+    // What the start of the program and the warm-up cost.
+    let idle = profile(name, 0, server).await?;
+    let busy = profile(name, OPERATIONS, server).await?;
     Ok(Path {
         name,
         instructions: busy.minus(&idle, OPERATIONS),
-        nanos: nanos.trim().parse().context("nanoseconds")?,
+        nanos: server.is_none().then_some(nanos),
     })
 }
 
-async fn profile(name: &str, operations: usize) -> Result<Profile> {
+async fn profile(name: &str, operations: usize, server: Option<&Server>) -> Result<Profile> {
     let file = std::env::temp_dir().join(format!("callgrind.{}.{name}", std::process::id()));
     let output = Command::new(valgrind())
         .arg("--tool=callgrind")
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(program()?)
         .args([name, &operations.to_string()])
+        .args(server.map(Server::url))
         .kill_on_drop(true)
         .output()
         .await?;
@@ -115,7 +140,7 @@ async fn profile(name: &str, operations: usize) -> Result<Profile> {
     Profile::parse(&text)
 }
 
-fn table(what: &str, path: &Path, without: Option<&Path>) -> String {
+fn table(what: &str, path: &Path, beside: Option<(&str, &Path)>) -> String {
     let all = path.all();
     let mut places: Vec<_> = path.instructions.iter().collect();
     places.sort_by(|a, b| b.1.total_cmp(a.1));
@@ -133,20 +158,18 @@ fn table(what: &str, path: &Path, without: Option<&Path>) -> String {
             place.to_owned(),
             format!("{count:.0}"),
             format!("{:.0} %", part * 100.0),
-            format!("{:.0}", part * path.nanos),
+            path.nanos
+                .map_or_else(String::new, |nanos| format!("{:.0}", part * nanos)),
         ]
     };
     for (place, count) in places {
         line(&mut table, cells(place, *count));
     }
     line(&mut table, cells("all", all));
-    if let Some(without) = without {
+    if let Some((what, other)) = beside {
         line(
             &mut table,
-            cells(
-                &format!("of that without the layer (`{}`)", without.name),
-                without.all(),
-            ),
+            cells(&format!("{what} (`{}`)", other.name), other.all()),
         );
     }
     table + "\n"

@@ -63,7 +63,7 @@ impl Profile {
 }
 
 /// The floors of this crate, as ARCHITECTURE.md names them, and what else takes part. The first that is found counts.
-const PLACES: [(&str, &str); 28] = [
+const PLACES: [(&str, &str); 30] = [
     ("/malloc/", "allocator"),
     ("/alloc.rs", "allocator"),
     ("/sys/alloc/", "allocator"),
@@ -90,6 +90,8 @@ const PLACES: [(&str, &str); 28] = [
     ("/src/telemetry", "this crate: telemetry"),
     ("/tokio-", "tokio"),
     ("/tracing-", "tracing"),
+    ("/redis-", "the Redis client"),
+    ("/combine-", "the Redis client"),
     ("/axum", "axum, tower, http"),
     ("/registry/", "other crates"),
 ];
