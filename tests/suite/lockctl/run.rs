@@ -241,6 +241,32 @@ async fn a_wait_that_is_ended_by_a_signal_leaves_nothing_behind() {
     guard.release().await.expect("it was held");
 }
 
+/// As when a new version is installed in its place.
+#[tokio::test]
+async fn a_lockctl_whose_file_is_removed_while_it_waits_runs_its_command() {
+    let redis = RedisServer::start().await;
+    let request = client(&redis).await.lock("k").mode(LockMode::Fair);
+    let guard = request.await.expect("it is free");
+    let binary = crate::support::binary("lockctl");
+    let folder = tempfile::tempdir_in(binary.parent().expect("a folder")).expect("a folder");
+    let linked = folder.path().join("lockctl");
+    fs::hard_link(&binary, &linked).expect("it is linked");
+    let command = running(&redis, "k", &["--mode", "fair"], "echo it ran");
+    let mut waiter = std::process::Command::new(&linked);
+    waiter
+        .args(command.get_args())
+        .env("REDIS_URL", redis.url());
+    let mut waiter = crate::support::Process::spawn(&mut waiter).expect("it is linked");
+    eventually("it waits", SOON, async || {
+        redis.dump().await.contains_key("redisson_lock_queue:{k}")
+    })
+    .await;
+    fs::remove_file(&linked).expect("it is there");
+    guard.release().await.expect("it was held");
+    assert_eq!(waiter.end().await.code(), Some(0), "{}", waiter.output());
+    assert_eq!(waiter.output(), "it ran\n");
+}
+
 #[tokio::test]
 async fn a_command_reads_from_the_terminal_of_its_user() {
     let redis = RedisServer::start().await;

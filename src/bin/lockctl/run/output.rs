@@ -167,6 +167,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
 
     #[tokio::test]
@@ -195,6 +197,17 @@ mod tests {
         assert!(begun.elapsed() >= stop, "{:?}", begun.elapsed());
         assert_eq!(kept.bytes(), written);
         assert!(!kept.is_truncated());
+    }
+
+    /// The command has left it running, with the output of the command.
+    #[tokio::test]
+    async fn a_process_that_writes_without_end_is_not_waited_for() {
+        let out = (tokio::io::repeat(b'x'), tokio::io::sink());
+        let err = (tokio::io::empty(), tokio::io::sink());
+        let finished = Passing::new(out, err).finish(future::pending::<()>());
+        let finished = timeout(LAST_WORDS * 20, finished).await;
+        let [kept, _] = finished.expect("it ends");
+        assert!(kept.is_truncated());
     }
 
     #[test]
