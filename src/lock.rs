@@ -80,7 +80,31 @@ impl LockMode {
 
     /// Whether a hold in this mode excludes every other owner. `Read` and `Permit` do not, whatever the limit.
     pub fn is_exclusive(self) -> bool {
-        !matches!(self, Self::Read | Self::Permit(_))
+        match self {
+            Self::Reentrant | Self::Fair | Self::Write => true,
+            Self::Read | Self::Permit(_) => false,
+        }
+    }
+
+    /// Whether it is a permit, whatever the limit.
+    pub(crate) fn is_permit(self) -> bool {
+        self.family() == LockFamily::Permits
+    }
+
+    /// Whether those who wait for it have places in the line of the store, if it has one.
+    pub(crate) fn has_line(self) -> bool {
+        match self {
+            Self::Reentrant | Self::Write | Self::Permit(_) => true,
+            Self::Fair | Self::Read => false,
+        }
+    }
+
+    /// Whether a hold may pass to the next request of its process. One of them asks the store, and the others wait behind it.
+    pub(crate) fn is_handed_over(self) -> bool {
+        match self {
+            Self::Reentrant | Self::Write => true,
+            Self::Fair | Self::Read | Self::Permit(_) => false,
+        }
     }
 
     /// Whether `other` is the same mode, whatever the limit of permits.

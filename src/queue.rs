@@ -27,12 +27,12 @@ use crate::watchdog::LiveHold;
 
 mod departed;
 mod fairness;
+mod handover_limits;
 mod hold;
 mod intent;
 mod key_state;
 mod owed_turns;
 mod owners;
-mod pace;
 mod permits;
 mod queued;
 mod routes;
@@ -47,10 +47,10 @@ mod wait_queue;
 
 pub(crate) use departed::ShareRelease;
 use fairness::FairnessYield;
+pub(crate) use handover_limits::HandoverLimits;
 use hold::LocalHolder;
 use intent::Intent;
 use key_state::{KeyState, Placement};
-pub(crate) use pace::Pace;
 pub(crate) use queued::Queued;
 use shards::Shards;
 pub(crate) use share::Share;
@@ -105,7 +105,7 @@ impl Terms {
 
     /// Whether such a request yields to other processes. One that does not wait asks at once.
     fn yields(&self) -> bool {
-        self.max_waiters.is_some() && matches!(self.mode, LockMode::Reentrant | LockMode::Write)
+        self.max_waiters.is_some() && self.mode.is_handed_over()
     }
 
     /// Whether such a request may wait behind `others` requests. `remaining`: the rest of the present hold's lease.
@@ -124,7 +124,7 @@ impl Terms {
 pub(crate) struct Queues {
     journal: Journal,
     background: Background,
-    pace: Pace,
+    handover_limits: HandoverLimits,
     /// Whether the store answers each question when it is asked.
     at_once: bool,
     shards: Shards,
@@ -150,7 +150,7 @@ pub(crate) enum AtOnce<A> {
 impl Queues {
     pub(crate) fn new(
         store: Arc<dyn DynStore>,
-        pace: Pace,
+        handover_limits: HandoverLimits,
         max_keys: usize,
         renew_on: Option<Handle>,
     ) -> Arc<Self> {
@@ -171,14 +171,14 @@ impl Queues {
                     Box::new(on_lost),
                 ),
                 journal,
-                pace,
+                handover_limits,
                 shards: Shards::new(max_keys),
             }
         })
     }
 
-    pub(crate) fn pace(&self) -> Pace {
-        self.pace
+    pub(crate) fn handover_limits(&self) -> HandoverLimits {
+        self.handover_limits
     }
 
     pub(crate) fn journal(&self) -> &Journal {
@@ -201,71 +201,68 @@ impl Queues {
         terms: &Terms,
         now: Instant,
     ) -> Result<Decision, LockError> {
-        let at = self.at(now);
-        let decision = self.shards.enter(key, |state, owed| {
-            let placement = state.place(terms, at)?;
-            let asks = matches!(placement, Placement::Ask(_));
-            let owed = (asks && terms.yields()).then(|| owed.take(key, now));
-            let handoff = owed.flatten().map_or_else(Handoff::default, Handoff::owing);
-            Ok(self.decide(key, state, placement, terms, at, handoff))
-        })?;
-        Ok(self.decided(decision))
+        let entered = self.enter_and_ask(key, terms, now, None::<fn() -> AtOnce<()>>);
+        entered.map(|(decision, _)| decision)
     }
 
-    /// The same, for a store that answers at once: a request that gets the turn asks by `ask`, under the mutex of the shard.
+    /// The same. In a store that answers at once, a request that gets the turn asks by `ask`, under the mutex of the shard.
     /// Returns the answer as well, if it is no grant.
     ///
     /// So an uncontended key has one transition, from idle to held, and no other request sees it between the two. `ask` runs no
     /// code outside this crate and takes no mutex that is held while a shard's is taken: those of the memory store are held for
-    /// its own operations only. A nested read asks after the mutex is unlocked. No turn is owed to other processes: such a
-    /// store lets them go first itself.
+    /// its own operations only. A nested read asks after the mutex is unlocked.
     pub(crate) fn enter_and_ask<A>(
         self: &Arc<Self>,
         key: &LockKey,
         terms: &Terms,
         now: Instant,
-        ask: impl FnOnce() -> AtOnce<A>,
+        ask: Option<impl FnOnce() -> AtOnce<A>>,
     ) -> Result<(Decision, Option<A>), LockError> {
         let at = self.at(now);
-        let handoff = Handoff::default;
-        let entered = self.shards.enter(key, |state, _| {
-            let intent = match state.place(terms, at)? {
-                Placement::Ask(intent) if intent.nested.is_none() => intent,
-                placement => {
-                    let decision = self.decide(key, state, placement, terms, at, handoff());
-                    return Ok(Err((decision, None)));
+        let entered = self.shards.enter(key, |state, owed| {
+            let placement = state.place(terms, at)?;
+            let mut answer = None;
+            let mut handoff = Handoff::default();
+            if let Placement::Ask(intent) = &placement {
+                if let Some(ask) = ask.filter(|_| intent.nested.is_none()) {
+                    match ask() {
+                        // Decided in this transition, so its owner is not listed.
+                        AtOnce::Granted(live, now) => {
+                            let at = At { now, ..at };
+                            return Ok(Err(state.granted(live, terms, intent, None, at)));
+                        }
+                        AtOnce::Otherwise(asked) => answer = Some(asked),
+                    }
                 }
-            };
-            Ok(match ask() {
-                // Decided in this transition, so its owner is not listed.
-                AtOnce::Granted(live, now) => {
-                    let at = At { now, ..at };
-                    Ok(state.granted(live, terms, &intent, None, at))
-                }
-                AtOnce::Otherwise(answer) => {
-                    let placement = Placement::Ask(intent);
-                    let decision = self.decide(key, state, placement, terms, at, handoff());
-                    Err((decision, Some(answer)))
-                }
-            })
-        })?;
-        Ok(match entered {
-            Ok((grant, effects)) => {
-                let share = self.begin(key, grant, effects);
-                (Decision::Grant(share), None)
+                let owed = terms.yields().then(|| owed.take(key, now)).flatten();
+                handoff = owed.map_or(handoff, Handoff::owing);
             }
-            Err((decision, answer)) => (self.decided(decision), answer),
-        })
+            let decision = self.decide(key, state, placement, terms, at, handoff);
+            Ok(Ok((decision, answer)))
+        })?;
+        match entered {
+            Ok((decision, answer)) => {
+                // The mutex is unlocked: a share may have extended the limit of its hold.
+                if let Decision::Grant(share) = &decision {
+                    self.background.shared(share.live());
+                }
+                Ok((decision, answer))
+            }
+            Err((grant, effects)) => {
+                let share = self.begin(key, grant, effects);
+                Ok((Decision::Grant(share), None))
+            }
+        }
     }
 
     /// A hold begins. The watchdog gets it only when the state machine knows it, because it may be lost at once.
     fn begin(self: &Arc<Self>, key: &LockKey, grant: NewShare, effects: Vec<Effect>) -> Share {
         self.background.keep(&grant.live);
         self.apply(key, effects);
-        Share::of_new(self, grant)
+        Share::new(self, grant)
     }
 
-    /// The decision about a request with a place. It is made under the mutex of the shard, and ends in [`Queues::decided`].
+    /// The decision about a request with a place. It is made under the mutex of the shard.
     fn decide(
         self: &Arc<Self>,
         key: &LockKey,
@@ -276,7 +273,7 @@ impl Queues {
         handoff: Handoff,
     ) -> Decision {
         match placement {
-            Placement::Grant(grant) => Decision::Grant(Share::of_new(self, grant)),
+            Placement::Grant(grant) => Decision::Grant(Share::new(self, grant)),
             Placement::Ask(intent) => {
                 state.begin(&intent.owner);
                 Decision::Ask(Turn::new(self, key, intent, handoff))
@@ -286,14 +283,6 @@ impl Queues {
                 Decision::Wait(Queued::new(self, key, terms, ticket, at.now, receiver))
             }
         }
-    }
-
-    /// The mutex is unlocked: a share may have extended the limit of its hold.
-    fn decided(&self, decision: Decision) -> Decision {
-        if let Decision::Grant(share) = &decision {
-            self.background.shared(share.live());
-        }
-        decision
     }
 
     /// A shared hold was lost: other requests do not wait for its shares any more.
@@ -327,6 +316,7 @@ impl Queues {
                         let mode = grant.live.hold.mode;
                         telemetry::handed_over(&waiter.terms.route, mode);
                     }
+                    self.background.shared(&grant.live);
                     (waiter, Ok(Decision::Grant(Share::new(self, grant))))
                 }
                 Effect::Ask(waiter, intent, handoff) => {
@@ -350,7 +340,7 @@ impl Queues {
     fn at(&self, now: Instant) -> At {
         At {
             now,
-            pace: self.pace,
+            handover_limits: self.handover_limits,
             at_once: self.at_once,
         }
     }
@@ -360,7 +350,7 @@ impl Queues {
 #[derive(Debug, Clone, Copy)]
 struct At {
     now: Instant,
-    pace: Pace,
+    handover_limits: HandoverLimits,
     /// [`Queues::at_once`].
     at_once: bool,
 }

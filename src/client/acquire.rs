@@ -7,25 +7,31 @@ use tokio::time::{Instant, timeout_at};
 
 use super::LockClient;
 use super::attempt::AttemptGuard;
-use super::begun::Begun;
-use super::places::{Places, sooner};
 use super::question::{Reply, Wanted};
+use super::queued_keys::{QueuedKeys, sooner};
 use super::wait::{Failures, Wait, answered_late, over, sleep_until};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
 use crate::queue::{Decision, Share, Terms, Turn};
 use crate::telemetry::Contention;
 
-/// A request under way: it has attempts for the keys that it may ask the store for, and places in the queues of the others.
-struct Request<'a> {
+/// A request under way: it has attempts for the keys that it may ask the store for, and waits in the queues of the others.
+pub(super) struct Request<'a> {
     client: &'a LockClient,
     terms: &'a Terms,
     wait: Wait,
-    attempts: AttemptGuard<'a>,
-    places: Places<'a>,
+    pub(super) attempts: AttemptGuard<'a>,
+    pub(super) queued: QueuedKeys<'a>,
     /// The present holder's lease, if it is known. `None`: no holder is known, so a missing answer is reported as a
     /// failure of the store.
     known: Option<Duration>,
+}
+
+/// A request for one key that has entered its queue. If it is dropped, what its attempt has left is withdrawn.
+pub(super) struct Entered<'a> {
+    pub(super) request: Request<'a>,
+    /// The answer, if the store was asked.
+    pub(super) reply: Option<Result<Reply, StoreError>>,
 }
 
 impl LockClient {
@@ -33,44 +39,39 @@ impl LockClient {
     ///
     /// The request has a place for every key: in the queue of the process, first in, first out, and, when it has the turn,
     /// in the store. It asks the store about all keys whose turn it has at once. The first grant ends the request, and it
-    /// gives up all other places. `begun`: what [`take_now`](Self::take_now) has begun for the only key.
+    /// gives up all other places. `entered`: what [`take_at_once`](Self::take_at_once) has begun for the only key.
     pub(super) async fn take(
         &self,
         keys: &[LockKey],
-        begun: Option<Box<Begun<'_>>>,
+        entered: Option<Box<Entered<'_>>>,
         terms: &Terms,
         wait: Wait,
         now: Instant,
     ) -> Result<Share, LockError> {
-        let want = match keys {
-            [_] => wait.for_one(),
-            _ => Wanted::Any,
-        };
-        let mut request = Request {
-            client: self,
-            terms,
-            wait,
-            attempts: AttemptGuard::new(self, want, now),
-            places: Places::default(),
-            known: None,
-        };
-        let mut answer = None;
-        let entered = match begun {
-            Some(begun) => request.enter_begun(keys, *begun, &mut answer),
-            None => request.enter(keys, now)?,
-        };
-        if let Some(share) = entered {
-            return Ok(share);
-        }
-        // Most requests are granted at once. The state of a wait is large, so it is boxed.
-        if answer.is_none() && request.attempts.asks_at_once() {
-            let first = request.ask(now).await?;
-            match request.share(first) {
-                Ok(share) => return Ok(share),
-                Err(refused) => answer = Some(refused),
+        let (mut request, mut reply) = match entered {
+            Some(entered) => (entered.request, entered.reply),
+            None => {
+                let want = match keys {
+                    [_] => wait.for_one(),
+                    _ => Wanted::Any,
+                };
+                let mut request = Request::new(self, want, terms, wait, now);
+                if let Some(share) = request.enter(keys, now)? {
+                    return Ok(share);
+                }
+                (request, None)
             }
+        };
+        if reply.is_none() && request.attempts.asks_at_once() {
+            reply = Some(request.ask(now).await?);
         }
+        let answer = match reply.map(|reply| request.share(reply)) {
+            Some(Ok(share)) => return Ok(share),
+            Some(Err(refused)) => Some(refused),
+            None => None,
+        };
         let contention = self.journal().contends(&keys[0], now);
+        // Most requests are granted at once. The state of a wait is large, so it is boxed.
         Box::pin(request.wait_for(answer, contention)).await
     }
 }
@@ -86,6 +87,23 @@ enum NotGranted {
 }
 
 impl<'a> Request<'a> {
+    pub(super) fn new(
+        client: &'a LockClient,
+        want: Wanted,
+        terms: &'a Terms,
+        wait: Wait,
+        now: Instant,
+    ) -> Self {
+        Self {
+            client,
+            terms,
+            wait,
+            attempts: AttemptGuard::new(client, want, now),
+            queued: QueuedKeys::default(),
+            known: None,
+        }
+    }
+
     /// Enters the queue of every key that has room.
     fn enter(&mut self, keys: &'a [LockKey], now: Instant) -> Result<Option<Share>, LockError> {
         let mut refused = None;
@@ -98,7 +116,7 @@ impl<'a> Request<'a> {
                         return Ok(None);
                     }
                 }
-                Ok(Decision::Wait(place)) => self.places.add(key, place),
+                Ok(Decision::Wait(queued)) => self.queued.add(key, queued),
                 Err(error @ (LockError::Busy { .. } | LockError::Overloaded)) => {
                     refused = Some(sooner(refused, error));
                 }
@@ -106,28 +124,8 @@ impl<'a> Request<'a> {
             }
         }
         match refused {
-            Some(error) if self.attempts.is_empty() && self.places.is_empty() => Err(error),
+            Some(error) if self.attempts.is_empty() && self.queued.is_empty() => Err(error),
             _ => Ok(None),
-        }
-    }
-
-    /// Goes on with the only key, whose queue it has entered. `answer` gets what the store has answered already.
-    fn enter_begun(
-        &mut self,
-        keys: &'a [LockKey],
-        begun: Begun<'a>,
-        answer: &mut Option<NotGranted>,
-    ) -> Option<Share> {
-        self.attempts = begun.attempts;
-        if let Some(place) = begun.place {
-            self.places.add(&keys[0], place);
-        }
-        match self.share(begun.reply?) {
-            Ok(share) => Some(share),
-            Err(refused) => {
-                *answer = Some(refused);
-                None
-            }
         }
     }
 
@@ -212,11 +210,11 @@ impl<'a> Request<'a> {
     async fn take_turns(&mut self) -> Result<Option<Share>, LockError> {
         loop {
             let given = match self.attempts.is_empty() {
-                true => match timeout_at(self.wait.until, self.places.given()).await {
+                true => match timeout_at(self.wait.until, self.queued.given()).await {
                     Ok(given) => Some(given),
-                    Err(_) => return Err(self.places.in_vain()),
+                    Err(_) => return Err(self.queued.in_vain()),
                 },
-                false => self.places.given_by_now().await,
+                false => self.queued.given_by_now(),
             };
             let Some(given) = given else {
                 return Ok(None);
@@ -237,17 +235,14 @@ impl<'a> Request<'a> {
     /// Adds the attempt of a turn. A nested read is granted at once, and its id cannot change: no other key is asked for.
     fn add(&mut self, key: &'a LockKey, turn: Turn) {
         if turn.nested().is_some() {
-            self.places.clear();
+            self.queued.clear();
             self.attempts.clear();
         }
         self.attempts.add(key, self.terms, turn);
     }
 
     async fn ask(&mut self, now: Instant) -> Result<Result<Reply, StoreError>, LockError> {
-        if let Some(reply) = self.attempts.begin(now) {
-            return Ok(reply);
-        }
-        let answered = timeout_at(self.wait.until, self.attempts.answer()).await;
+        let answered = self.attempts.ask(now, self.wait.until).await;
         answered.map_err(|_| over(self.known))
     }
 
@@ -334,7 +329,7 @@ impl<'a> Request<'a> {
         tokio::select! {
             biased; // without chance, a simulation replays
             () = woken => {}
-            () = self.places.is_given() => {}
+            () = self.queued.is_given() => {}
             () = tokio::time::sleep_until(until) => {}
         }
     }

@@ -4,6 +4,7 @@ use std::mem;
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
 use super::question::{Asking, Grants, Reply, Wanted};
@@ -13,7 +14,7 @@ use super::{Inner, LockClient};
 use crate::error::StoreError;
 use crate::lock::{Hold, HoldId, LockKey, LockMode};
 use crate::queue::{Share, Terms, Turn};
-use crate::store::{Attempt, Fencing, Grant, Wakeups};
+use crate::store::{Attempt, Fencing, Wakeups};
 
 /// Attempts on one or several keys, from before the first byte is sent until they are live holds.
 ///
@@ -125,49 +126,29 @@ impl<'a> AttemptGuard<'a> {
         }
     }
 
-    /// Asks the store at `now`. Returns the answer if it is there already, otherwise the question is under way.
-    pub(super) fn begin(&mut self, now: Instant) -> Option<Result<Reply, StoreError>> {
-        self.sent = now;
-        match self.question().now() {
-            Ok(answer) => {
-                self.left = self.left.after(self.want, &answer);
-                Some(answer)
-            }
-            Err(asking) => {
-                self.asking = Some(asking);
-                None
-            }
-        }
-    }
-
-    fn question(&self) -> Asking {
-        let attempts = self.tries.iter().map(|one| &one.attempt);
-        Asking::begin(&self.client.inner.store, attempts, self.want)
-    }
-
-    /// Asks the store, as [`begin`](Self::begin), and waits for the answer.
-    ///
-    /// # Cancel safety
-    ///
-    /// That of [`answer`](Self::answer).
-    pub(super) async fn ask(&mut self, now: Instant) -> Result<Reply, StoreError> {
-        match self.begin(now) {
-            Some(answer) => answer,
-            None => self.answer().await,
-        }
-    }
-
-    /// Waits for the answer to the question that [`begin`](Self::begin) has left under way.
+    /// Asks the store at `now`, and waits for the answer until `until`.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped before the answer, the question remains under way until the guard is dropped.
-    pub(super) async fn answer(&mut self) -> Result<Reply, StoreError> {
-        let asking = self.asking.as_mut().expect("a question is under way");
-        let answer = asking.answer().await;
-        self.asking = None;
+    pub(super) async fn ask(
+        &mut self,
+        now: Instant,
+        until: Instant,
+    ) -> Result<Result<Reply, StoreError>, Elapsed> {
+        self.sent = now;
+        let attempts = self.tries.iter().map(|one| &one.attempt);
+        let asking = Asking::begin(&self.client.inner.store, attempts, self.want);
+        let answer = match asking.now() {
+            Ok(answer) => answer,
+            Err(asking) => {
+                let answer = timeout_at(until, self.asking.insert(asking).answer()).await?;
+                self.asking = None;
+                answer
+            }
+        };
         self.left = self.left.after(self.want, &answer);
-        answer
+        Ok(answer)
     }
 
     /// Makes shares of the granted holds, and gives up the other turns. Returns `None` if the answer took longer than a
@@ -178,35 +159,25 @@ impl<'a> AttemptGuard<'a> {
         terms: &Terms,
     ) -> Option<SmallVec<[Share; 1]>> {
         let now = Instant::now();
-        let sent = self.sent;
-        let live = |tries: &[Try], grant: &Grant| {
-            let Attempt { hold, lease, .. } = &tries[grant.index].attempt;
-            terms.live(hold.clone(), *lease, grant.token, sent)
-        };
-        if let ([grant], [_]) = (&*grants, &*self.tries) {
-            let live = live(&self.tries, grant);
-            if live.deadline() <= now {
-                return None;
-            }
-            // From here on, the share releases the hold.
-            self.left = LeftInStore::Nothing;
-            let one = self.tries.pop().expect("there is one");
-            return Some(SmallVec::from_buf([one.turn.granted(live, terms, now)]));
-        }
-        let lives = grants.iter().map(|grant| live(&self.tries, grant));
+        let lives = grants.iter().map(|grant| {
+            let Attempt { hold, lease, .. } = &self.tries[grant.index].attempt;
+            terms.live(hold.clone(), *lease, grant.token, self.sent)
+        });
         let lives: SmallVec<[_; 1]> = lives.collect();
         if lives.iter().any(|live| live.deadline() <= now) {
             return None;
         }
         // From here on, the shares release the holds.
         self.left = LeftInStore::Nothing;
-        let mut turns: SmallVec<[Option<Try>; 1]> = self.tries.drain(..).map(Some).collect();
-        let shares = grants.iter().zip(lives);
-        let shares = shares.map(|(grant, live)| {
-            let one = turns[grant.index].take().expect("each is granted once");
-            one.turn.granted(live, terms, now)
-        });
-        Some(shares.collect())
+        let mut shares = SmallVec::new();
+        // From the last one, so that a removal moves none that is granted.
+        for (grant, live) in grants.iter().zip(lives).rev() {
+            let one = self.tries.swap_remove(grant.index);
+            shares.push(one.turn.granted(live, terms, now));
+        }
+        shares.reverse();
+        self.tries.clear();
+        Some(shares)
     }
 
     /// Withdraws the attempts, and continues with new ids. None of them is nested.
@@ -280,7 +251,7 @@ impl LockClient {
             in_line: true,
             fencing: terms.fenced.then(|| Fencing {
                 retention: self.inner.token_retention,
-                reserve: self.inner.queues.pace().handovers,
+                reserve: self.inner.queues.handover_limits().handovers,
             }),
         }
     }

@@ -14,7 +14,7 @@ use super::{Inner, LockClient, RequestTracker};
 use crate::error::LockError;
 use crate::limits::FOR_EVER;
 use crate::lock::Namespace;
-use crate::queue::{Pace, Queues};
+use crate::queue::{HandoverLimits, Queues};
 use crate::store::{DynStore, LockStore, ProcessInfo, erase};
 use crate::telemetry;
 
@@ -43,7 +43,7 @@ const TOKEN_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 #[must_use]
 pub struct LockClientBuilder {
     store: Arc<dyn DynStore>,
-    pace: Pace,
+    handover_limits: HandoverLimits,
     max_keys: usize,
     max_keys_per_request: usize,
     token_retention: Option<Duration>,
@@ -57,7 +57,7 @@ impl LockClientBuilder {
     pub(super) fn new(store: impl LockStore) -> Self {
         Self {
             store: erase(store),
-            pace: Pace::default(),
+            handover_limits: HandoverLimits::default(),
             max_keys: MAX_KEYS,
             max_keys_per_request: MAX_KEYS_PER_REQUEST,
             token_retention: Some(TOKEN_RETENTION),
@@ -69,20 +69,20 @@ impl LockClientBuilder {
 
     /// Limits the hand-overs inside the process to `times` in a row (default 64; 0: none).
     pub fn handovers(mut self, times: u32) -> Self {
-        self.pace.handovers = times;
+        self.handover_limits.handovers = times;
         self
     }
 
     /// Limits the hand-overs inside the process to `time` after the grant of the store (default 50 ms).
     pub fn handover_time(mut self, time: Duration) -> Self {
-        self.pace.handover_time = time.min(FOR_EVER);
+        self.handover_limits.handover_time = time.min(FOR_EVER);
         self
     }
 
     /// Lets new readers join a read hold of the process for `window` after the grant of the store (default 5 ms). Later readers
     /// ask the store, which knows waiting writers of other processes.
     pub fn share_window(mut self, window: Duration) -> Self {
-        self.pace.share_window = window.min(FOR_EVER);
+        self.handover_limits.share_window = window.min(FOR_EVER);
         self
     }
 
@@ -200,7 +200,12 @@ impl LockClientBuilder {
             panic!("this `LockClient` has no proper `namespace`: {reason}");
         });
         let id = new_id();
-        let queues = Queues::new(self.store.clone(), self.pace, self.max_keys, self.renew_on);
+        let queues = Queues::new(
+            self.store.clone(),
+            self.handover_limits,
+            self.max_keys,
+            self.renew_on,
+        );
         let announcement = self.label.and_then(|label| {
             let store = self.store.capabilities().inspector().cloned();
             let store = store.inspect_err(|error| {
@@ -228,7 +233,7 @@ impl LockClientBuilder {
 impl fmt::Debug for LockClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockClientBuilder")
-            .field("pace", &self.pace)
+            .field("handover_limits", &self.handover_limits)
             .finish_non_exhaustive()
     }
 }

@@ -7,14 +7,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::LockClient;
-use super::begun::TakenNow;
 use super::held;
 use super::target::Target;
 use super::wait::Wait;
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::limits::{self, FOR_EVER};
-use crate::lock::{Lease, LockKey, LockMode, Owner};
+use crate::lock::{Lease, LockMode, Owner};
 use crate::queue::Terms;
 use crate::telemetry::{Route, Waiting};
 
@@ -258,14 +257,14 @@ impl LockRequest {
     /// # Cancel safety
     ///
     /// That of [`acquire`](Self::acquire), also for the result.
-    pub(crate) async fn start(&mut self) -> Result<Started<'_>, LockError> {
+    pub(crate) async fn start(&mut self) -> Result<Started<LockGuard, Acquisition<'_>>, LockError> {
         self.check()?;
         // A free lock in memory is granted without a wait, and a loop over it must not starve the other tasks of the executor.
         tokio::task::coop::consume_budget().await;
         self.begin()
     }
 
-    fn begin(&mut self) -> Result<Started<'_>, LockError> {
+    fn begin(&mut self) -> Result<Started<LockGuard, Acquisition<'_>>, LockError> {
         let now = Instant::now();
         let waiting = self.observed(now);
         let wait = Wait::new(self.wait, now);
@@ -277,32 +276,30 @@ impl LockRequest {
         // Created before the work, so that it is dropped after it.
         let tracked = request.client.track();
         // A hold with a minimum is kept by a question of its own.
-        let taken = match &request.targets {
+        let started = match &request.targets {
             Targets::One(target) if request.hold_at_least.is_none() && tracked.is_open() => {
                 let client = &request.client;
-                client.take_now(&target.key, &request.terms, wait, now)
+                client.take_at_once(&target.key, &request.terms, wait, now)
             }
-            _ => None,
+            _ => Ok(Started::Waits(None)),
         };
-        let begun = match taken {
-            Some(Ok(TakenNow::Granted(share))) => {
-                return Ok(Started::Granted(LockGuard::new(share).observed(waiting)));
+        match started {
+            Ok(Started::Granted(share)) => {
+                Ok(Started::Granted(LockGuard::new(share).observed(waiting)))
             }
-            Some(Ok(TakenNow::Begun(begun))) => Some(begun),
-            Some(Err(error)) => {
+            Ok(Started::Waits(entered)) => Ok(Started::Waits(Acquisition {
+                entered,
+                request,
+                wait,
+                now,
+                waiting,
+                tracked,
+            })),
+            Err(error) => {
                 waiting.refused(&error);
-                return Err(error);
+                Err(error)
             }
-            None => None,
-        };
-        Ok(Started::Waits(Acquisition {
-            begun,
-            request,
-            wait,
-            now,
-            waiting,
-            tracked,
-        }))
+        }
     }
 
     /// Tries once, and takes the lock if it is free; `None` if it is in use. The same as [`acquire`](Self::acquire) with a
@@ -325,10 +322,13 @@ impl LockRequest {
 
     /// The observation of its wait.
     fn observed(&self, now: Instant) -> Waiting {
-        let followed = self.client.journal().follow(self.first_key());
+        let targets = self.targets();
+        let first = targets.first().map(|target| &target.key);
+        let followed = self.client.journal().follow(first);
         let database = self.client.inner.store.capabilities().for_traces();
-        let (route, keys) = (&self.terms.route, || self.keys());
-        Waiting::begin(route, self.mode_name(), now, followed, database, keys)
+        let (route, mode) = (&self.terms.route, self.mode_name());
+        let keys = || targets.iter().map(|target| &target.key).collect();
+        Waiting::begin(route, mode, now, followed, database, keys)
     }
 
     fn targets(&self) -> &[Target] {
@@ -338,40 +338,33 @@ impl LockRequest {
         }
     }
 
-    fn first_key(&self) -> Option<&LockKey> {
-        self.targets().first().map(|target| &target.key)
-    }
-
-    fn keys(&self) -> Vec<&LockKey> {
-        self.targets().iter().map(|target| &target.key).collect()
+    fn modes(&self) -> impl Iterator<Item = LockMode> {
+        let targets = self.targets().iter();
+        targets.map(|target| target.mode_in(self.mode))
     }
 
     /// The mode of the first target. Only in a request for all keys, targets may have different modes.
     fn default_mode(&self) -> LockMode {
-        let first = self.targets().first();
-        first.map_or(LockMode::Reentrant, |target| target.mode_in(self.mode))
-    }
-
-    /// Whether every key is asked for in an exclusive mode.
-    pub(crate) fn is_exclusive(&self) -> bool {
-        let mut targets = self.targets().iter();
-        targets.all(|target| target.mode_in(self.mode).is_exclusive())
+        self.modes().next().unwrap_or(LockMode::Reentrant)
     }
 
     /// The mode, for labels and logs.
     fn mode_name(&self) -> &'static str {
         let first = self.default_mode();
-        let mut modes = self.targets().iter();
-        match modes.all(|target| target.mode_in(self.mode) == first) {
+        match self.modes().all(|mode| mode == first) {
             true => first.as_str(),
             false => "mixed",
         }
     }
 
+    /// Whether every key is asked for in an exclusive mode.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.modes().all(LockMode::is_exclusive)
+    }
+
     /// Whether all that it takes are permits.
     pub(crate) fn takes_permits(&self) -> bool {
-        let mut targets = self.targets().iter();
-        targets.all(|target| matches!(target.mode_in(self.mode), LockMode::Permit(_)))
+        self.modes().all(LockMode::is_permit)
     }
 
     fn check(&self) -> Result<(), LockError> {

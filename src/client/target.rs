@@ -30,8 +30,7 @@ impl Target {
 
     /// The same, locked in `mode` unless it has a mode of its own, or permits, which have one mode.
     pub(crate) fn or_mode(self, mode: LockMode) -> Self {
-        let permits = |declared: &LockMode| matches!(declared, LockMode::Permit(_));
-        let own = self.mode.or(self.declared.filter(permits));
+        let own = self.mode.or(self.declared.filter(|mode| mode.is_permit()));
         Self {
             mode: Some(own.unwrap_or(mode)),
             ..self

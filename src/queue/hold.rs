@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::small_map::Counts;
-use super::{NewShare, Pace, Terms};
+use super::{HandoverLimits, NewShare, Terms};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::lock::{Lease, LockMode, Owner};
@@ -111,7 +111,7 @@ impl LocalHold {
 
     /// Whether the hold may be handed over to a waiter with these terms: the turn of this process lasts, and the hold
     /// fits the terms.
-    pub(super) fn may_pass_to(&self, terms: &Terms, now: Instant, turn: Pace) -> bool {
+    pub(super) fn may_pass_to(&self, terms: &Terms, now: Instant, turn: HandoverLimits) -> bool {
         !self.look(|rest| rest.read_under)
             && self.handovers() < turn.handovers
             && Moment::from(now) < self.granted + turn.handover_time

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::hold::LocalHold;
 use super::wait_queue::{Handoff, Head, LocalWaiter, WaitQueue};
-use super::{At, Decision, Effect, Intent, NewShare, Pace, Terms};
+use super::{At, Decision, Effect, HandoverLimits, Intent, NewShare, Terms};
 use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
@@ -100,7 +100,7 @@ impl KeyState {
 
     /// A request of the owner is under way.
     pub(super) fn begin(&mut self, owner: &Option<Owner>) {
-        if owner.is_some() {
+        if let Some(owner) = owner {
             self.rest().owners.begin(owner);
         }
     }
@@ -108,8 +108,7 @@ impl KeyState {
     /// The rest of the lease that requests of this mode wait for: that of this process's hold, otherwise that of the holder in
     /// the store's last answer to the head of their queue. Of permits, only the store says when the next comes free.
     pub(super) fn remaining(&self, mode: LockMode, now: Instant) -> Option<Duration> {
-        let counts = !matches!(mode, LockMode::Permit(_));
-        let here = self.holds().filter(|_| counts);
+        let here = self.holds().filter(|_| !mode.is_permit());
         let here = here.filter_map(|hold| hold.remaining(now));
         here.max().or_else(|| {
             let held_until = self.queue(mode)?.held_until();
@@ -128,7 +127,7 @@ impl KeyState {
         if intent.nested.is_none() {
             self.rest().queue(intent.mode).note_answer(until, at.now);
         }
-        if let LockMode::Permit(_) = intent.mode {
+        if intent.mode.is_permit() {
             self.rest().permit.refused();
         }
     }
@@ -257,7 +256,7 @@ impl KeyState {
     }
 
     /// Sets the limits of the turn that begins.
-    pub(super) fn set_turn(&mut self, mode: LockMode, turn: Option<Pace>) {
+    pub(super) fn set_turn(&mut self, mode: LockMode, turn: Option<HandoverLimits>) {
         if turn.is_some() || self.rest.is_some() {
             self.rest().queue(mode).set_turn(turn);
         }
@@ -325,7 +324,7 @@ impl KeyState {
         let Some(rest) = &mut self.rest else {
             return;
         };
-        for waiter in rest.owners.end(owner) {
+        for waiter in rest.owners.end(owner).into_iter().flatten() {
             #[cfg(test)]
             if exploration::has(Mutant::SiblingForgotten) {
                 mem::forget(waiter);

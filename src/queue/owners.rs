@@ -26,30 +26,20 @@ impl OwnerRequests {
         self.0.is_empty()
     }
 
-    pub(super) fn begin(&mut self, owner: &Option<Owner>) {
-        if let Some(owner) = owner {
-            let one = self
-                .0
-                .get_or_insert_with(owner.number(), OwnerRequest::default);
-            one.count += 1;
-        }
+    pub(super) fn begin(&mut self, owner: &Owner) {
+        let requests = &mut self.0;
+        let one = requests.get_or_insert_with(owner.number(), OwnerRequest::default);
+        one.count += 1;
     }
 
     /// Ends a request that began. After the last one, returns the requests that waited for the owner.
-    pub(super) fn end(&mut self, owner: &Option<Owner>) -> Vec<LocalWaiter> {
-        let Some(owner) = owner.as_ref().map(Owner::number) else {
-            return Vec::new();
-        };
-        let Some(one) = self.0.get_mut(owner) else {
-            return Vec::new();
-        };
+    pub(super) fn end(&mut self, owner: &Option<Owner>) -> Option<Vec<LocalWaiter>> {
+        let owner = owner.as_ref()?.number();
+        let one = self.0.get_mut(owner)?;
         one.count -= 1;
         match one.count {
-            0 => self
-                .0
-                .remove(owner)
-                .map_or_else(Vec::new, |one| one.waiters),
-            _ => Vec::new(),
+            0 => self.0.remove(owner).map(|one| one.waiters),
+            _ => None,
         }
     }
 

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use crate::lock::{Lease, LockMode};
     use crate::queue::key_state::Placement;
-    use crate::queue::{At, Pace, Terms};
+    use crate::queue::{At, HandoverLimits, Terms};
     use crate::telemetry::Route;
 
     fn terms() -> Terms {
@@ -163,7 +163,7 @@ mod tests {
     fn the_memory_of_many_keys_is_given_back() {
         let at = At {
             now: Instant::now(),
-            pace: Pace::default(),
+            handover_limits: HandoverLimits::default(),
             at_once: false,
         };
         let shards = Shards::new(usize::MAX);

@@ -26,12 +26,6 @@ pub(crate) struct Share {
 
 impl Share {
     pub(super) fn new(queues: &Arc<Queues>, grant: NewShare) -> Self {
-        queues.background().shared(&grant.live);
-        Self::of_new(queues, grant)
-    }
-
-    /// The first share of a new hold, whose limit was not extended.
-    pub(super) fn of_new(queues: &Arc<Queues>, grant: NewShare) -> Self {
         Self {
             queues: Some(queues.clone()),
             live: grant.live,

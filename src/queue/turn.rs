@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::fairness::{self, FairnessYield};
 use super::wait_queue::{Handoff, Others};
-use super::{Intent, Pace, Queues, Share, Terms};
+use super::{HandoverLimits, Intent, Queues, Share, Terms};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::lock::{HoldId, LockKey};
@@ -108,17 +108,18 @@ impl Turn {
         let mode = live.hold.mode;
         let wakeups = self.handoff.wakeups.take();
         let at = self.queues.at(now);
+        let limits = at.handover_limits;
         let turn = match &self.handoff.others {
             Others::Unknown => None,
             Others::None => Some(None),
-            Others::Served { messages } => Some(Some(Pace {
-                handovers: fairness::handovers_like_theirs(*messages).min(at.pace.handovers),
-                ..at.pace
+            Others::Served { messages } => Some(Some(HandoverLimits {
+                handovers: fairness::handovers_like_theirs(*messages).min(limits.handovers),
+                ..limits
             })),
             Others::Owed(fairness) => fairness.next_turn(now).map(|turn| {
-                Some(Pace {
-                    handover_time: turn.min(at.pace.handover_time),
-                    ..at.pace
+                Some(HandoverLimits {
+                    handover_time: turn.min(limits.handover_time),
+                    ..limits
                 })
             }),
         };

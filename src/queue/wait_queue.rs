@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::fairness::FairnessYield;
-use super::{Decision, Effect, Intent, Pace, Terms};
+use super::{Decision, Effect, HandoverLimits, Intent, Terms};
 use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
@@ -30,7 +30,7 @@ struct WaitList {
     /// The subscription of the head, while the head holds and does not listen.
     wakeups: Option<Wakeups>,
     /// The limits of the hold's hand-overs while other processes listen for it.
-    turn: Option<Pace>,
+    turn: Option<HandoverLimits>,
 }
 
 /// The last answer of the store about this side.
@@ -228,11 +228,11 @@ impl WaitQueue {
         Some(Effect::Ask(waiter, intent, handoff))
     }
 
-    pub(super) fn turn(&self) -> Option<Pace> {
+    pub(super) fn turn(&self) -> Option<HandoverLimits> {
         self.waiting.as_ref()?.turn
     }
 
-    pub(super) fn set_turn(&mut self, turn: Option<Pace>) {
+    pub(super) fn set_turn(&mut self, turn: Option<HandoverLimits>) {
         if turn.is_some() || self.waiting.is_some() {
             self.waiting().turn = turn;
         }

@@ -74,8 +74,7 @@ impl Attempt {
     /// Whether the attempt takes a place in the line of waiters for an exclusive hold or a permit. `Fair` attempts have a queue
     /// of their own.
     pub(crate) fn stands_in_line(&self) -> bool {
-        let mode = self.hold.mode;
-        self.is_called() && (mode.is_exclusive() || matches!(mode, LockMode::Permit(_)))
+        self.is_called() && self.hold.mode.has_line()
     }
 
     /// Whether it is woken only when it may be granted, and not by every release: the first in line, and the readers that a

@@ -13,12 +13,12 @@ use crate::store::{BATCH, HoldStatus};
 
 mod batch;
 mod failing;
-mod looks;
+mod look_queue;
 
 pub(super) use batch::Batch;
 use batch::{AskedBatches, in_batches};
 use failing::{Failing, PAUSE};
-use looks::{Look, Looks};
+use look_queue::{Look, LookQueue};
 
 /// The parts of a lease within which a renewal may come early. What is due within the first fills a batch that is sent
 /// anyway. What is due within the second is sent in the same round: batches that follow each other find this process and the
@@ -43,7 +43,7 @@ const SPARE: usize = 64;
 #[derive(Default)]
 pub(super) struct RenewalSchedule {
     new: NewHolds,
-    queue: Looks,
+    queue: LookQueue,
     queued: usize,
     asked: AskedBatches,
     failing: BTreeMap<u16, Failing>,

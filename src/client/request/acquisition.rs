@@ -7,8 +7,8 @@ use std::slice;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use super::super::acquire::Entered;
 use super::super::all::AllOf;
-use super::super::begun::Begun;
 use super::super::request_tracker::TrackedRequest;
 use super::super::target::Target;
 use super::super::wait::Wait;
@@ -18,16 +18,16 @@ use crate::guard::LockGuard;
 use crate::lock::{LockKey, LockMode};
 use crate::telemetry::Waiting;
 
-/// A request that has begun.
-pub(crate) enum Started<'a> {
-    Granted(LockGuard),
-    Waits(Acquisition<'a>),
+/// A request that has begun: it is granted, or it waits.
+pub(crate) enum Started<G, W> {
+    Granted(G),
+    Waits(W),
 }
 
 /// The rest of a request that waits for its store or for its turn. Its fields are dropped in this order.
 pub(crate) struct Acquisition<'a> {
-    /// What [`LockClient::take_now`] has begun.
-    pub(super) begun: Option<Box<Begun<'a>>>,
+    /// What [`LockClient::take_at_once`](super::super::LockClient::take_at_once) has begun.
+    pub(super) entered: Option<Box<Entered<'a>>>,
     pub(super) request: &'a LockRequest,
     pub(super) wait: Wait,
     pub(super) now: Instant,
@@ -39,7 +39,7 @@ impl<'a> Acquisition<'a> {
     /// Waits for the grant: see [`LockRequest::acquire`].
     pub(crate) fn finish(self) -> impl Future<Output = Result<LockGuard, LockError>> + Send + 'a {
         let Self {
-            begun,
+            entered,
             request,
             wait,
             now,
@@ -53,12 +53,17 @@ impl<'a> Acquisition<'a> {
                 let guard = match &request.targets {
                     Targets::One(target) => {
                         let keys = slice::from_ref(&target.key);
-                        LockGuard::new(client.take(keys, begun, terms, wait, now).await?)
+                        LockGuard::new(client.take(keys, entered, terms, wait, now).await?)
                     }
                     Targets::All(targets) => {
                         let keys = &in_order(targets, request.mode);
-                        let all = AllOf { keys, terms, wait };
-                        LockGuard::new(Box::pin(client.take_all(all)).await?)
+                        let all = AllOf {
+                            client,
+                            keys,
+                            terms,
+                            wait,
+                        };
+                        LockGuard::new(Box::pin(all.take()).await?)
                     }
                     Targets::Any(targets) => {
                         let keys = targets.iter().map(|target| &target.key);

@@ -155,7 +155,7 @@ impl KeyState {
             }
         }
         let youngest = youngest?;
-        let is_young = Moment::from(at.now) < youngest.granted() + at.pace.share_window;
+        let is_young = Moment::from(at.now) < youngest.granted() + at.handover_limits.share_window;
         let open = is_young || reads >= MAX_READ_HOLDS;
         open.then(|| youngest.join(terms, at.now))
     }

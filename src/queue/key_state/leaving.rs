@@ -46,7 +46,7 @@ impl KeyState {
             };
             return Left::Release(Some((intent, Handoff::default())));
         }
-        if hold.is_detached() || !matches!(mode, LockMode::Reentrant | LockMode::Write) {
+        if hold.is_detached() || !mode.is_handed_over() {
             return Left::Release(None);
         }
         if at.at_once && self.queue(mode).is_none_or(WaitQueue::has_not_waited) {
@@ -70,14 +70,13 @@ impl KeyState {
     /// Hands a hold without shares over to the next request of its queue, if the limits allow it.
     fn pass(&mut self, live: &Arc<LiveHold>, at: At) -> Option<Vec<Effect>> {
         let mode = live.hold.mode;
-        let passes = match mode {
-            LockMode::Reentrant => true,
-            // After a writer, the waiting readers have the turn.
-            LockMode::Write => self.read == Head::Idle,
-            LockMode::Fair | LockMode::Read | LockMode::Permit(_) => false,
-        };
-        let queue = self.queue(mode).filter(|_| passes)?;
-        let (front, turn) = (queue.front()?, queue.turn().unwrap_or(at.pace));
+        // After a writer, the waiting readers have the turn.
+        let readers_wait = mode == LockMode::Write && self.read != Head::Idle;
+        if !mode.is_handed_over() || readers_wait {
+            return None;
+        }
+        let queue = self.queue(mode)?;
+        let (front, turn) = (queue.front()?, queue.turn().unwrap_or(at.handover_limits));
         let hold = self.holds().find(|hold| hold.is(live))?;
         if !hold.may_pass_to(&front.terms, at.now, turn) {
             return None;
@@ -96,7 +95,7 @@ impl KeyState {
             return Vec::new();
         };
         let mode = live.hold.mode;
-        if hold.detach() || !matches!(mode, LockMode::Reentrant | LockMode::Write) {
+        if hold.detach() || !mode.is_handed_over() {
             return Vec::new();
         }
         let wakeups = self.not_held_any_more(mode, at);

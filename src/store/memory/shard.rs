@@ -43,14 +43,12 @@ impl KeyEntry {
 
     /// A hold has ended, which wakes `wake`. Returns how many waiters outside the line are among them.
     pub(super) fn ended(&mut self, mode: LockMode, wake: Wake, now: Instant) -> usize {
-        match mode {
-            LockMode::Reentrant | LockMode::Write | LockMode::Permit(_) => {
-                let notified = self.listeners.without_place(wake);
-                self.state.give_outside_turn(notified, now);
-                notified
-            }
-            LockMode::Fair | LockMode::Read => 0,
+        if !mode.has_line() {
+            return 0;
         }
+        let notified = self.listeners.without_place(wake);
+        self.state.give_outside_turn(notified, now);
+        notified
     }
 
     fn is_idle(&self) -> bool {
@@ -108,8 +106,8 @@ impl Shard {
         let hold = &attempt.hold;
         let (mut outcome, signals) = self.change_at(now, &hold.key, |entry| {
             let outcome = entry.state.ask(attempt, now)?;
-            let signals = match (outcome, hold.mode) {
-                (Outcome::Granted { .. }, LockMode::Permit(_)) => {
+            let signals = match outcome {
+                Outcome::Granted { .. } if hold.mode.is_permit() => {
                     entry.listeners.signals(entry.state.next_permit())
                 }
                 _ => Signals::default(),

@@ -10,9 +10,9 @@ use super::names::Names;
 use super::reply::read;
 use super::script;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::{LockKey, LockMode};
+use crate::lock::LockKey;
 use crate::store::listing::{each, foreign_cursor};
-use crate::store::{Cursor, Holder, Inspect, ListQuery, LockEntry, LockStore, Page, RecordEntry};
+use crate::store::{Cursor, Inspect, ListQuery, LockEntry, LockStore, Page, RecordEntry};
 
 /// How many keys one `SCAN` examines.
 const STEP: usize = 500;
@@ -134,11 +134,10 @@ impl RedisStore {
 
     /// `None` if the key has no holder, or is not a lock, or its holders are of the other search.
     async fn held(&self, key: LockKey, permits: bool) -> Result<Option<LockEntry>, StoreError> {
-        let is_permit = |holder: &Holder| matches!(holder.mode, LockMode::Permit(_));
         match self.inspect(&key).await {
             Ok(inspection) => {
                 let mut holders = inspection.holders.iter();
-                let found = holders.any(|holder| is_permit(holder) == permits);
+                let found = holders.any(|holder| holder.mode.is_permit() == permits);
                 Ok(found.then(|| LockEntry::new(key, inspection)))
             }
             // Also if the key was a hash only when its type was read.

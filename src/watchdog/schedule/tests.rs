@@ -241,7 +241,7 @@ fn a_hold_whose_partition_fails_is_lost_at_its_deadline() {
 fn looks_come_in_the_order_of_their_times() {
     let mut random = fastrand::Rng::with_seed(1);
     let now = Instant::now();
-    let (mut looks, mut expected) = (Looks::default(), Vec::new());
+    let (mut looks, mut expected) = (LookQueue::default(), Vec::new());
     for number in 0..2_000 {
         let live = lasting(number, Duration::from_secs(random.u64(10..30)));
         let at = Moment::from(now + Duration::from_millis(random.u64(..20_000)));

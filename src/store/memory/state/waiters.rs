@@ -103,8 +103,7 @@ impl State {
 
     /// An attempt without a place in line is granted a hold. (10)
     pub(super) fn take_outside_turn(&mut self, mode: LockMode, until: Instant) {
-        let has_line = !matches!(mode, LockMode::Fair | LockMode::Read);
-        if has_line && self.line.first().is_some() {
+        if mode.has_line() && self.line.first().is_some() {
             self.outside = Some((OutsideTurn::Had, until));
         }
     }

@@ -1,9 +1,11 @@
-//! The places of a request in the queues of this process.
+//! The queues of this process in which a request waits.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
+
+use futures_util::FutureExt;
 
 use crate::error::LockError;
 #[cfg(test)]
@@ -11,11 +13,11 @@ use crate::exploration::{self, Mutant};
 use crate::lock::LockKey;
 use crate::queue::{Decision, Queued};
 
-/// The places of a request in queues, one for each key with earlier requests.
+/// The queues in which a request waits, one for each key with earlier requests.
 ///
 /// Dropping it leaves all queues. What a queue has given passes to the next request.
 #[derive(Default)]
-pub(super) struct Places<'a> {
+pub(super) struct QueuedKeys<'a> {
     waiting: Vec<(&'a LockKey, Queued)>,
     /// Given by a queue, and not taken yet.
     given: Option<Box<Given<'a>>>,
@@ -29,9 +31,9 @@ pub(super) struct Given<'a> {
     pub(super) known: Option<Option<Duration>>,
 }
 
-impl<'a> Places<'a> {
-    pub(super) fn add(&mut self, key: &'a LockKey, place: Queued) {
-        self.waiting.push((key, place));
+impl<'a> QueuedKeys<'a> {
+    pub(super) fn add(&mut self, key: &'a LockKey, queued: Queued) {
+        self.waiting.push((key, queued));
     }
 
     pub(super) fn clear(&mut self) {
@@ -42,7 +44,7 @@ impl<'a> Places<'a> {
         self.waiting.is_empty()
     }
 
-    /// Waits until any queue has given something; for ever if there is no place.
+    /// Waits until any queue has given something; for ever if it waits in none.
     ///
     /// # Cancel safety
     ///
@@ -58,21 +60,15 @@ impl<'a> Places<'a> {
     }
 
     /// Takes what was given already.
-    pub(super) async fn given_by_now(&mut self) -> Option<Given<'a>> {
-        if !self.is_empty() {
-            poll_fn(|cx| match self.poll_given(cx) {
-                Poll::Ready(()) | Poll::Pending => Poll::Ready(()),
-            })
-            .await;
-        }
-        self.given.take().map(|given| *given)
+    pub(super) fn given_by_now(&mut self) -> Option<Given<'a>> {
+        self.given().now_or_never()
     }
 
     /// The error after the time-out: others hold the keys, or the store never answered.
     pub(super) fn in_vain(&self) -> LockError {
-        let errors = self.waiting.iter().map(|(_, place)| place.in_vain());
+        let errors = self.waiting.iter().map(|(_, queued)| queued.in_vain());
         let soonest = errors.fold(None, |one, other| Some(sooner(one, other)));
-        soonest.expect("a request without attempts has places")
+        soonest.expect("a request without attempts waits in a queue")
     }
 
     fn poll_given(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -84,14 +80,14 @@ impl<'a> Places<'a> {
             return Poll::Ready(());
         }
         for index in 0..self.waiting.len() {
-            let (key, place) = &mut self.waiting[index];
-            if let Poll::Ready(decision) = Pin::new(place).poll(cx) {
+            let (key, queued) = &mut self.waiting[index];
+            if let Poll::Ready(decision) = Pin::new(queued).poll(cx) {
                 let key = *key;
-                let (_, place) = self.waiting.swap_remove(index);
+                let (_, queued) = self.waiting.swap_remove(index);
                 self.given = Some(Box::new(Given {
                     key,
                     decision,
-                    known: place.known(),
+                    known: queued.known(),
                 }));
                 return Poll::Ready(());
             }

@@ -11,12 +11,12 @@ use crate::watchdog::moment::Moment;
 /// The most leases that have a row of their own.
 const ROWS: usize = 8;
 
-/// Looks at holds, the earliest first.
+/// LookQueue at holds, the earliest first.
 ///
 /// Renewals of one lease are planned in the order in which they come due, so each row is in time order, and adding is a push at
 /// its end. A look that is not in order, or is at a deadline, is in the heap.
 #[derive(Default)]
-pub(super) struct Looks {
+pub(super) struct LookQueue {
     rows: Vec<LeaseRow>,
     heap: BinaryHeap<Look>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Look {
     pub(super) live: Arc<LiveHold>,
 }
 
-impl Looks {
+impl LookQueue {
     pub(super) fn push(&mut self, look: Look) {
         let is_renewal = look.at < look.live.deadline().into();
         match is_renewal

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The limits of hand-overs inside the process, before other processes get their turn.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
+pub(crate) struct HandoverLimits {
     /// How many times in a row.
     pub(crate) handovers: u32,
     /// For how long since its grant.
@@ -13,7 +13,7 @@ pub(crate) struct Pace {
     pub(crate) share_window: Duration,
 }
 
-impl Default for Pace {
+impl Default for HandoverLimits {
     fn default() -> Self {
         Self {
             // The benches' section `pace`: fewer cost throughput, more add little, and with 64 every process gets its
