@@ -12,7 +12,7 @@ use tokio::runtime;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
-use crate::cleanup::{CleanupTasks, Driven, Job, ReleasePace, Work, in_time};
+use crate::cleanup::{CleanupTasks, Job, NonCancellable, ReleasePace, Work, in_time};
 use crate::error::{LockError, StoreError, worst};
 use crate::store::{DynStore, HoldStatus, Renewal};
 use crate::telemetry::Journal;
@@ -114,12 +114,12 @@ impl Background {
             worst(statuses?.into_iter().map(|status| held(Ok(status))))
         };
         let all_held = async move { worst(renewals.await.into_iter().map(all_held)) };
-        in_time(Driven::boxed(self.handle.tasks.begin(), all_held))
+        in_time(NonCancellable::boxed(self.handle.tasks.begin(), all_held))
     }
 
     /// Drives work to its end, also if its caller drops it.
-    pub(crate) fn drive<F: Work>(&self, work: F) -> Driven<F> {
-        Driven::new(self.handle.tasks.begin(), work)
+    pub(crate) fn non_cancellable<F: Work>(&self, work: F) -> NonCancellable<F> {
+        NonCancellable::new(self.handle.tasks.begin(), work)
     }
 
     /// Whether a store that answers at once carries the hold.

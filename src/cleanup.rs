@@ -16,10 +16,10 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::sync::Mutex;
 
-mod driven;
+mod non_cancellable;
 mod pace;
 
-pub(crate) use driven::{Driven, PATIENCE, Work, in_time, is_in_background};
+pub(crate) use non_cancellable::{NonCancellable, PATIENCE, Work, in_time, is_in_background};
 pub(crate) use pace::ReleasePace;
 
 /// Work without a result.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::audit::Audit;
-use crate::cleanup::Driven;
+use crate::cleanup::NonCancellable;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::lock::{HoldId, LockKey, LockMode, Namespace};
@@ -257,7 +257,7 @@ impl LockClient {
     /// Cancel safe: the questions change nothing. Those that are under way continue in the background.
     pub async fn audit(&self) -> Result<Audit, LockError> {
         let audit = self.inner.store.clone().audit();
-        let audit = self.driven(audit).await?;
+        let audit = self.non_cancellable(audit).await?;
         telemetry::audited(&audit);
         Ok(audit)
     }
@@ -277,7 +277,7 @@ impl LockClient {
     pub async fn ping(&self) -> Result<Duration, LockError> {
         let began = Instant::now();
         let nothing = self.inner.store.clone().renew(Vec::new());
-        self.driven(nothing).await?;
+        self.non_cancellable(nothing).await?;
         Ok(began.elapsed())
     }
 
@@ -330,12 +330,12 @@ impl LockClient {
     /// The record under `key`.
     pub(crate) async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, LockError> {
         let record = self.inner.store.clone().record(self.named(key.clone()));
-        Ok(self.driven(record).await?)
+        Ok(self.non_cancellable(record).await?)
     }
 
     /// Drives a question to its end, even if its caller is dropped, as the contract of stores requires.
-    fn driven<T: Send + 'static>(&self, answer: Answer<T>) -> Driven<Answer<T>> {
-        self.inner.queues.background().drive(answer)
+    fn non_cancellable<T: Send + 'static>(&self, answer: Answer<T>) -> NonCancellable<Answer<T>> {
+        self.inner.queues.background().non_cancellable(answer)
     }
 
     /// The journal of recent events.

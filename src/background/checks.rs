@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::BACKOFF;
-use crate::cleanup::{CleanupTasks, Driven, PATIENCE};
+use crate::cleanup::{CleanupTasks, NonCancellable, PATIENCE};
 use crate::error::StoreError;
 use crate::store::{BATCH, DynStore, HoldStatus, Renewal};
 use crate::sync::Mutex;
@@ -80,7 +80,7 @@ impl OwnerChecks {
         }
         // The first caller asks, and continues in the background while further checks wait.
         let asking = self.clone().ask_until_none_waits(partition);
-        let mut asking = Driven::boxed(self.tasks.begin(), asking);
+        let mut asking = NonCancellable::boxed(self.tasks.begin(), asking);
         tokio::select! {
             biased; // without chance, a simulation replays
             () = &mut asking => answered.await.ok(),

@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, join_all};
 use super::release::{Finishing, KeptHold, answered, leave, release_together};
 use super::release_question::ReleaseQuestion;
 use super::{Background, HoldRelease};
-use crate::cleanup::{self, Driven};
+use crate::cleanup::{self, NonCancellable};
 use crate::error::{LockError, worst};
 use crate::store::{Record, Released};
 use crate::watchdog::LiveHold;
@@ -44,13 +44,13 @@ impl<E: EndOfHold> HoldRelease<E> {
             let kept = KeptHold::of(&end);
             // What waits for its end goes on: the key stays taken in the store, and only there.
             drop(end);
-            return Self::boxed([], Driven::boxed(unfinished, leave(Finishing(kept))));
+            return Self::boxed([], NonCancellable::boxed(unfinished, leave(kept)));
         }
         // A lost hold is released as well, because the store may still carry it.
         let record = record.filter(|_| is_held);
         let Some(store) = background.handle.store.at_once() else {
             let question = ReleaseQuestion::new(end, record);
-            return Self::asks(Driven::new(unfinished, question)).lost_if(!is_held);
+            return Self::asks(NonCancellable::new(unfinished, question)).lost_if(!is_held);
         };
         // No other release has to wait for it, so it needs no place.
         let released = store.release_now(&end.live().hold, record.as_ref());
@@ -66,7 +66,7 @@ impl Background {
     pub(crate) fn end_all<E: EndOfHold>(
         self,
         ends: impl IntoIterator<Item = E>,
-    ) -> Driven<BoxFuture<'static, Result<(), LockError>>> {
+    ) -> NonCancellable<BoxFuture<'static, Result<(), LockError>>> {
         let unfinished = self.handle.tasks.begin();
         let (mut left, mut rest) = (Vec::new(), Vec::new());
         for end in ends {
@@ -74,7 +74,7 @@ impl Background {
             match end.live().minimum() {
                 Some(until) => {
                     self.release_at(end.live(), until);
-                    left.extend(was_held.then(|| leave(Finishing(KeptHold::of(&end)))));
+                    left.extend(was_held.then(|| leave(KeptHold::of(&end))));
                 }
                 None => rest.push(end),
             }
@@ -87,7 +87,7 @@ impl Background {
             let (released, left) = tokio::join!(join_all(releases), join_all(left));
             worst(released.into_iter().flatten().chain(left))
         };
-        Driven::boxed(unfinished, release)
+        NonCancellable::boxed(unfinished, release)
     }
 
     /// Releases holds of one partition. Returns an answer for each, in order.

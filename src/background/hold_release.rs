@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::EndOfHold;
 use super::release_question::ReleaseQuestion;
-use crate::cleanup::Driven;
+use crate::cleanup::NonCancellable;
 use crate::error::LockError;
 use crate::watchdog::LiveHold;
 
@@ -29,7 +29,7 @@ pub(crate) struct HoldRelease<E: EndOfHold> {
 enum ReleaseWork<E: EndOfHold> {
     /// The result was there at once.
     Done(Option<Result<(), LockError>>),
-    Asks(Driven<ReleaseQuestion<E>>),
+    Asks(NonCancellable<ReleaseQuestion<E>>),
     Boxed {
         release: BoxFuture<'static, Result<(), LockError>>,
         /// The holds whose loss may become known before the end.
@@ -49,7 +49,7 @@ impl<E: EndOfHold> HoldRelease<E> {
         Self::new(ReleaseWork::Done(Some(result)))
     }
 
-    pub(super) fn asks(question: Driven<ReleaseQuestion<E>>) -> Self {
+    pub(super) fn asks(question: NonCancellable<ReleaseQuestion<E>>) -> Self {
         Self::new(ReleaseWork::Asks(question))
     }
 

@@ -75,7 +75,8 @@ impl<E: EndOfHold> Drop for Finishing<E> {
     }
 }
 
-/// The end of a hold that the store keeps until the end of its minimum. Nothing waits for it.
+/// The end of a hold that the store keeps until the end of its minimum. Nothing waits for it. As [`Finishing`], it ends the hold
+/// with an unknown result if it is dropped early.
 pub(super) struct KeptHold {
     background: Background,
     live: Arc<LiveHold>,
@@ -90,23 +91,17 @@ impl KeptHold {
     }
 }
 
-impl EndOfHold for KeptHold {
-    fn live(&self) -> &Arc<LiveHold> {
-        &self.live
+impl Drop for KeptHold {
+    fn drop(&mut self) {
+        self.live.finish(Phase::Lost);
     }
-
-    fn background(&self) -> &Background {
-        &self.background
-    }
-
-    fn asked(&mut self, _: Released) {}
 }
 
 /// Ends a hold that the store keeps. Returns whether the store carries it.
 ///
 /// In the background no caller wants the answer, and the store is not asked.
-pub(super) async fn leave(kept: Finishing<KeptHold>) -> Result<(), LockError> {
-    let Finishing(KeptHold { background, live }) = &kept;
+pub(super) async fn leave(kept: KeptHold) -> Result<(), LockError> {
+    let KeptHold { background, live } = &kept;
     let result = match cleanup::is_in_background() {
         true => Ok(()),
         false => held(background.handle.checks.check(live).await),

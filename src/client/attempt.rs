@@ -260,7 +260,7 @@ impl LockClient {
     pub(super) async fn subscribe(&self, attempt: Attempt, wait: Wait) -> Option<Wakeups> {
         let called = attempt.is_called();
         let subscribing = self.inner.store.clone().subscribe(attempt);
-        let subscribing = self.inner.queues.background().drive(subscribing);
+        let subscribing = self.inner.queues.background().non_cancellable(subscribing);
         match timeout_at(wait.until, subscribing).await {
             Ok(Ok(wakeups)) => Some(wakeups.of_called(called)),
             Ok(Err(error)) => {

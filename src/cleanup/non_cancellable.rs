@@ -1,4 +1,4 @@
-//! Futures that always run to their end.
+//! Futures that are not cancelled with their callers: they always run to their end.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -19,15 +19,15 @@ tokio::task_local! {
 }
 
 /// A future that continues in the background when its caller drops it. It can be moved, also after it was polled: a future that
-/// cannot is [boxed](Driven::boxed). It is `None` while it is polled, and after its end.
-pub(crate) struct Driven<F: Work>(Option<(Unfinished, F)>);
+/// cannot is [boxed](NonCancellable::boxed). It is `None` while it is polled, and after its end.
+pub(crate) struct NonCancellable<F: Work>(Option<(Unfinished, F)>);
 
-/// What can be driven.
+/// What can continue in the background.
 pub(crate) trait Work: Future<Output: Send> + Unpin + Send + 'static {}
 
 impl<F: Future<Output: Send> + Unpin + Send + 'static> Work for F {}
 
-impl<T: Send + 'static> Driven<BoxFuture<'static, T>> {
+impl<T: Send + 'static> NonCancellable<BoxFuture<'static, T>> {
     /// The same as [`new`](Self::new) for any future.
     pub(crate) fn boxed(
         unfinished: Unfinished,
@@ -37,14 +37,14 @@ impl<T: Send + 'static> Driven<BoxFuture<'static, T>> {
     }
 }
 
-impl<F: Work> Driven<F> {
+impl<F: Work> NonCancellable<F> {
     /// Wraps work that is counted already.
     pub(crate) fn new(unfinished: Unfinished, future: F) -> Self {
         Self(Some((unfinished, future)))
     }
 }
 
-impl<F: Work> Future for Driven<F> {
+impl<F: Work> Future for NonCancellable<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
@@ -59,7 +59,7 @@ impl<F: Work> Future for Driven<F> {
     }
 }
 
-impl<F: Work> Drop for Driven<F> {
+impl<F: Work> Drop for NonCancellable<F> {
     fn drop(&mut self) {
         if let Some((unfinished, future)) = self.0.take() {
             unfinished.adopt(Box::pin(IN_BACKGROUND.scope((), async move {
