@@ -32,7 +32,7 @@ impl Releasing {
         }
     }
 
-    /// Whether the lock is known to be lost, by what the release has learned so far.
+    /// Whether the lock was known to be lost before.
     pub(crate) fn is_lost(&self) -> bool {
         self.release.is_lost()
     }
@@ -41,8 +41,10 @@ impl Releasing {
     pub(super) async fn in_time(mut self) -> Result<(), LockError> {
         let released = match in_time(&mut self).await {
             Err(LockError::Unavailable(_)) if self.is_lost() => Err(LockError::Lost),
-            released => released,
+            Err(error) => Err(error),
+            Ok(()) => return Ok(()),
         };
+        // It may be late, and not observed yet.
         self.released(&released);
         released
     }
