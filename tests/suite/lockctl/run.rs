@@ -1,8 +1,11 @@
 //! A command under a lock: its environment, and its exit code.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::ChildStdin;
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
 use tower_distributed_lock::{Lease, LockMode};
 
 use super::{SOON, client, done, lockctl, ready, running};
@@ -269,31 +272,57 @@ async fn a_lockctl_whose_file_is_removed_while_it_waits_runs_its_command() {
 
 #[tokio::test]
 async fn a_command_reads_from_the_terminal_of_its_user() {
+    let script = "echo ready; read word; echo the word is $word";
+    let shown = at_a_terminal(script, |_, input| {
+        input.write_all(b"sesame\n").expect("it reads");
+    });
+    let shown = shown.await;
+    assert!(shown.contains("the word is sesame"), "{shown}");
+}
+
+/// A terminal sends an interrupt to lockctl and to the command, so lockctl does not repeat it. It passes the other signals on.
+#[tokio::test]
+async fn at_a_terminal_an_interrupt_is_not_passed_on() {
+    let script = "trap \"echo got INT\" INT; trap \"echo got TERM; exit 0\" TERM; echo ready $PPID; \
+        while :; do sleep 0.02; done";
+    let shown = at_a_terminal(script, |line, _| {
+        let lockctl = line.split_whitespace().last().expect("its id");
+        let lockctl = nix::unistd::Pid::from_raw(lockctl.parse().expect("a number"));
+        for signal in [Signal::SIGINT, Signal::SIGTERM] {
+            kill(lockctl, signal).expect("it runs");
+        }
+    });
+    let shown = shown.await;
+    assert!(shown.contains("got TERM"), "{shown}");
+    assert!(!shown.contains("got INT"), "{shown}");
+}
+
+/// Runs a script by `lockctl run` at a terminal, and does this when it has written a line with `ready`. Returns what the terminal
+/// shows.
+async fn at_a_terminal(
+    script: &str,
+    when_ready: impl Fn(&str, &mut ChildStdin) + Send + 'static,
+) -> String {
     let redis = RedisServer::start().await;
     let binary = crate::support::binary("lockctl");
-    let line = format!(
-        "{} run --key k -- sh -c 'echo ready; read word; echo the word is $word'",
-        binary.display()
-    );
-    let mut script = std::process::Command::new("script");
-    script
+    let line = format!("{} run --key k -- sh -c '{script}'", binary.display());
+    let mut terminal = std::process::Command::new("script");
+    terminal
         .args(["-qec", &line, "/dev/null"])
         .env("REDIS_URL", redis.url());
     let (mut terminal, mut input, output) =
-        crate::support::Process::spawn_piped(&mut script).expect("bsdutils has `script`");
+        crate::support::Process::spawn_piped(&mut terminal).expect("bsdutils has `script`");
     let shown = tokio::task::spawn_blocking(move || {
-        use std::io::{BufRead, BufReader, Write};
         let mut lines = BufReader::new(output).lines();
         let mut text = String::new();
         while let Some(Ok(line)) = lines.next() {
             if line.contains("ready") {
-                input.write_all(b"sesame\n").expect("it reads");
+                when_ready(&line, &mut input);
             }
             text += &line;
         }
         text
     });
     assert!(terminal.end().await.success());
-    let shown = shown.await.expect("it is text");
-    assert!(shown.contains("the word is sesame"), "{shown}");
+    shown.await.expect("it is text")
 }
