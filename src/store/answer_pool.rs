@@ -1,42 +1,28 @@
 //! Futures of answers whose memory serves one question after the other.
 
 use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, ready};
+use std::sync::Mutex;
 
-use pin_project_lite::pin_project;
+use tokio_util::sync::ReusableBoxFuture;
 
 use crate::error::StoreError;
 
 /// The most futures that are kept for later questions. One of a `RedisStore` has two kilobytes.
 const MOST_IDLE: usize = 64;
 
-/// The futures of one kind of question that are idle, for the next questions of that kind.
+/// The future of an answer.
+pub(super) type AnswerFuture<T> = ReusableBoxFuture<'static, Result<T, StoreError>>;
+
+/// The futures of one kind of question that have ended, for the next questions of that kind.
 ///
 /// The future of a store's answer is larger than what allocators keep ready for each thread, and each pair needs two of them. No
 /// caller waits for the mutex: one that finds it locked allocates a future, or frees it. So it is std's, and an exploration
 /// has no other order of events to try here.
-pub(super) struct AnswerPool<Q, T> {
-    idle: Mutex<Vec<Idle<Q, T>>>,
+pub(super) struct AnswerPool<T> {
+    idle: Mutex<Vec<AnswerFuture<T>>>,
 }
 
-type Idle<Q, T> = Pin<Box<dyn Reusable<Q, T>>>;
-
-/// The future of an answer. It belongs to a pool.
-pub(super) trait Pooled<T>: Send {
-    fn poll_answer(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, StoreError>>;
-
-    /// Returns to its pool. The question was answered.
-    fn recycle(self: Pin<Box<Self>>);
-}
-
-/// The same, with the type of its questions.
-trait Reusable<Q, T>: Pooled<T> {
-    fn ask(self: Pin<&mut Self>, question: Q, pool: Arc<AnswerPool<Q, T>>);
-}
-
-impl<Q, T> Default for AnswerPool<Q, T> {
+impl<T> Default for AnswerPool<T> {
     fn default() -> Self {
         Self {
             idle: Mutex::default(),
@@ -44,98 +30,52 @@ impl<Q, T> Default for AnswerPool<Q, T> {
     }
 }
 
-impl<Q: Send + 'static, T: 'static> AnswerPool<Q, T> {
-    /// The answer to a question. `ask` makes the future, and is the same for all questions of a pool.
-    pub(super) fn answer<A, F>(self: Arc<Self>, question: Q, ask: A) -> Pin<Box<dyn Pooled<T>>>
-    where
-        A: Fn(Q) -> F + Send + 'static,
-        F: Future<Output = Result<T, StoreError>> + Send + 'static,
-    {
+impl<T> AnswerPool<T> {
+    /// Boxes a question in the memory of an earlier one. The memory fits if both were made by the same `async` block.
+    pub(super) fn boxed(
+        &self,
+        question: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> AnswerFuture<T> {
         let idle = self.idle.try_lock().ok().and_then(|mut idle| idle.pop());
-        let mut future = idle.unwrap_or_else(|| {
-            Box::pin(PooledFuture {
-                ask,
-                future: None,
-                pool: None,
-            })
-        });
-        future.as_mut().ask(question, self);
-        future
+        match idle {
+            Some(mut future) => {
+                future.set(question);
+                future
+            }
+            None => ReusableBoxFuture::new(question),
+        }
     }
 
-    fn keep(&self, future: Idle<Q, T>) {
+    /// Keeps the memory of a question that was answered. An `async` block that has ended has dropped what it owned.
+    pub(super) fn keep(&self, answered: AnswerFuture<T>) {
         if let Ok(mut idle) = self.idle.try_lock()
             && idle.len() < MOST_IDLE
         {
-            idle.push(future);
+            idle.push(answered);
         }
-    }
-}
-
-pin_project! {
-    /// A future of a pool. While it is idle, it has neither a question nor a reference to the pool.
-    struct PooledFuture<Q, T, A, F> {
-        ask: A,
-        #[pin]
-        future: Option<F>,
-        pool: Option<Arc<AnswerPool<Q, T>>>,
-    }
-}
-
-impl<Q, T, A, F> Pooled<T> for PooledFuture<Q, T, A, F>
-where
-    Q: Send + 'static,
-    T: 'static,
-    A: Fn(Q) -> F + Send + 'static,
-    F: Future<Output = Result<T, StoreError>> + Send + 'static,
-{
-    fn poll_answer(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, StoreError>> {
-        let mut future = self.project().future;
-        let asked = future.as_mut().as_pin_mut();
-        let answer = ready!(asked.expect("a question is under way").poll(cx));
-        future.set(None);
-        Poll::Ready(answer)
-    }
-
-    fn recycle(mut self: Pin<Box<Self>>) {
-        if let Some(pool) = self.as_mut().project().pool.take() {
-            pool.keep(self);
-        }
-    }
-}
-
-impl<Q, T, A, F> Reusable<Q, T> for PooledFuture<Q, T, A, F>
-where
-    Q: Send + 'static,
-    T: 'static,
-    A: Fn(Q) -> F + Send + 'static,
-    F: Future<Output = Result<T, StoreError>> + Send + 'static,
-{
-    fn ask(self: Pin<&mut Self>, question: Q, pool: Arc<AnswerPool<Q, T>>) {
-        let mut this = self.project();
-        let future = (this.ask)(question);
-        this.future.set(Some(future));
-        *this.pool = Some(pool);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::ready;
+    use std::sync::Arc;
 
     use futures_util::FutureExt;
 
     use super::super::Answer;
     use super::*;
 
-    type Pool = Arc<AnswerPool<(u32, Arc<()>), u32>>;
+    type Pool = Arc<AnswerPool<u32>>;
 
     fn answer(pool: &Pool, number: u32, owned: &Arc<()>) -> Answer<u32> {
-        let double = |(number, _owned): (u32, Arc<()>)| async move {
+        let owned = owned.clone();
+        let question = async move {
             tokio::task::yield_now().await;
+            drop(owned);
             Ok(2 * number)
         };
-        Answer::pooled(pool.clone().answer((number, owned.clone()), double))
+        Answer::later(question, Some(pool.clone()))
     }
 
     fn idle(pool: &Pool) -> usize {
@@ -180,10 +120,9 @@ mod tests {
 
     #[test]
     fn a_pool_that_is_in_use_makes_no_caller_wait() {
-        let (pool, owned) = (Pool::default(), Arc::new(()));
+        let pool = Pool::default();
         let in_use = pool.idle.lock().expect("no test panics with it");
-        let at_once = |_| ready(Ok(7));
-        let answer = Answer::pooled(pool.clone().answer((1, owned.clone()), at_once));
+        let answer = Answer::later(ready(Ok(7)), Some(pool.clone()));
         let answer = answer.now_or_never().expect("it is there at once");
         assert_eq!(answer.expect("it never fails"), 7);
         drop(in_use);

@@ -86,8 +86,8 @@ impl dyn DynStore {
 struct Erased<S> {
     store: S,
     capabilities: Capabilities,
-    acquires: Arc<AnswerPool<(Arc<Self>, Attempt), Outcome>>,
-    releases: Arc<AnswerPool<(Arc<Self>, Release), Released>>,
+    acquires: Arc<AnswerPool<Outcome>>,
+    releases: Arc<AnswerPool<Released>>,
 }
 
 /// Erases the type of a store.
@@ -105,10 +105,23 @@ impl<S: LockStore> Erased<S> {
     fn answer<T>(
         question: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Answer<T> {
+        Self::answer_in(None, question)
+    }
+
+    /// The same; a box is one of `pool`'s.
+    fn answer_in<T>(
+        pool: Option<Arc<AnswerPool<T>>>,
+        question: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Answer<T> {
         match Self::answers_at_once() {
             true => Answer::at_once(question),
-            false => Answer::later(question),
+            false => Answer::later(question, pool),
         }
+    }
+
+    /// The pool, if the store's questions have boxes.
+    fn boxes<T>(pool: &Arc<AnswerPool<T>>) -> Option<Arc<AnswerPool<T>>> {
+        (!Self::answers_at_once()).then(|| pool.clone())
     }
 
     /// A constant: the type is known when this is compiled.
@@ -128,13 +141,9 @@ impl<S: LockStore> Erased<S> {
 
 impl<S: LockStore> DynStore for Erased<S> {
     fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome> {
-        let ask = |(erased, attempt): (Arc<Self>, Attempt)| async move {
-            erased.store.acquire(&attempt).await
-        };
-        match Self::answers_at_once() {
-            true => Answer::at_once(ask((self, attempt))),
-            false => Answer::pooled(self.acquires.clone().answer((self, attempt), ask)),
-        }
+        Self::answer_in(Self::boxes(&self.acquires), async move {
+            self.store.acquire(&attempt).await
+        })
     }
 
     fn acquire_several(
@@ -181,19 +190,15 @@ impl<S: LockStore> DynStore for Erased<S> {
     }
 
     fn release_alone(self: Arc<Self>, release: Release) -> Answer<Released> {
-        let ask = |(erased, release): (Arc<Self>, Release)| async move {
-            erased.check_records(slice::from_ref(&release))?;
+        Self::answer_in(Self::boxes(&self.releases), async move {
+            self.check_records(slice::from_ref(&release))?;
             // By its type, as `at_once` does.
             #[cfg(feature = "redis")]
-            if let Some(store) = (&erased.store as &dyn Any).downcast_ref::<RedisStore>() {
+            if let Some(store) = (&self.store as &dyn Any).downcast_ref::<RedisStore>() {
                 return store.release_alone(&release).await;
             }
-            ext::only(erased.store.release(slice::from_ref(&release)).await?)
-        };
-        match Self::answers_at_once() {
-            true => Answer::at_once(ask((self, release))),
-            false => Answer::pooled(self.releases.clone().answer((self, release), ask)),
-        }
+            ext::only(self.store.release(slice::from_ref(&release)).await?)
+        })
     }
 
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()> {

@@ -3,11 +3,13 @@
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::FutureExt;
+use tokio_util::sync::ReusableBoxFuture;
 
-use super::answer_pool::Pooled;
+use super::answer_pool::{AnswerFuture, AnswerPool};
 use crate::error::StoreError;
 
 /// The answer to a question: there already, or a future.
@@ -15,8 +17,8 @@ pub(crate) struct Answer<T>(Arrival<T>);
 
 enum Arrival<T> {
     Now(Result<T, StoreError>),
-    Later(Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>),
-    Pooled(Pin<Box<dyn Pooled<T>>>),
+    /// The pool gets the future when it has ended.
+    Later(AnswerFuture<T>, Option<Arc<AnswerPool<T>>>),
     Taken,
 }
 
@@ -33,15 +35,16 @@ impl<T> Answer<T> {
         ))
     }
 
+    /// A question in a box; one of `pool`'s if there is a pool.
     pub(super) fn later(
         question: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+        pool: Option<Arc<AnswerPool<T>>>,
     ) -> Self {
-        Self(Arrival::Later(Box::pin(question)))
-    }
-
-    /// The answer of a future that belongs to a pool.
-    pub(super) fn pooled(answer: Pin<Box<dyn Pooled<T>>>) -> Self {
-        Self(Arrival::Pooled(answer))
+        let future = match &pool {
+            Some(pool) => pool.boxed(question),
+            None => ReusableBoxFuture::new(question),
+        };
+        Self(Arrival::Later(future, pool))
     }
 
     /// The answer if it is there already, otherwise the future.
@@ -60,19 +63,18 @@ impl<T> Future for Answer<T> {
     type Output = Result<T, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            Arrival::Later(answer) => return answer.as_mut().poll(cx),
-            Arrival::Pooled(asked) => {
-                let answer = ready!(asked.as_mut().poll_answer(cx));
-                if let Arrival::Pooled(asked) = mem::replace(&mut self.0, Arrival::Taken) {
-                    asked.recycle();
+        let later = match &mut self.0 {
+            Arrival::Later(future, _) => Some(ready!(future.poll(cx))),
+            Arrival::Now(_) | Arrival::Taken => None,
+        };
+        match (mem::replace(&mut self.0, Arrival::Taken), later) {
+            (Arrival::Now(answer), _) => Poll::Ready(answer),
+            (Arrival::Later(future, pool), Some(answer)) => {
+                if let Some(pool) = pool {
+                    pool.keep(future);
                 }
-                return Poll::Ready(answer);
+                Poll::Ready(answer)
             }
-            Arrival::Now(_) | Arrival::Taken => {}
-        }
-        match mem::replace(&mut self.0, Arrival::Taken) {
-            Arrival::Now(answer) => Poll::Ready(answer),
             _ => panic!("the answer was taken"),
         }
     }
