@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 
 use futures_util::future::join_all;
+use tokio::time::timeout;
 
 use super::QuorumStore;
+use super::inspect::{LONGEST_INSPECTION, unreachable};
 use crate::audit::{Audit, Deployment, Warning};
 use crate::store::LockStore;
 
@@ -14,7 +16,11 @@ impl<S: LockStore> QuorumStore<S> {
         let mut audit = Audit::new(Deployment::Quorum {
             members: self.count(),
         });
-        audit.members = join_all(self.shared.stores.iter().map(LockStore::audit)).await;
+        let audits = self.shared.stores.iter().map(|store| async move {
+            let audited = timeout(LONGEST_INSPECTION, store.audit()).await;
+            audited.unwrap_or_else(|_| Err(unreachable("an audit took too long")))
+        });
+        audit.members = join_all(audits).await;
         let mut seen = HashMap::new();
         for (n, member) in (1..).zip(&audit.members) {
             match member {

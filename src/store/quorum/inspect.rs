@@ -21,7 +21,7 @@ use crate::store::{
 };
 
 /// How long a store may take for what it was asked here, after which its answer is not awaited any more.
-const LONGEST_INSPECTION: Duration = Duration::from_secs(30);
+pub(super) const LONGEST_INSPECTION: Duration = Duration::from_secs(30);
 
 /// A hold counts while a majority carries it: holds of a minority are not shown.
 impl<S: LockStore> Inspect for QuorumStore<S> {
@@ -170,7 +170,7 @@ impl<S: LockStore> QuorumStore<S> {
     }
 }
 
-fn unreachable(why: &'static str) -> StoreError {
+pub(super) fn unreachable(why: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::Unreachable, why)
 }
 

@@ -349,3 +349,13 @@ async fn questions_to_a_store_that_hangs_do_not_pile_up() {
     let seen = quorum.inspect(&key).await;
     assert!(seen.unwrap().is_held(), "the recovered store is asked");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_audit_names_a_store_that_hangs() {
+    let (stores, quorum) = five();
+    stores[4].set(Mood::Hanging);
+    let audit = tokio::time::timeout(60 * SECOND, quorum.audit()).await;
+    let audit = audit.expect("it ends").unwrap();
+    let silent: Vec<_> = audit.members.iter().map(Result::is_err).collect();
+    assert_eq!(silent, [false, false, false, false, true]);
+}

@@ -123,6 +123,11 @@ impl LockStore for Scripted {
             .await
     }
 
+    async fn audit(&self) -> Result<Audit, StoreError> {
+        self.recovers().await;
+        self.memory().audit().await
+    }
+
     fn capabilities(&self) -> Capabilities {
         self.memory().capabilities().inspect(self.clone())
     }
