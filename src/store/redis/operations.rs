@@ -164,9 +164,11 @@ impl RedisStore {
 
     /// Whether one script can ask for all of these.
     fn takes_at_once(&self, attempts: &[Attempt]) -> bool {
-        let keys = attempts.iter().map(|attempt| &attempt.hold.key);
+        let partition = |attempt: &Attempt| self.partition(&attempt.hold.key).ok();
+        let mut partitions = attempts.iter().map(partition);
+        let first = partitions.next();
         (1..=BATCH).contains(&attempts.len())
             && several::are_apart(attempts)
-            && self.inner.router.serve_in_one_script(keys)
+            && partitions.all(|other| Some(other) == first)
     }
 }

@@ -128,20 +128,6 @@ impl Router {
                 .map_err(|reason| Unsupported::new(Feature::Key, reason)),
         }
     }
-
-    /// Whether one script may use all of these keys.
-    pub(super) fn serve_in_one_script<'a>(
-        &self,
-        mut keys: impl Iterator<Item = &'a LockKey>,
-    ) -> bool {
-        match self {
-            Self::One(_) => true,
-            Self::Cluster(_) => {
-                let first = keys.next().map(Slot::of);
-                keys.all(|key| Some(Slot::of(key)) == first)
-            }
-        }
-    }
 }
 
 impl fmt::Debug for Router {
