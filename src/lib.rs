@@ -103,7 +103,6 @@ pub mod key;
 pub mod layer;
 mod limits;
 pub mod lock;
-mod owned_task;
 mod queue;
 mod shared_table;
 pub mod store;

@@ -39,7 +39,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::task::TaskTracker;
 
 use super::{
     Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
@@ -62,7 +63,6 @@ mod majority;
 mod members;
 mod release;
 mod renew;
-mod running;
 mod store_hold;
 mod subscribe;
 mod take_back;
@@ -72,7 +72,6 @@ mod vote_count;
 
 use hold::{QuorumHold, RefusedVote};
 use members::Members;
-use running::RunningTasks;
 
 /// How long one store may take; [`QuorumStore::store_timeout`] changes it.
 const STORE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -148,9 +147,10 @@ struct QuorumShared<S> {
     /// the wake-ups of one attempt to the next attempt for the key, which has another id. So they belong to a key and a mode, and
     /// not to the hold that subscribed.
     last_votes: SharedTable<(LockKey, LockMode), Mutex<RefusedVote>>,
-    running: RunningTasks,
+    /// The tasks with an operation under way in a store: a question whose majority has answered, or a clean-up.
+    running: TaskTracker,
     /// For each store, the inspections that it has not answered in time.
-    late_inspections: Box<[RunningTasks]>,
+    late_inspections: Box<[TaskTracker]>,
 }
 
 /// Why stores do not form a quorum.
@@ -190,8 +190,8 @@ impl<S: LockStore> QuorumStore<S> {
                 slow: stores.iter().map(|_| AtomicBool::new(false)).collect(),
                 holds: SharedTable::new(|hold: &Mutex<QuorumHold>| hold.lock().is_needed()),
                 last_votes: SharedTable::new(|_| false),
-                running: RunningTasks::default(),
-                late_inspections: stores.iter().map(|_| RunningTasks::default()).collect(),
+                running: TaskTracker::new(),
+                late_inspections: stores.iter().map(|_| TaskTracker::new()).collect(),
                 stores,
             }),
             store_timeout: STORE_TIMEOUT,
@@ -353,7 +353,10 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
             .renewal_runtime(move || shared.capabilities.iter().find_map(Capabilities::runtime))
             .goes_on(move || {
                 let running = running.clone();
-                async move { running.ended(limit).await }
+                // Only a closed tracker is waited for. Tasks may be spawned all the same.
+                running.close();
+                // A store that does not answer in time does not block the caller.
+                async move { drop(timeout(limit, running.wait()).await) }
             })
     }
 

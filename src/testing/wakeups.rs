@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::Fault;
 use super::link::Link;
 use super::server::FaultyServer;
-use crate::owned_task::OwnedTask;
 use crate::store::{LockStore, Wakeups};
 
 /// Forwards wake-ups while the connection is up, and wakes when it is up again.
@@ -18,7 +18,7 @@ pub(super) fn relay<S: LockStore>(
 ) -> Wakeups {
     let (waking, signal) = watch::channel(());
     let relaying = tokio::spawn(run(server.clone(), link.clone(), wakeups, waking));
-    Wakeups::new(signal, OwnedTask::new(&relaying))
+    Wakeups::new(signal, AbortOnDropHandle::new(relaying))
 }
 
 async fn run<S: LockStore>(

@@ -10,7 +10,7 @@ use crate::support::project::root;
 
 /// The floors, from the ground up. A module imports what is on its own floor or below.
 const FLOORS: &[&[&str]] = &[
-    &["backoff", "owned_task", "shared_table", "sync"],
+    &["backoff", "shared_table", "sync"],
     &["lock"],
     &["error", "limits"],
     &["audit", "telemetry"],

@@ -153,7 +153,7 @@ impl<S: LockStore> QuorumStore<S> {
                 if let Ok(answer) = timeout_at(until, &mut asked).await {
                     return answer;
                 }
-                let _late = late.enter();
+                let _late = late.token();
                 let answer = timeout(LONGEST_INSPECTION, asked).await;
                 answer.unwrap_or_else(|_| Err(unreachable("an inspection took too long")))
             }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::QuorumStore;
 use super::hold::RefusedVote;
@@ -15,7 +16,6 @@ use super::store_hold::AttemptedHold;
 use crate::backoff::jittered;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{Hold, LockKey, LockMode};
-use crate::owned_task::OwnedTask;
 use crate::shared_table::SharedRow;
 use crate::store::{Attempt, LockStore, Wakeups};
 use crate::sync::Mutex;
@@ -42,7 +42,7 @@ impl<S: LockStore> QuorumStore<S> {
         let majority = self.majority_count();
         let gathering = gather(majority, self.last_votes(&attempt.hold), woken, signal);
         let task = tokio::spawn(async move { tokio::join!(listening, gathering) });
-        let task = OwnedTask::new(&task);
+        let task = AbortOnDropHandle::new(task);
         let decide = most_answered(majority);
         let decision = call.decision(self.deadline(), majority, decide, |_| false);
         decision.await.map(|()| Wakeups::new(wakeups, task))

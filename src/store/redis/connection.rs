@@ -8,6 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, Value};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::endpoint::RawConnection;
 use super::failure::{self, unreachable};
@@ -19,7 +20,6 @@ use super::script::Call;
 use super::timeouts::LONGEST_PAUSE;
 use super::waits::WaitCoalescer;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::owned_task::OwnedTask;
 use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry;
 
@@ -60,10 +60,10 @@ struct ConnectionState {
     /// The master that the connection leads to, if sentinels name it, and the number of changes of the master.
     master: Option<Master>,
     server: u64,
-    reconnecting: Option<OwnedTask>,
-    probing: Option<OwnedTask>,
+    reconnecting: Option<AbortOnDropHandle<()>>,
+    probing: Option<AbortOnDropHandle<()>>,
     /// The task that gives the connection up when another server is the master.
-    following: Option<OwnedTask>,
+    following: Option<AbortOnDropHandle<()>>,
 }
 
 enum LinkState {
@@ -218,7 +218,7 @@ impl SharedConnection {
         tokio::select! {
             biased;
             answered = answer => Some(answered),
-            () = live.given_up() => None,
+            () = live.given_up.cancelled() => None,
             () = tokio::time::sleep(rest) => None,
         }
     }
@@ -330,7 +330,7 @@ async fn put(
     Ok(answers.into_iter().next().unwrap_or(Value::Nil))
 }
 
-fn is_running(task: &Option<OwnedTask>) -> bool {
+fn is_running(task: &Option<AbortOnDropHandle<()>>) -> bool {
     task.as_ref().is_some_and(|task| !task.is_finished())
 }
 

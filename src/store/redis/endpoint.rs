@@ -11,6 +11,7 @@ use redis::{
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::failure::{self, refused};
 use super::gathering::Gathering;
@@ -18,7 +19,6 @@ use super::stream::{self, Stream};
 use super::timeouts::Timeouts;
 use super::tls::{self, TlsConfig};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::owned_task::OwnedTask;
 
 /// The length of a connection's queue of commands. When it is full, senders wait.
 const BACKLOG: usize = 1024;
@@ -40,7 +40,7 @@ pub(super) struct RawConnection {
     pub(super) handle: MultiplexedConnection,
     /// The task of the connection. One ends with the other. `None` if a pool of the caller's has made the connection: its
     /// task is not accessible.
-    driver: Option<OwnedTask>,
+    driver: Option<AbortOnDropHandle<()>>,
 }
 
 impl Endpoint {
@@ -119,7 +119,7 @@ impl Endpoint {
         match MultiplexedConnection::new_with_config(settings, stream, config).await {
             Ok((handle, driver)) => Ok(RawConnection {
                 handle,
-                driver: Some(OwnedTask::new(&tokio::spawn(driver))),
+                driver: Some(AbortOnDropHandle::new(tokio::spawn(driver))),
             }),
             Err(error) => Err(self.late_refusal(error).await),
         }

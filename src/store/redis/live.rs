@@ -1,7 +1,7 @@
 //! A connection that is up.
 
 use redis::aio::MultiplexedConnection;
-use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::endpoint::RawConnection;
 use crate::telemetry::store::ConnectionUp;
@@ -13,7 +13,8 @@ pub(super) struct Live {
     pub(super) generation: u64,
     /// The number of its server, which rises when the connection leads to another server.
     pub(super) server: u64,
-    given_up: watch::Sender<bool>,
+    /// Cancelled when the connection is given up as dead: commands without an answer fail.
+    pub(super) given_up: CancellationToken,
     _up: ConnectionUp,
 }
 
@@ -23,7 +24,7 @@ impl Live {
             raw,
             generation,
             server,
-            given_up: watch::Sender::new(false),
+            given_up: CancellationToken::new(),
             _up: up,
         }
     }
@@ -31,18 +32,5 @@ impl Live {
     /// Sends commands on this connection.
     pub(super) fn handle(&self) -> MultiplexedConnection {
         self.raw.handle.clone()
-    }
-
-    /// Marks the connection as dead: commands without an answer fail.
-    pub(super) fn give_up(&self) {
-        self.given_up.send_replace(true);
-    }
-
-    /// Returns when the connection is given up.
-    pub(super) async fn given_up(&self) {
-        let mut given_up = self.given_up.subscribe();
-        if given_up.wait_for(|given_up| *given_up).await.is_err() {
-            std::future::pending().await
-        }
     }
 }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::calls;
 use super::router::Router;
 use crate::lock::{HoldId, LockKey};
-use crate::owned_task::OwnedTask;
 use crate::store::Attempt;
 use crate::sync::Mutex;
 
@@ -34,7 +34,7 @@ type Own = (String, HoldId);
 
 /// A channel of Redisson, and the task that forwards its messages.
 struct Following {
-    task: OwnedTask,
+    task: AbortOnDropHandle<()>,
     theirs: String,
 }
 
@@ -74,7 +74,7 @@ impl Outside {
         let theirs = calls::redissons_channel(&attempt.hold).to_string();
         let key = attempt.hold.key.clone();
         let task = pass_on(router.clone(), key, theirs.clone(), own.0.clone());
-        let task = OwnedTask::new(&tokio::spawn(task));
+        let task = AbortOnDropHandle::new(tokio::spawn(task));
         let before = followed.insert(own, Following { task, theirs });
         drop(followed);
         drop(before);

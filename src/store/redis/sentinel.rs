@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::endpoint::Endpoint;
 use super::failure::transient;
@@ -16,7 +17,6 @@ use super::master::{FollowedMaster, Master};
 use super::thread::ConnectionThread;
 use crate::backoff::jittered;
 use crate::error::StoreError;
-use crate::owned_task::OwnedTask;
 use crate::sync::Mutex;
 use crate::telemetry;
 
@@ -36,7 +36,7 @@ pub(super) struct WatchedSentinels {
     background: Arc<ConnectionThread>,
     /// Protects the one task that asks. It starts with the first connection, and again when it has ended with its runtime. It
     /// ends with this, also while it waits for an answer, because it refers to the group only.
-    watching: Mutex<Option<OwnedTask>>,
+    watching: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 /// The servers under one master name.
@@ -87,7 +87,7 @@ impl WatchedSentinels {
             return;
         }
         let task = watch(self.group.clone());
-        *watching = Some(OwnedTask::new(&match self.background.runtime() {
+        *watching = Some(AbortOnDropHandle::new(match self.background.runtime() {
             Some(runtime) => runtime.spawn(task),
             None => tokio::spawn(task),
         }));

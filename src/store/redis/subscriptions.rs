@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use tokio::sync::{Notify, watch};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::channels::Channels;
 use super::failure::transient;
 use super::node_context::NodeContext;
 use crate::error::StoreError;
-use crate::owned_task::OwnedTask;
 use crate::store::Wakeups;
 use crate::sync::{Mutex, MutexGuard};
 
@@ -44,7 +44,7 @@ struct Registry {
     changed: Vec<Arc<str>>,
     /// Why there is no connection, if the last attempt failed.
     down: Option<StoreError>,
-    task: Option<OwnedTask>,
+    task: Option<AbortOnDropHandle<()>>,
     closed: bool,
 }
 
@@ -121,8 +121,12 @@ impl Subscriptions {
 
     fn register(self: &Arc<Self>, name: String) -> Result<Listening, StoreError> {
         let mut registry = self.registry();
-        if registry.task.as_ref().is_none_or(OwnedTask::is_finished) {
-            registry.task = Some(OwnedTask::new(&tokio::spawn(self.clone().run(true))));
+        if registry
+            .task
+            .as_ref()
+            .is_none_or(AbortOnDropHandle::is_finished)
+        {
+            registry.task = Some(AbortOnDropHandle::new(tokio::spawn(self.clone().run(true))));
         } else if let Some(error) = &registry.down {
             return Err(error.clone());
         }
@@ -271,7 +275,7 @@ impl Drop for RestartOnDrop {
         if let Some(runtime) = shared.context.settings.background.runtime() {
             // On that thread it ends with the store.
             let task = runtime.spawn(shared.clone().run(false));
-            registry.task = Some(OwnedTask::new(&task));
+            registry.task = Some(AbortOnDropHandle::new(task));
         }
     }
 }

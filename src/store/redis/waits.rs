@@ -9,12 +9,12 @@ use std::time::Duration;
 use redis::{Cmd, FromRedisValue, Role, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::live::Live;
 use super::replicas::{Acknowledgement, Replicas};
 use super::timeouts::{Timeouts, ms};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::owned_task::OwnedTask;
 use crate::sync::{Mutex, MutexGuard};
 
 /// The `WAIT`s of one connection and of those that replace it.
@@ -30,7 +30,7 @@ pub(super) struct WaitCoalescer {
 #[derive(Default)]
 struct WaitState {
     next: Vec<Caller>,
-    running: Option<OwnedTask>,
+    running: Option<AbortOnDropHandle<()>>,
     known: KnownReplicas,
     closed: bool,
 }
@@ -80,8 +80,12 @@ impl WaitCoalescer {
                 return Err(unacknowledged("the store is gone"));
             }
             state.next.push(Caller { sent, answer });
-            if state.running.as_ref().is_none_or(OwnedTask::is_finished) {
-                state.running = Some(OwnedTask::new(&tokio::spawn(self.clone().run())));
+            if state
+                .running
+                .as_ref()
+                .is_none_or(AbortOnDropHandle::is_finished)
+            {
+                state.running = Some(AbortOnDropHandle::new(tokio::spawn(self.clone().run())));
             }
         }
         answered
@@ -198,7 +202,7 @@ impl WaitCoalescer {
             answers = timeout(self.timeouts.response + self.wanted.within, answers) => {
                 answers.map_err(|_| silent())?.map_err(unacknowledged)?.into_iter()
             }
-            () = sent.given_up() => return Err(silent()),
+            () = sent.given_up.cancelled() => return Err(silent()),
         };
         match answers.next() {
             Some(Value::Int(acknowledged)) => {

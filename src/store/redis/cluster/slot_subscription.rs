@@ -3,13 +3,13 @@
 use std::sync::{Arc, Weak};
 
 use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::member::Member;
 use super::redirect_loop::RedirectLoop;
 use super::slot_map::SlotMap;
 use super::topology::Topology;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::owned_task::OwnedTask;
 use crate::store::Wakeups;
 use crate::store::redis::channels::Channels;
 use crate::store::redis::pooled::Purpose;
@@ -37,7 +37,7 @@ pub(super) async fn listen(
         signal,
     };
     let task = tokio::spawn(subscription.follow(there));
-    Ok(Wakeups::new(wakeups, OwnedTask::new(&task)))
+    Ok(Wakeups::new(wakeups, AbortOnDropHandle::new(task)))
 }
 
 /// A subscription at one server.

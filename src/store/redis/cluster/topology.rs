@@ -8,12 +8,12 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::member::{Member, MemberFactory};
 use super::slot_map::SlotMap;
 use super::slots::{Address, Range};
 use crate::error::StoreError;
-use crate::owned_task::OwnedTask;
 use crate::store::redis::failure::{more_telling, unreachable};
 use crate::store::redis::pooled::Purpose;
 use crate::sync::Mutex;
@@ -38,7 +38,7 @@ pub(super) struct Topology {
     last: tokio::sync::Mutex<Option<LastRefresh>>,
     last_for_renewals: tokio::sync::Mutex<Option<LastRefresh>>,
     /// Protects the one refresh that no caller waits for. The next one starts when it has ended.
-    background: Mutex<Option<OwnedTask>>,
+    background: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 /// The result of the last refresh.
@@ -98,8 +98,11 @@ impl Topology {
     ) {
         let (topology, seen) = (self.clone(), seen.clone());
         let mut background = self.background.lock();
-        if background.as_ref().is_none_or(OwnedTask::is_finished) {
-            *background = Some(OwnedTask::new(&tokio::spawn(async move {
+        if background
+            .as_ref()
+            .is_none_or(AbortOnDropHandle::is_finished)
+        {
+            *background = Some(AbortOnDropHandle::new(tokio::spawn(async move {
                 if let Err(error) = topology.newer(purpose, &seen, stale).await {
                     tracing::debug!(%error, "no server of the Cluster says which server serves what");
                 }

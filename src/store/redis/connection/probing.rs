@@ -3,10 +3,11 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use tokio_util::task::AbortOnDropHandle;
+
 use super::super::live::Live;
 use super::{LinkState, NewConnection, SharedConnection, is_running};
 use crate::error::StoreError;
-use crate::owned_task::OwnedTask;
 
 impl SharedConnection {
     /// Probes this connection. Called when a command got no answer on it, or on another one to the same server.
@@ -20,7 +21,7 @@ impl SharedConnection {
         }
         if let Some(runtime) = self.runtime() {
             let probing = self.clone().find_out(live.clone());
-            state.probing = Some(OwnedTask::new(&runtime.spawn(probing)));
+            state.probing = Some(AbortOnDropHandle::new(runtime.spawn(probing)));
         }
     }
 
@@ -63,6 +64,6 @@ impl SharedConnection {
             }
         }
         drop(state);
-        live.give_up();
+        live.given_up.cancel();
     }
 }

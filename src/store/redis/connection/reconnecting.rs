@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::super::live::Live;
 use super::super::master::FollowedMaster;
 use super::super::pooled::Purpose;
 use super::super::timeouts::RECONNECT;
 use super::{ConnectionState, LinkState, NewConnection, SharedConnection, is_running};
-use crate::owned_task::OwnedTask;
 use crate::telemetry;
 
 impl SharedConnection {
@@ -20,7 +20,9 @@ impl SharedConnection {
         }
         // Without a runtime, the next caller starts the task.
         if let Some(runtime) = self.runtime() {
-            state.reconnecting = Some(OwnedTask::new(&runtime.spawn(self.clone().reconnect())));
+            state.reconnecting = Some(AbortOnDropHandle::new(
+                runtime.spawn(self.clone().reconnect()),
+            ));
         }
     }
 
@@ -93,7 +95,11 @@ impl SharedConnection {
         self.settled.notify_waiters();
     }
 
-    fn follow(self: &Arc<Self>, generation: u64, mut master: FollowedMaster) -> OwnedTask {
+    fn follow(
+        self: &Arc<Self>,
+        generation: u64,
+        mut master: FollowedMaster,
+    ) -> AbortOnDropHandle<()> {
         let connection = Arc::downgrade(self);
         let task = tokio::spawn(async move {
             if master.replaced().await
@@ -102,6 +108,6 @@ impl SharedConnection {
                 connection.replace(generation, "another server is the master");
             }
         });
-        OwnedTask::new(&task)
+        AbortOnDropHandle::new(task)
     }
 }
