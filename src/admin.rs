@@ -14,10 +14,9 @@ use crate::error::{LockError, StoreError};
 #[cfg(doc)]
 use crate::lock::LockMode;
 use crate::lock::{LockKey, Namespace};
-pub use crate::store::{
-    Cursor, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry,
+use crate::store::{
+    DynInspect, Inspect, Inspection, ListQuery, LockEntry, Page, RecordEntry, inspector,
 };
-use crate::store::{DynInspect, inspector};
 use crate::telemetry;
 
 /// Inspects the locks of any holder, and breaks them.

@@ -114,10 +114,7 @@ mod watchdog;
 pub mod work;
 
 #[doc(inline)]
-pub use admin::{
-    Cursor, Holder, Inspect, Inspection, ListQuery, LockAdmin, LockEntry, Page, ProcessInfo,
-    RecordEntry,
-};
+pub use admin::LockAdmin;
 #[doc(inline)]
 pub use audit::Audit;
 #[doc(inline)]
@@ -148,7 +145,10 @@ pub use store::quorum::{InvalidQuorum, QuorumStore};
 #[doc(inline)]
 pub use store::redis::{AclRules, MissingRights, RedisStore, RedisStoreBuilder, Replicas};
 #[doc(inline)]
-pub use store::{LockStore, LockStoreExt, Wakeups};
+pub use store::{
+    Cursor, Holder, Inspect, Inspection, ListQuery, LockEntry, LockStore, LockStoreExt, Page,
+    ProcessInfo, RecordEntry, Wakeups,
+};
 #[doc(inline)]
 pub use work::{Candidate, Done, Once, OnceError};
 /// The crates whose types are in the signatures of [`RedisStore`].

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::millis;
-use crate::admin::{Holder, Inspection, ProcessInfo};
 use crate::client::LockClient;
 use crate::error::LockError;
 use crate::lock::LockKey;
+use crate::store::{Holder, Inspection, ProcessInfo};
 use crate::sync::Mutex;
 
 /// How many keys are asked about at a time.

@@ -10,8 +10,8 @@ use super::millis;
 use super::problem;
 use super::row::held_here;
 use super::shared::Shared;
-use crate::admin::Inspection;
 use crate::lock::LockKey;
+use crate::store::Inspection;
 
 /// How many holds and waiters of this process are shown.
 const SHOWN: usize = 200;

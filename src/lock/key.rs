@@ -127,12 +127,15 @@ impl LockKey {
     /// assert_eq!(order.tenant("acme").as_str(), "lock:order:42:@acme");
     /// ```
     pub fn tenant(&self, tenant: impl AsRef<str>) -> Self {
-        // A component never begins with a bare `@`.
-        let mut name = format!("{}:@", self.name());
-        let readable = self.name().len().min(DIGEST_PREFIX);
-        let readable = (0..=readable).rev().find(|&end| name.is_char_boundary(end));
-        name.extend(utf8_percent_encode(tenant.as_ref(), ESCAPED));
-        Self::bounded(&name, readable.unwrap_or_default())
+        with_buffer(|name| {
+            name.push_str(self.name());
+            let readable = name.len().min(DIGEST_PREFIX);
+            let readable = (0..=readable).rev().find(|&end| name.is_char_boundary(end));
+            // A component never begins with a bare `@`.
+            name.push_str(":@");
+            name.extend(utf8_percent_encode(tenant.as_ref(), ESCAPED));
+            Self::bounded(name, readable.unwrap_or_default())
+        })
     }
 
     /// A composed name; if it is too long, its beginning and a digest of all.
@@ -164,10 +167,10 @@ impl LockKey {
         {
             return self.clone();
         }
-        let mut name = String::with_capacity(prefix.len() + self.name().len());
-        name.push_str(prefix);
-        name.push_str(self.name());
-        Self::new(name).behind(prefix.len())
+        with_buffer(|name| {
+            name.extend([prefix, self.name()]);
+            Self::new(&**name).behind(prefix.len())
+        })
     }
 
     /// The same key, of whose name the first `prefix` bytes are a name space.

@@ -3,8 +3,7 @@
 use std::io;
 
 use serde::Serialize;
-use tower_distributed_lock::admin::LockEntry;
-use tower_distributed_lock::{Inspection, LockKey};
+use tower_distributed_lock::{Inspection, LockEntry, LockKey};
 
 use crate::cli::{BreakArgs, KeyArgs};
 use crate::connection::Connection;

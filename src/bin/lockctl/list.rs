@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::json;
-use tower_distributed_lock::admin::{ListQuery, LockEntry, Page, RecordEntry};
-use tower_distributed_lock::{LockError, LockKey};
+use tower_distributed_lock::{ListQuery, LockEntry, LockError, LockKey, Page, RecordEntry};
 
 use crate::cli::ListArgs;
 use crate::connection::Connection;

@@ -1,7 +1,6 @@
 //! `lockctl show`: who holds a lock, and who waits for it.
 
-use tower_distributed_lock::admin::LockEntry;
-use tower_distributed_lock::{Holder, Inspection, LockKey};
+use tower_distributed_lock::{Holder, Inspection, LockEntry, LockKey};
 
 use crate::cli::KeyArgs;
 use crate::connection::Connection;

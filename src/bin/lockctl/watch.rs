@@ -4,8 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use tokio::time::sleep;
-use tower_distributed_lock::admin::LockEntry;
-use tower_distributed_lock::{Inspection, LockKey};
+use tower_distributed_lock::{Inspection, LockEntry, LockKey};
 
 use crate::cli::WatchArgs;
 use crate::connection::Connection;
