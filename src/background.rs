@@ -132,23 +132,32 @@ impl Background {
     ///
     /// # Errors
     ///
-    /// `Lost`; `Unavailable` if that is not known within [`PATIENCE`](crate::cleanup::PATIENCE).
+    /// `Lost`, also if it was seen lost; `Unavailable` if that is not known within [`PATIENCE`](crate::cleanup::PATIENCE).
     pub(crate) async fn check(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
-        in_time(async {
+        let checked = in_time(async {
             match self.handle.checks.check(live).await {
                 Ok(HoldStatus::Gone) => self.explain_the_absence_of(live).await,
                 status => held(status),
             }
-        })
-        .await
+        });
+        let checked = checked.await;
+        // Another guard may know of a loss since, which is final, also if the store carries the hold.
+        match live.was_seen_lost() {
+            true => Err(LockError::Lost),
+            false => checked,
+        }
     }
 
     async fn explain_the_absence_of(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
         match live.phase() {
             // A later guard of the hold has released it before the question: its confirmation covers both.
             Phase::Released => Ok(()),
-            Phase::Releasing if live.ended().await == Phase::Released => Ok(()),
-            _ => {
+            // The release of the other guard says itself whether it was lost.
+            Phase::Releasing => match live.ended().await {
+                Phase::Released => Ok(()),
+                _ => Err(LockError::Lost),
+            },
+            Phase::Held | Phase::Lost => {
                 let watchdog = &self.handle.watchdog;
                 watchdog.lose(live, "the store does not carry it any more");
                 live.found_gone();

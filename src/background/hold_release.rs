@@ -32,7 +32,8 @@ enum ReleaseWork<E: EndOfHold> {
     Asks(NonCancellable<ReleaseQuestion<E>>),
     Boxed {
         release: BoxFuture<'static, Result<(), LockError>>,
-        /// The holds whose loss may become known before the end.
+        /// The holds whose loss may become known before the end. One that others share may be lost after the store has
+        /// answered that it was held until now.
         lives: SmallVec<[Arc<LiveHold>; 1]>,
     },
 }
@@ -53,7 +54,7 @@ impl<E: EndOfHold> HoldRelease<E> {
         Self::new(ReleaseWork::Asks(question))
     }
 
-    /// It also fails as lost if one of `lives` is known to be lost at its end.
+    /// While the store is silent, it is lost as soon as one of `lives` is known to be lost.
     pub(crate) fn boxed(
         lives: impl IntoIterator<Item = Arc<LiveHold>>,
         release: impl Future<Output = Result<(), LockError>> + Send + 'static,
@@ -89,9 +90,10 @@ impl<E: EndOfHold> Future for HoldRelease<E> {
             ReleaseWork::Asks(question) => ready!(Pin::new(question).poll(cx)),
             ReleaseWork::Boxed { release, .. } => ready!(release.as_mut().poll(cx)),
         };
-        Poll::Ready(match self.is_lost() {
-            true => Err(LockError::Lost),
-            false => released,
+        Poll::Ready(match released {
+            _ if self.is_lost => Err(LockError::Lost),
+            Err(LockError::Unavailable(_)) if self.is_lost() => Err(LockError::Lost),
+            released => released,
         })
     }
 }

@@ -110,12 +110,13 @@ impl Share {
             return ShareRelease::done(Ok(()));
         };
         let release = background.clone().end_all(last);
+        let is_lost = is_over || lives.iter().any(|live| live.was_seen_lost());
         let released = async move {
             let checks = shared.iter().map(|share| background.check(&share.live));
             let (released, checked) = tokio::join!(in_time(release), join_all(checks));
             worst(checked.into_iter().chain([released]))
         };
-        ShareRelease::boxed(lives, released).lost_if(is_over)
+        ShareRelease::boxed(lives, released).lost_if(is_lost)
     }
 
     /// Drops all shares. Holds that end are released together in the background.
