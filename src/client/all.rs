@@ -66,6 +66,7 @@ impl AllOf<'_> {
                     if !failures.allow_another(&error, self.wait).await {
                         return Err(error.into());
                     }
+                    continue;
                 }
                 Err(error) => return Err(error),
             }
