@@ -163,7 +163,8 @@ fn other_limit(limit: u32) -> StoreError {
 /// # Cancel safety
 ///
 /// The client drives every question to its end, even if its caller is dropped: the methods need not be cancel safe, and are
-/// dropped early only with their runtime. A `subscribe` that is dropped with it leaves no subscription.
+/// dropped early only with their runtime. A `subscribe` that is dropped with it leaves no subscription. A
+/// [quorum](crate::QuorumStore) also drops an `audit`, and a question of [`Inspect`] that changes nothing, after 30 s without an answer.
 ///
 /// # A whole store
 ///

@@ -20,7 +20,7 @@ use crate::store::{
     ProcessInfo, RecordEntry, SHOWN,
 };
 
-/// How long a store may take for what it was asked here, after which its answer is not awaited any more.
+/// How long a store may take for a question that changes nothing, after which its answer is not awaited any more.
 pub(super) const LONGEST_INSPECTION: Duration = Duration::from_secs(30);
 
 /// A hold counts while a majority carries it: holds of a minority are not shown.
@@ -128,8 +128,8 @@ impl<S: LockStore> QuorumStore<S> {
 
     /// Asks every store `about` something, and waits for all answers in time; `None`: a store did not answer. Fails without a
     /// majority of answers. `has_effect`: the question may change a store, and a store that is late is changed all the same.
-    /// Any other question is not sent to a store that is late with an earlier one: however often callers ask, only the questions
-    /// of one time limit wait for it.
+    /// Any other question is not sent to a store that is late with an earlier one, and is answered without that store: however
+    /// often callers ask, only the questions of one time limit wait for it.
     async fn ask_inspectors<A, T, F>(
         &self,
         about: A,
@@ -150,6 +150,9 @@ impl<S: LockStore> QuorumStore<S> {
             };
             async move {
                 let mut asked = pin!(asked?);
+                if has_effect {
+                    return asked.await;
+                }
                 if let Ok(answer) = timeout_at(until, &mut asked).await {
                     return answer;
                 }
