@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 const WAITING: usize = 64;
 
 /// How long lockctl waits for its last messages to be written.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LONGEST_FLUSH: Duration = Duration::from_secs(1);
 
 /// The thread that writes, from the first message on. A pipe that is not read, or a terminal that is stopped, blocks this
 /// thread alone: the supervision of a command goes on.
@@ -28,7 +28,7 @@ impl Writer {
     fn start() -> Self {
         let (texts, waiting) = sync_channel::<String>(WAITING);
         let (running, ended) = channel();
-        // Without a thread, the messages are lost.
+        // Without a thread, `say` writes.
         let _ = thread::Builder::new().spawn(move || {
             let _running = running;
             for text in waiting {
@@ -50,17 +50,18 @@ pub(crate) fn warn(message: impl Display) {
 
 /// Writes a text to standard error, without waiting. It is lost if it cannot be written.
 pub(crate) fn say(text: impl Display) {
-    let text = text.to_string();
-    let _ = writer()
-        .get_or_insert_with(Writer::start)
-        .texts
-        .try_send(text);
+    let mut writer = writer();
+    let texts = &writer.get_or_insert_with(Writer::start).texts;
+    if let Err(TrySendError::Disconnected(text)) = texts.try_send(text.to_string()) {
+        // The thread could not be started: the machine has too many. This is the message that says so.
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
 }
 
 /// Waits a moment until the messages are written.
 pub(crate) fn finish() {
     if let Some(Writer { texts, ended }) = writer().take() {
         drop(texts);
-        let _ = ended.recv_timeout(LAST_WORDS);
+        let _ = ended.recv_timeout(LONGEST_FLUSH);
     }
 }

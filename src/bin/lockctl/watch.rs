@@ -97,9 +97,7 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let shortest = Duration::from_millis(10);
     match humantime::parse_duration(text).map_err(|error| error.to_string())? {
         long if long >= shortest => Ok(long),
-        _ => Err(format!(
-            "the store would have no rest: choose {shortest:?} or more"
-        )),
+        _ => Err(format!("that is too often: choose {shortest:?} or more")),
     }
 }
 

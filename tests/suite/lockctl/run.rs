@@ -256,9 +256,13 @@ async fn a_lockctl_whose_file_is_removed_while_it_waits_runs_its_command() {
     fs::hard_link(&binary, &linked).expect("it is linked");
     let command = running(&redis, "k", &["--mode", "fair"], "echo it ran");
     let mut waiter = std::process::Command::new(&linked);
-    waiter
-        .args(command.get_args())
-        .env("REDIS_URL", redis.url());
+    waiter.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => waiter.env(name, value),
+            None => waiter.env_remove(name),
+        };
+    }
     let mut waiter = crate::support::Process::spawn(&mut waiter).expect("it is linked");
     eventually("it waits", SOON, async || {
         redis.dump().await.contains_key("redisson_lock_queue:{k}")

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 const KEPT: usize = 64 * 1024;
 
 /// How long output is waited for after the command's end: what it has left running may hold the stream open for ever.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LONGEST_FLUSH: Duration = Duration::from_secs(1);
 
 /// How long the readers may still read after a signal: one that the command got as well must not cost its last output.
 const LAST_READ: Duration = Duration::from_secs(1);
@@ -138,7 +138,7 @@ where
         let read = tokio::select! {
             biased;
             _ = stage.wait_for(|stage| *stage >= Stage::Ended), if over.is_none() => {
-                over = Some(Instant::now() + LAST_WORDS);
+                over = Some(Instant::now() + LONGEST_FLUSH);
                 continue;
             }
             read = from.read(&mut buffer) => read,
@@ -205,7 +205,7 @@ mod tests {
         let out = (tokio::io::repeat(b'x'), tokio::io::sink());
         let err = (tokio::io::empty(), tokio::io::sink());
         let finished = Passing::new(out, err).finish(future::pending::<()>());
-        let finished = timeout(LAST_WORDS * 20, finished).await;
+        let finished = timeout(LONGEST_FLUSH * 20, finished).await;
         let [kept, _] = finished.expect("it ends");
         assert!(kept.is_truncated());
     }
