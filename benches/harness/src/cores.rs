@@ -23,8 +23,13 @@ impl Apart {
         let ends = |at: char| at == ',' || at == '-';
         let (first, last) = (all.split(ends).next()?, all.rsplit(ends).next()?);
         let server = server.id()?;
+        let apart = Self {
+            server,
+            all: all.clone(),
+        };
+        // What was done in part is undone when `apart` is dropped.
         let is_done = first != last && pin(server, last) && pin(process::id(), first);
-        is_done.then_some(Self { server, all })
+        is_done.then_some(apart)
     }
 
     /// Says in a table whether it was done.
@@ -38,17 +43,23 @@ impl Apart {
 
 impl Drop for Apart {
     fn drop(&mut self) {
-        pin(self.server, &self.all);
-        pin(process::id(), &self.all);
+        for process in [self.server, process::id()] {
+            if !pin(process, &self.all) {
+                eprintln!("process {process} may be left on one core: do not trust what follows");
+            }
+        }
     }
 }
 
 /// Puts all threads of a process on some cores. Those that it starts later follow.
 fn pin(process: u32, cores: &str) -> bool {
-    let pinned = Command::new("taskset")
-        .args(["-a", "-c", "-p", cores, &process.to_string()])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    pinned.is_ok_and(|status| status.success())
+    // It fails at a thread that ends meanwhile.
+    (0..20).any(|_| {
+        let pinned = Command::new("taskset")
+            .args(["-a", "-c", "-p", cores, &process.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        pinned.is_ok_and(|status| status.success())
+    })
 }

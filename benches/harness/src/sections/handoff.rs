@@ -16,6 +16,7 @@ use crate::wire::{self, Handle, Recipe};
 
 pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     let server = Server::start().await?;
+    let apart = Apart::begin(&server);
     for contender in [
         Contender::Redisson,
         Contender::Rslock,
@@ -35,6 +36,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
             .report
             .note(&format!("    {:<22} {latency}", contender.name()));
     }
+    drop(apart);
     let what = "hand-off to another client, median";
     judge(bench, &server, Contender::Confirmed, what, 2.0).await
 }

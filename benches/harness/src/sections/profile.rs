@@ -65,7 +65,10 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     report.fact(
         "pair on Redis, 64 tasks, instructions of the client",
         redis.all(),
-        format!("{:.0} on bare handles", handles.all()),
+        format!(
+            "{:.0} for two commands that do nothing, on bare handles",
+            handles.all()
+        ),
     );
     let beside = format!(
         "{:.0} against {:.0}; {:.0} without any layer",
@@ -82,7 +85,10 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         table(
             "a pair on Redis, one of 64 tasks",
             redis,
-            Some(("on two bare handles", handles))
+            Some((
+                "of two commands that do nothing, on bare handles without a time limit",
+                handles
+            ))
         ),
         table(
             "a request through the layer, on the memory store",
