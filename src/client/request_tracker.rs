@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_works_until_the_doors_close() {
+    fn a_request_works_until_the_shutdown() {
         let tracker = RequestTracker::default();
         let tracked = tracker.track();
         let done = tracked.unless_closed(ready(Ok(1))).now_or_never();

@@ -21,7 +21,8 @@ const BUDGET: Duration = Duration::from_secs(1);
 /// It is in the extensions of every response that a layer sends after the release of the lock, for layers further out. A
 /// response without a lock has none, and neither has one whose body holds a lock
 /// ([`ReleaseOn::BodyEnd`](super::ReleaseOn::BodyEnd)), that of this layer or of one further in: its head goes out before the
-/// end. If several layers held locks, it is the weaker confirmation.
+/// end, also if an [`IdempotencyLayer`](crate::IdempotencyLayer) reads that body to its end. If several layers held locks, it is the
+/// weaker confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Confirmation {

@@ -320,8 +320,8 @@ impl<K, M> DistributedLockLayer<K, M> {
     /// The lock is not held while the body arrives, and a client that disconnects while its request waits is noticed at once.
     /// `axum::body::Body` is read in this way by default, up to 2 MiB. A longer body is answered 413. If its declared length is
     /// longer, none of it is read, as with `tower_http::limit`: a client with `Expect: 100-continue` need not send it, and one
-    /// that writes without reading may see a closed connection in place of the 413. Trailers of the request are dropped. Keys may come from a body that is read: see [`key::json_field`](crate::key::json_field) and
-    /// [`key::body`](crate::key::body). The body of a request without a lock is not read.
+    /// that writes without reading may see a closed connection in place of the 413. Trailers of the request are dropped. Keys may
+    /// come from a body that is read: see [`key::json_field`](crate::key::json_field) and [`key::body`](crate::key::body). The body of a request without a lock is not read.
     ///
     /// The body type of the requests must be convertible from [`Bytes`], as axum's is.
     pub fn buffer_body(mut self, limit: usize) -> DistributedLockLayer<K, Buffered> {

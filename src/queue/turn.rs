@@ -66,7 +66,7 @@ impl Turn {
         }
     }
 
-    /// The previous hold was released, and the question began at `since`.
+    /// The previous hold was released; its last share ended at `since`.
     pub(super) fn released(&mut self, released: Released, since: Instant) {
         self.handoff.others = match released {
             Released {

@@ -11,7 +11,7 @@ use crate::watchdog::moment::Moment;
 /// The most leases that have a row of their own.
 const ROWS: usize = 8;
 
-/// LookQueue at holds, the earliest first.
+/// Looks at holds, the earliest first.
 ///
 /// Renewals of one lease are planned in the order in which they come due, so each row is in time order, and adding is a push at
 /// its end. A look that is not in order, or is at a deadline, is in the heap.
