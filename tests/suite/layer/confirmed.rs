@@ -8,11 +8,11 @@ use axum::Router;
 use axum::routing::any;
 use tokio::time::Instant;
 use tower_distributed_lock::{
-    Confirm, Confirmation, DistributedLockLayer, Lease, LockHandle, LockKey, LockMode, OnLost,
-    OnUnavailable, ReleaseOn, key,
+    Confirm, Confirmation, DistributedLockLayer, Lease, LockError, LockHandle, LockKey, LockMode,
+    OnLost, OnUnavailable, ReleaseOn, key,
 };
 
-use super::store::{SILENT, TestStore, UNDECIDED};
+use super::store::{SILENT, SLOW, TestStore, UNDECIDED};
 use super::{MODES, locking, orders, problem, put, request, send, slow_orders};
 
 const HOWS: [Confirm; 3] = [Confirm::Store, Confirm::Strict, Confirm::Deadline];
@@ -340,6 +340,23 @@ async fn a_request_that_loses_one_of_its_keys_is_not_confirmed_by_its_lease() {
             }
         }
     }
+}
+
+/// One of two keys is passed to the next request, which loses it before the release of the other key is answered.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_lost_after_it_was_passed_on_is_no_loss_of_the_request_before() {
+    let (store, locks, _) = locking();
+    let both = locks.lock_all(["order:1", SLOW]).await.expect("free");
+    let next = tokio::spawn(locks.lock("order:1").acquire());
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let (both, next) = tokio::join!(both.release(), async {
+        let next = next.await.expect("no panic").expect("it was passed on");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        store.steal().await;
+        next.release().await
+    });
+    assert!(matches!(next, Err(LockError::Lost)), "{next:?}");
+    both.expect("each key was held at its release");
 }
 
 /// Two reads share a hold. The first one ends, the store does not answer its owner check, and a renewal finds the loss.

@@ -14,6 +14,9 @@ use tower_distributed_lock::{
 /// The name of a key, in a partition of its own, of which the store answers no release and no owner check.
 pub(crate) const SILENT: &str = "silent";
 
+/// The name of a key whose release the store answers late.
+pub(crate) const SLOW: &str = "slow";
+
 /// The name of a key whose release the store leaves undecided.
 pub(crate) const UNDECIDED: &str = "undecided";
 
@@ -97,6 +100,9 @@ impl LockStore for TestStore {
             if of.hold.key.as_str() == UNDECIDED {
                 *released = HoldStatus::Unknown.into();
             }
+        }
+        if releases.iter().any(|of| of.hold.key.as_str() == SLOW) {
+            tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         }
         Ok(released)
     }
