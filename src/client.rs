@@ -37,7 +37,7 @@ mod withdrawal;
 
 use announcement::Announcement;
 pub use builder::LockClientBuilder;
-pub(crate) use held::around;
+pub(crate) use held::{around, moved};
 pub use request::LockRequest;
 pub(crate) use request::Started;
 use request_tracker::{RequestTracker, TrackedRequest};

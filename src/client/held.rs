@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::future::Either;
 use uuid::Uuid;
 
 use crate::error::LockError;
@@ -34,6 +35,14 @@ pub(crate) fn around<T>(
         outer,
     };
     HELD.scope(held, work)
+}
+
+/// Runs `work` in another task, inside of the locks around the current code.
+pub(crate) fn moved<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+    match HELD.try_with(Held::clone) {
+        Ok(held) => Either::Left(HELD.scope(held, work)),
+        Err(_) => Either::Right(work),
+    }
 }
 
 /// Fails if a layer around the caller holds `key`: a request with another owner would wait until its

@@ -229,12 +229,12 @@ where
 }
 
 /// Drives `work` to its end in a task, even if the caller is dropped. Panics are forwarded; `None`: the runtime has
-/// ended.
+/// ended. The task is inside of the span and the locks of the caller.
 async fn in_task<T>(work: impl Future<Output = T> + Send + 'static) -> Option<T>
 where
     T: Send + 'static,
 {
-    match tokio::spawn(work.in_current_span()).await {
+    match tokio::spawn(client::moved(work).in_current_span()).await {
         Ok(result) => Some(result),
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         Err(_) => None,

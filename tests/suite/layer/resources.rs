@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::any;
 use tower_distributed_lock::{
-    DistributedLockLayer, LockAdmin, LockClient, LockError, LockMode, MemoryStore, Owner,
+    DistributedLockLayer, LockAdmin, LockClient, LockError, LockMode, MemoryStore, OnCancel, Owner,
     Rejection, RejectionKind, Resource, key,
 };
 
@@ -168,6 +168,18 @@ async fn a_handler_that_locks_what_its_layer_holds_is_500_at_once_with_a_remedy(
     // The layer's read excludes a write, and not another read.
     let read = send(&app, request("GET", "/orders/42")).await;
     assert_eq!(read.status(), 500);
+}
+
+/// The inner layer moves the handler to a task of its own.
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_runs_to_completion_is_still_inside_of_the_outer_layers_lock() {
+    let (_store, locks, layer) = locking();
+    let inner = layer.clone().key(key::param("lock:inner", "id"));
+    let inner = inner.on_cancel(OnCancel::RunToCompletion);
+    let app = locking_again(inner, &locks).layer(by_id(layer));
+    let asked = tokio::time::Instant::now();
+    assert_eq!(put(&app, "/orders/42").await.status(), 500);
+    assert!(asked.elapsed() < Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
