@@ -7,7 +7,7 @@ use super::json::{JsonValue, field};
 use super::{KeyError, KeyExtractor, Keys, compose};
 use crate::lock::Resource;
 
-/// The request's body, in the extensions, if the layer has read it before it extracts the key.
+/// The request's body, in the extensions while the layer extracts the key from it.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestBody(pub(crate) Bytes);
 

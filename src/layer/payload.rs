@@ -41,10 +41,6 @@ pub(crate) async fn extract<M: BodyMode<B>, B: Send>(
     parts: &mut Parts,
     body: B,
 ) -> Result<(Result<Keys, KeyError>, Payload<B>), Rejection> {
-    if M::reads() {
-        // A layer further out may have read another body.
-        parts.extensions.remove::<RequestBody>();
-    }
     let found = key.extract(parts).await;
     if !M::reads() || !found.as_ref().is_err_and(KeyError::is_body_unread) {
         return Ok((found, Payload { body, read: None }));
@@ -52,5 +48,8 @@ pub(crate) async fn extract<M: BodyMode<B>, B: Send>(
     let (body, read) = M::take(reader, body).await.map_err(Rejection::new)?;
     let bytes = read.clone().unwrap_or_default();
     parts.extensions.insert(RequestBody(bytes));
-    Ok((key.extract(parts).await, Payload { body, read }))
+    let found = key.extract(parts).await;
+    // A clone of the bytes occupies the budget, and a layer further in may read another body.
+    parts.extensions.remove::<RequestBody>();
+    Ok((found, Payload { body, read }))
 }

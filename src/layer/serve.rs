@@ -22,7 +22,7 @@ use super::settings::OnCancel;
 use crate::client;
 use crate::error::LockError;
 use crate::guard::LockGuard;
-use crate::key::{Cause, KeyError, RequestBody};
+use crate::key::{Cause, KeyError};
 
 /// A layer that serves requests with the body `B` under a lock. The responses of the inner service have the body `R`.
 pub(crate) trait Protocol<B, R>: Send + Sync + 'static {
@@ -181,8 +181,6 @@ fn refuse<R>(
     Box::pin(async move {
         let rejection = settings.timed(rejection);
         if OverloadDelay::applies_to(&rejection) {
-            // The key may be in the body.
-            parts.extensions.remove::<RequestBody>();
             settings.overload_delay.pass(settings.wait).await;
         }
         let responder = &settings.responder;

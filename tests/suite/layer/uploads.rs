@@ -138,6 +138,35 @@ async fn the_budget_is_free_again_when_the_handlers_are_done() {
     }
 }
 
+/// The layer keeps the head of a request for a rejection of the program.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_names_the_key_occupies_the_budget_until_its_handler_drops_it() {
+    const SIZE: usize = 8192;
+    for rejects in [false, true] {
+        let (_store, _locks, layer) = locking();
+        let layer = layer.buffer_body(SIZE).body_budget(SIZE);
+        let layer = layer.key(key::json_field("lock:order", "/id"));
+        let layer = match rejects {
+            true => layer.rejection(|rejection, _| rejection.to_response()),
+            false => layer,
+        };
+        let drop_and_work = async |body: Bytes| {
+            drop(body);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        };
+        let app = Router::new()
+            .route("/orders", any(drop_and_work))
+            .layer(layer);
+        let named = |id: &str| {
+            let begin = format!("{{\"id\":\"{id}\"}}");
+            upload("/orders", Body::from(format!("{begin:SIZE$}")))
+        };
+        let mut first = sending(&app, [named("1")]).await;
+        assert_eq!(send(&app, named("2")).await.status(), 200, "{rejects}");
+        assert_eq!(first.join_next().await.unwrap().unwrap().status(), 200);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_that_names_too_many_keys_is_400_and_never_locks() {
     let (store, _locks, layer) = locking();
