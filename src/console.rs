@@ -5,14 +5,14 @@
 //! The page shows the names of locks, which may contain input of clients. With
 //! [`allow_force_unlock`](Console::allow_force_unlock) it also breaks locks. It has **no authentication of its own**: it serves
 //! every request that reaches it. Nest it behind the application's authentication for operators, or serve it on an address that
-//! only operators reach.
+//! only operators reach. `nest_service` of axum serves the page at `/_locks` and at `/_locks/`; `nest` answers the second with 404.
 //!
 //! ```
 //! use axum::Router;
 //! use tower_distributed_lock::{LockClient, MemoryStore, console};
 //!
 //! let locks = LockClient::new(MemoryStore::new());
-//! let operators: Router = Router::new().nest("/_locks", console::router(&locks));
+//! let operators: Router = Router::new().nest_service("/_locks", console::router(&locks));
 //! // .layer(…): the application's authentication, outside of the page.
 //! ```
 //!
@@ -87,7 +87,7 @@ use shared::Shared;
 /// ```
 /// # use tower_distributed_lock::{LockClient, MemoryStore, console};
 /// # let locks = LockClient::new(MemoryStore::new());
-/// let app: axum::Router = axum::Router::new().nest("/_locks", console::router(&locks));
+/// let app: axum::Router = axum::Router::new().nest_service("/_locks", console::router(&locks));
 /// ```
 pub fn router(locks: &LockClient) -> Router {
     Console::new(locks).router()

@@ -94,7 +94,7 @@ async fn main() -> anyhow::Result<()> {
     if settings.allow_force_unlock {
         console = console.allow_force_unlock();
     }
-    let admin = metrics.nest("/_locks", console.router());
+    let admin = metrics.nest_service("/_locks", console.router());
     let app = Router::new()
         .merge(documents::routes(lock.clone()))
         .merge(accounts::routes(lock.clone()))

@@ -220,24 +220,8 @@ async fn every_answer_has_a_policy_without_inline_code() {
 #[tokio::test]
 async fn the_page_names_files_of_its_own_and_has_no_code_inside() {
     let page = Page::serve(console::router(&locks())).await;
-    let html = page.get("").await.text().await.unwrap();
-    assert!(!html.contains("{base}"));
-    let mut files = Vec::new();
-    for tag in html.split('<').skip(1) {
-        let tag = tag.split('>').next().unwrap();
-        assert!(!tag.contains(" on") && !tag.contains("style="), "{tag}");
-        assert!(!tag.starts_with("script") || tag.contains(" src="), "{tag}");
-        for name in ["src=\"", "href=\""] {
-            let file = tag.split(name).nth(1);
-            files.extend(file.map(|rest| rest.split('"').next().unwrap().to_owned()));
-        }
-    }
-    files.retain(|file| !file.starts_with('#'));
-    assert_eq!(files.len(), 3, "{files:?}");
-    let base = reqwest::Url::parse(&page.url).unwrap();
-    for file in files {
-        let file = reqwest::get(base.join(&file).unwrap()).await.unwrap();
-        assert_eq!(file.status(), 200, "{}", file.url());
+    for address in [page.url.clone(), format!("{}/", page.url)] {
+        names_files_of_its_own(&address).await;
     }
     for script in ["main", "dom", "keys", "detail", "history", "store"] {
         let text = page
@@ -258,6 +242,31 @@ async fn the_page_names_files_of_its_own_and_has_no_code_inside() {
             let namespace = text.replace("http://www.w3.org/2000/svg", "");
             assert!(!namespace.contains(markup), "{script}.js: {markup}");
         }
+    }
+}
+
+/// The page at `address` has no code inside, and its files are there.
+async fn names_files_of_its_own(address: &str) {
+    let html = reqwest::get(address).await.unwrap();
+    assert_eq!(html.status(), 200, "{address}");
+    let html = html.text().await.unwrap();
+    assert!(!html.contains("{base}"));
+    let mut files = Vec::new();
+    for tag in html.split('<').skip(1) {
+        let tag = tag.split('>').next().unwrap();
+        assert!(!tag.contains(" on") && !tag.contains("style="), "{tag}");
+        assert!(!tag.starts_with("script") || tag.contains(" src="), "{tag}");
+        for name in ["src=\"", "href=\""] {
+            let file = tag.split(name).nth(1);
+            files.extend(file.map(|rest| rest.split('"').next().unwrap().to_owned()));
+        }
+    }
+    files.retain(|file| !file.starts_with('#'));
+    assert_eq!(files.len(), 3, "{files:?}");
+    let base = reqwest::Url::parse(address).unwrap();
+    for file in files {
+        let file = reqwest::get(base.join(&file).unwrap()).await.unwrap();
+        assert_eq!(file.status(), 200, "{}", file.url());
     }
 }
 

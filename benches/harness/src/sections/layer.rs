@@ -39,7 +39,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     let handle = Handle::connect(&server, &recipe, 64).await?;
     // Clients of their own: a console records the events of its client.
     let watched = |locks: LockClient| {
-        let page = Router::new().nest("/_locks", console::router(&locks));
+        let page = Router::new().nest_service("/_locks", console::router(&locks));
         empty().layer(DistributedLockLayer::new(locks)).merge(page)
     };
     let redis_watched = LockClient::new(RedisStore::connect(server.url()).await?);
