@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderName, StatusCode};
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, Sse};
 use futures_util::future::OptionFuture;
@@ -36,6 +36,9 @@ const LIFE: Duration = Duration::from_secs(30);
 /// How long the page waits before it opens the next stream.
 const RETRY: Duration = Duration::from_millis(500);
 
+/// nginx collects an answer before it sends it on, unless this header says `no`.
+const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
 /// `api/live`: the events `process`, `keys`, `key`, `events`, `durations`, `contended` and `store`, each with the JSON of the
 /// path of its name.
 pub(super) async fn live(
@@ -57,7 +60,7 @@ pub(super) async fn live(
         over: Instant::now() + LIFE,
         _permit: permit,
     };
-    Ok(Sse::new(viewer.stream()))
+    Ok(([(BUFFERING, "no")], Sse::new(viewer.stream())))
 }
 
 /// One open stream.

@@ -33,6 +33,7 @@ async fn a_lock_appears_on_an_open_stream_and_goes() {
     let page = Page::serve(console::router(&locks)).await;
     let mut stream = page.get("/api/live?key=k").await;
     assert_eq!(stream.headers()["content-type"], "text/event-stream");
+    assert_eq!(stream.headers()["x-accel-buffering"], "no");
     assert_eq!(next(&mut stream, "keys").await["keys_in_use"], 0);
     let guard = locks.lock("k").await.unwrap();
     while next(&mut stream, "keys").await["keys_in_use"] != 1 {}
