@@ -94,6 +94,10 @@ impl LockHandle {
     /// Whether another owner that asks for `key` in `mode` must wait for this lock. The end of another hold frees one of
     /// several permits.
     pub(crate) fn excludes(&self, key: &LockKey, mode: LockMode) -> bool {
+        // The hold may go on for other guards.
+        if self.observed.end().is_some() {
+            return false;
+        }
         let excludes = |mode: LockMode| mode.is_exclusive() || mode == LockMode::permits(1);
         self.observed.tenures.iter().any(|tenure| {
             let hold = &tenure.live.hold;

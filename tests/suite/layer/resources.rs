@@ -182,6 +182,34 @@ async fn a_handler_that_runs_to_completion_is_still_inside_of_the_outer_layers_l
     assert!(asked.elapsed() < Duration::from_secs(1));
 }
 
+/// The client has gone, and the outer layer's hold has passed to the next request.
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_outlives_its_request_waits_for_the_outer_layers_lock_like_others() {
+    let (_store, locks, layer) = locking();
+    let (granted, mut late) = tokio::sync::mpsc::unbounded_channel();
+    let outlive = async move |Path(id): Path<u64>| {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let again = locks.lock(ORDERS.id(id)).await;
+        granted.send(again.map(drop)).unwrap();
+    };
+    let inner = layer.clone().key(key::param("lock:inner", "id"));
+    let app = Router::new()
+        .route("/orders/{id}/late", any(outlive))
+        .layer(inner.on_cancel(OnCancel::RunToCompletion))
+        .route("/orders/{id}", any(slow))
+        .layer(by_id(layer));
+    let gone = tokio::time::timeout(Duration::from_millis(100), put(&app, "/orders/42/late"));
+    let next = async {
+        settle().await;
+        put(&app, "/orders/42").await
+    };
+    let (gone, next) = tokio::join!(gone, next);
+    assert!(gone.is_err());
+    assert_eq!(next.status(), 200);
+    let late = late.recv().await.unwrap();
+    assert!(late.is_ok(), "{late:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_handler_may_lock_other_keys_and_its_own_as_the_owner_or_without_a_wait() {
     async fn others(State(locks): State<LockClient>, owner: Owner, Path(id): Path<u64>) {
