@@ -37,7 +37,7 @@ mod withdrawal;
 
 use announcement::Announcement;
 pub use builder::LockClientBuilder;
-pub(crate) use held::{around, moved};
+pub(crate) use held::{Held, moved};
 pub use request::LockRequest;
 pub(crate) use request::Started;
 use request_tracker::{RequestTracker, TrackedRequest};
@@ -127,7 +127,7 @@ impl LockClient {
     /// A string is used **as it is**. Compose a name with input of clients by [`Resource::id`](crate::Resource::id) or
     /// [`LockKey::from_parts`], which escape it: in `format!("order:{id}")` an `id` such as `1:refund` names another lock.
     ///
-    /// Inside a handler whose layer holds the key, another owner would wait for its own request. The client then fails with
+    /// Inside a handler, or a body, whose layer holds the key, another owner would wait for its own request. The client then fails with
     /// [`LockError::Invalid`] at once, unless the work was moved to another task or does not wait.
     pub fn lock(&self, key: impl Into<Target>) -> LockRequest {
         LockRequest::one(self.clone(), self.target(key))

@@ -16,31 +16,33 @@ tokio::task_local! {
 
 /// The lock of a layer, and the locks of the layers around it.
 #[derive(Clone)]
-struct Held {
-    client: Uuid,
+pub(crate) struct Held {
     lock: LockHandle,
     outer: Option<Arc<Held>>,
 }
 
-/// Runs `work` while `lock` of `client` is held.
-pub(crate) fn around<T>(
-    client: Uuid,
-    lock: LockHandle,
-    work: impl Future<Output = T>,
-) -> impl Future<Output = T> {
-    let outer = HELD.try_with(|outer| Arc::new(outer.clone())).ok();
-    let held = Held {
-        client,
-        lock,
-        outer,
-    };
-    HELD.scope(held, work)
+impl Held {
+    /// `lock`, inside of the locks around the current code.
+    pub(crate) fn new(lock: LockHandle) -> Self {
+        let outer = HELD.try_with(|outer| Arc::new(outer.clone())).ok();
+        Self { lock, outer }
+    }
+
+    /// Runs `work` while the lock is held.
+    pub(crate) fn around<T>(self, work: impl Future<Output = T>) -> impl Future<Output = T> {
+        HELD.scope(self, work)
+    }
+
+    /// Calls `work` while the lock is held.
+    pub(crate) fn call<T>(&self, work: impl FnOnce() -> T) -> T {
+        HELD.sync_scope(self.clone(), work)
+    }
 }
 
 /// Runs `work` in another task, inside of the locks around the current code.
 pub(crate) fn moved<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
     match HELD.try_with(Held::clone) {
-        Ok(held) => Either::Left(HELD.scope(held, work)),
+        Ok(held) => Either::Left(held.around(work)),
         Err(_) => Either::Right(work),
     }
 }
@@ -51,7 +53,7 @@ pub(super) fn check(client: Uuid, key: &LockKey, mode: LockMode) -> Result<(), L
     let waits_for_itself = |held: &Held| {
         let mut held = Some(held);
         while let Some(layer) = held {
-            if layer.client == client && layer.lock.excludes(key, mode) {
+            if layer.lock.excludes(client, key, mode) {
                 return true;
             }
             held = layer.outer.as_deref();

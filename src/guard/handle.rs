@@ -8,6 +8,7 @@ use futures_util::future::select_all;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 #[cfg(doc)]
 use super::LockGuard;
@@ -91,9 +92,9 @@ impl LockHandle {
         earliest.expect("a guard holds at least one key")
     }
 
-    /// Whether another owner that asks for `key` in `mode` must wait for this lock. The end of another hold frees one of
-    /// several permits.
-    pub(crate) fn excludes(&self, key: &LockKey, mode: LockMode) -> bool {
+    /// Whether another owner that asks `client` for `key` in `mode` must wait for this lock. The end of another hold frees one
+    /// of several permits.
+    pub(crate) fn excludes(&self, client: Uuid, key: &LockKey, mode: LockMode) -> bool {
         // The hold may go on for other guards.
         if self.observed.end().is_some() {
             return false;
@@ -101,7 +102,8 @@ impl LockHandle {
         let excludes = |mode: LockMode| mode.is_exclusive() || mode == LockMode::permits(1);
         self.observed.tenures.iter().any(|tenure| {
             let hold = &tenure.live.hold;
-            hold.key == *key && (excludes(hold.mode) || excludes(mode)) && !tenure.live.has_ended()
+            let is_same = hold.key == *key && hold.id.client() == client;
+            is_same && (excludes(hold.mode) || excludes(mode)) && !tenure.live.has_ended()
         })
     }
 

@@ -19,7 +19,7 @@ use super::overload_delay::OverloadDelay;
 use super::rejection::{Rejection, RejectionKind};
 use super::serve_settings::ServeSettings;
 use super::settings::OnCancel;
-use crate::client;
+use crate::client::{Held, moved};
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::key::{Cause, KeyError};
@@ -218,7 +218,7 @@ where
 {
     let guard = &claim.guard;
     let handling = layer.handle(claim, calling);
-    let handling = client::around(layer.settings().client.id(), guard.handle(), handling);
+    let handling = Held::new(guard.handle()).around(handling);
     let span = guard.span();
     match span.is_none() {
         true => Either::Left(handling),
@@ -232,7 +232,7 @@ async fn in_task<T>(work: impl Future<Output = T> + Send + 'static) -> Option<T>
 where
     T: Send + 'static,
 {
-    match tokio::spawn(client::moved(work).in_current_span()).await {
+    match tokio::spawn(moved(work).in_current_span()).await {
         Ok(result) => Some(result),
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         Err(_) => None,

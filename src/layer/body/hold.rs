@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::poll_bytes;
+use crate::client::Held;
 use crate::error::{BoxError, LockError};
 use crate::guard::LockGuard;
 use crate::layer::confirm::{Confirming, Unconfirmed, confirm};
@@ -15,6 +16,7 @@ use crate::layer::settings::{Confirm, OnLost};
 pub(super) struct BodyLock {
     phase: BodyPhase,
     how: Confirm,
+    held: Held,
     /// Resolves when the lock is lost, if the loss ends the body.
     lost: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// The rest of the declared length.
@@ -42,6 +44,7 @@ impl BodyLock {
                 let handle = guard.handle();
                 Box::pin(async move { handle.lost().await }) as Pin<Box<_>>
             }),
+            held: Held::new(guard.handle()),
             phase: BodyPhase::Open(guard),
             how,
             remaining: length,
@@ -65,7 +68,7 @@ impl BodyLock {
                     if self.is_lost(cx) {
                         return self.fail(Box::new(LockError::Lost));
                     }
-                    match ready!(poll_bytes(body.as_mut(), cx)) {
+                    match ready!(self.held.call(|| poll_bytes(body.as_mut(), cx))) {
                         Some(Ok(frame)) if !self.is_last(&frame, body.is_end_stream()) => {
                             return Poll::Ready(Some(Ok(frame)));
                         }

@@ -12,7 +12,8 @@ use futures_util::{FutureExt, StreamExt, stream};
 use http::{HeaderMap, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, StreamBody};
-use tower_distributed_lock::{Confirm, DistributedLockLayer, ReleaseOn};
+use tokio::time::Instant;
+use tower_distributed_lock::{Confirm, DistributedLockLayer, LockHandle, ReleaseOn};
 
 use super::store::TestStore;
 use super::{locking, put, request, send, settle};
@@ -201,6 +202,28 @@ async fn a_response_without_a_body_releases_before_its_head() {
         let response = send(&answering(layer, response), request(method, "/orders/1")).await;
         assert!(store.is_free(), "{method} {}", response.status());
     }
+}
+
+/// The program asks for the lock that the body holds.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_locks_what_its_layer_holds_fails_at_once() {
+    let (_store, locks, layer) = locking();
+    let again = async move |lock: LockHandle| {
+        let again = locks.lock(lock.key()).mode(lock.mode()).acquire();
+        let frames = stream::once(async { again.await.map(|_| "never") });
+        Response::new(Body::from_stream(frames))
+    };
+    let app = Router::new()
+        .route("/orders/{id}", any(again))
+        .layer(layer.release_on(ReleaseOn::BodyEnd));
+    let asked = Instant::now();
+    let body = put(&app, "/orders/1").await.into_body();
+    let failed = body.collect().await.unwrap_err();
+    assert!(
+        failed.to_string().contains("holds the key already"),
+        "{failed}"
+    );
+    assert!(asked.elapsed() < Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
