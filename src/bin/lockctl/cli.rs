@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
 use humantime::parse_duration;
@@ -58,8 +59,8 @@ The command has LOCK_KEY in its environment, and LOCK_FENCING_TOKEN (not with --
 --key). Its input and output are those of lockctl.
 
 Signals: HUP, INT, QUIT, TERM, USR1 and USR2 are passed on. The command leads a process group of its own, and signals go to
-all of the group. At a terminal it stays in the group of lockctl, so that it can read from the terminal; the terminal itself
-then sends HUP, INT and QUIT to both, and the other signals go to the command alone. While lockctl waits for the lock, HUP,
+all of the group. At a terminal it stays in the group of lockctl, so that it can read from the terminal; the terminal, or its
+shell, then sends HUP, INT and QUIT to both, and the other signals go to the command alone. While lockctl waits for the lock, HUP,
 INT, QUIT and TERM end the wait.
 
 When the lock is lost, or can no longer be renewed in time, the command is ended (see --on-lost). With `term`, it gets TERM
@@ -117,6 +118,7 @@ pub(crate) enum Command {
 pub(crate) struct RunArgs {
     /// Name of the lock. It is a key in Redis: choose one that no data has, such as lock:report
     #[arg(long, value_name = "NAME", required_unless_present = "idempotency_key")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) key: Option<String>,
 
     /// How the lock is held
@@ -155,7 +157,7 @@ pub(crate) struct RunArgs {
 
     /// Run the command once under this name; a repeat gets what it wrote, and its exit code. With --key, the command holds
     /// that lock as well
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) idempotency_key: Option<String>,
 
     /// How long the outcome is remembered

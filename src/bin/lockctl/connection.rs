@@ -1,7 +1,8 @@
 //! The store, and the connection to it.
 
+use std::env::{self, VarError};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
 use clap::Args;
 use tower_distributed_lock::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
@@ -142,7 +143,7 @@ impl Connection {
         let (texts, shown) = match self.url.is_empty() {
             false => (self.url.clone(), true),
             true => {
-                let url = env::var("REDIS_URL").unwrap_or_default();
+                let url = variable("REDIS_URL")?.unwrap_or_default();
                 let urls = url.split(',').map(str::trim).filter(|url| !url.is_empty());
                 (urls.map(str::to_owned).collect(), false)
             }
@@ -165,9 +166,7 @@ impl Connection {
                 })?;
                 Some(text.trim_end_matches(['\r', '\n']).to_owned())
             }
-            None => env::var("REDIS_PASSWORD")
-                .ok()
-                .filter(|password| !password.is_empty()),
+            None => variable("REDIS_PASSWORD")?,
         };
         Ok(move |address: ConnectionInfo| {
             let mut settings = address.redis_settings().clone();
@@ -201,6 +200,16 @@ impl Connection {
                 "--tls-cert and --tls-key belong together: name both",
             )),
         }
+    }
+}
+
+/// The text of a variable. One that is empty counts as one that is not set.
+fn variable(name: &str) -> Result<Option<String>, Failure> {
+    match env::var(name) {
+        Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
+        Err(VarError::NotPresent) => Ok(None),
+        // No message shows the value: it may contain a password.
+        Err(VarError::NotUnicode(_)) => Err(Failure::usage(format!("{name} is not text in UTF-8"))),
     }
 }
 

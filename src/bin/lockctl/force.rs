@@ -3,6 +3,7 @@
 use std::io;
 
 use serde::Serialize;
+use tokio::task::spawn_blocking;
 use tower_distributed_lock::{Inspection, LockEntry, LockKey};
 
 use crate::cli::{BreakArgs, KeyArgs};
@@ -27,7 +28,7 @@ pub(crate) async fn break_lock(args: &BreakArgs, connection: &Connection) -> Res
     let found = admin.inspect(&**key).await?;
     if found.is_held() && !args.yes {
         say(format_args!("{}\n", described(key, &found)));
-        confirm(key)?;
+        confirm(key).await?;
     }
     let broken = admin.force_unlock(&**key).await?;
     let found = LockEntry::new(LockKey::new(&**key), found);
@@ -56,15 +57,15 @@ fn names(found: &Inspection) -> String {
 }
 
 /// Asks the user to type the name.
-fn confirm(key: &str) -> Result<(), Failure> {
+async fn confirm(key: &str) -> Result<(), Failure> {
     say(
         "Its holders go on working, and another may begin. Type the name of the lock to break it: ",
     );
-    let mut typed = String::new();
-    let read = io::stdin().read_line(&mut typed);
-    match read.is_ok() && typed.trim_end_matches(['\r', '\n']) == key {
-        true => Ok(()),
-        false => Err(Failure::new(
+    // On another thread, so that a connection that the store closes meanwhile is replaced.
+    let typed = spawn_blocking(|| io::stdin().lines().next()).await;
+    match typed {
+        Ok(Some(Ok(typed))) if typed == key => Ok(()),
+        _ => Err(Failure::new(
             Exit::Nothing,
             "that is not its name: nothing was broken",
         )),

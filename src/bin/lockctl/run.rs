@@ -127,7 +127,7 @@ impl Job<'_> {
         // If the command did not begin, how its lock ended does not matter.
         let released = guard.release().await;
         let (ended, kept) = attended?;
-        verdict(key, ended, released, self.rule.on_lost)?;
+        verdict(ended, released, self.rule.on_lost)?;
         Ok(Ran::Ended(ended, kept))
     }
 
@@ -178,7 +178,6 @@ impl Job<'_> {
 
 /// The exit code, from the results of the command and of the lock.
 fn verdict(
-    key: &str,
     ended: CommandEnd,
     released: Result<(), LockError>,
     on_lost: LossAction,
@@ -195,7 +194,7 @@ fn verdict(
         _ if ended.by_loss => Err(Failure::new(
             Exit::Lost,
             format!(
-                "the lock on {key:?} was lost, and the command was ended ({})",
+                "its lock was lost, and the command was ended ({})",
                 ended.status
             ),
         )),
@@ -231,26 +230,23 @@ mod tests {
 
     #[test]
     fn the_code_of_the_command_counts_where_the_lock_is_confirmed() {
-        assert_eq!(
-            verdict("k", exited(7), Ok(()), LossAction::Term).unwrap(),
-            7
-        );
+        assert_eq!(verdict(exited(7), Ok(()), LossAction::Term).unwrap(), 7);
         let killed = CommandEnd {
             status: ExitStatus::from_raw(9),
             by_loss: false,
         };
-        assert_eq!(verdict("k", killed, Ok(()), LossAction::Term).unwrap(), 137);
+        assert_eq!(verdict(killed, Ok(()), LossAction::Term).unwrap(), 137);
     }
 
     #[test]
     fn a_lock_that_is_not_confirmed_is_no_success() {
-        let lost = verdict("k", exited(0), Err(LockError::Lost), LossAction::Term).unwrap_err();
+        let lost = verdict(exited(0), Err(LockError::Lost), LossAction::Term).unwrap_err();
         assert_eq!(lost.code(), 82);
-        let unconfirmed = verdict("k", exited(0), Err(silent()), LossAction::Kill).unwrap_err();
+        let unconfirmed = verdict(exited(0), Err(silent()), LossAction::Kill).unwrap_err();
         assert_eq!(unconfirmed.code(), 83);
         assert!(unconfirmed.to_string().contains("silence"), "{unconfirmed}");
         assert_eq!(
-            verdict("k", exited(3), Err(silent()), LossAction::Ignore).unwrap(),
+            verdict(exited(3), Err(silent()), LossAction::Ignore).unwrap(),
             3
         );
     }
@@ -261,7 +257,7 @@ mod tests {
             by_loss: true,
             ..exited(0)
         };
-        let lost = verdict("k", ended, Ok(()), LossAction::Term).unwrap_err();
+        let lost = verdict(ended, Ok(()), LossAction::Term).unwrap_err();
         assert_eq!(lost.code(), 82);
     }
 }

@@ -1,6 +1,8 @@
 //! Every deployment of Redis, and every source of passwords.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 use super::{Done, SOON, done, lockctl, ready, until_written};
 use crate::support::{
@@ -166,6 +168,19 @@ async fn without_a_usable_address_the_command_line_is_refused() {
     let both = ["--cluster", "--quorum"];
     let both = done(lockctl("redis://localhost", &[&both, &RUN[..]].concat())).await;
     assert_eq!(both.code, 64, "{both:?}");
+}
+
+/// Without it, a lockctl would say that there is no address, or no password.
+#[tokio::test]
+async fn a_variable_that_is_no_text_is_named() {
+    for variable in ["REDIS_URL", "REDIS_PASSWORD"] {
+        let mut command = lockctl("redis://localhost", &RUN);
+        command.env(variable, OsStr::from_bytes(b"secr\xe9t"));
+        let done = done(command).await;
+        assert_eq!(done.code, 64, "{done:?}");
+        let expected = format!("lockctl: {variable} is not text in UTF-8\n");
+        assert_eq!(done.err, expected);
+    }
 }
 
 /// As in a file of settings with a line for each of them.

@@ -253,6 +253,31 @@ async fn a_lock_is_broken_although_the_question_has_no_reader() {
     assert!(guard.expect("it is free").release().await.is_err());
 }
 
+/// A server closes connections that are idle, and a person may take a while.
+#[tokio::test]
+async fn a_lock_is_broken_after_the_connection_was_closed_meanwhile() {
+    let redis = RedisServer::start().await;
+    let guard = client(&redis).await.lock("lock:a").await;
+    let mut command = lockctl(&redis.url(), &["break", "lock:a"]);
+    let (mut process, mut person, _) = Process::spawn_piped(&mut command).expect("it is built");
+    until_written(&mut process, "Type the name").await;
+    let files = format!("/proc/{}/fd", process.id());
+    let sockets = || {
+        let files = std::fs::read_dir(&files).expect("it runs").flatten();
+        let links = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+        links
+            .filter(|link| link.to_string_lossy().starts_with("socket:"))
+            .count()
+    };
+    let before = sockets();
+    let killed: usize = redis.ask(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+    assert!(killed > 0);
+    eventually("lockctl sees that", SOON, async || sockets() < before).await;
+    person.write_all(b"lock:a\n").expect("it reads");
+    assert_eq!(process.end().await.code(), Some(0), "{}", process.output());
+    assert!(guard.expect("it was free").release().await.is_err());
+}
+
 #[tokio::test]
 async fn a_lock_is_broken_by_the_person_who_types_its_name() {
     let redis = RedisServer::start().await;

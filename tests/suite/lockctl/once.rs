@@ -1,10 +1,11 @@
 //! Commands that run once under an idempotency key.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Done, SOON, break_lock, client, done, lockctl, ready};
+use super::{Done, SOON, after, break_lock, client, done, lockctl, ready};
 use crate::support::{RedisServer, eventually};
 
 /// A folder in which a script leaves a line each time that it runs.
@@ -339,6 +340,28 @@ async fn a_signal_ends_the_wait_for_a_reader_that_takes_nothing() {
     let guard = client(&redis).await.lock("lock:db").wait(Duration::ZERO);
     let guard = guard.await.expect("it is free");
     guard.release().await.expect("it was held");
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_signal_ends_a_replay_that_nothing_reads() {
+    let redis = RedisServer::start().await;
+    let runs = Runs::new();
+    let script = "head -c 65536 /dev/zero; head -c 65536 /dev/zero >&2; exit 3";
+    let run = runs.once(&redis, "job", &[], script);
+    let first = done(run).await;
+    assert_eq!((first.code, first.err.len()), (3, 64 * 1024));
+    // Both streams go to one pipe, which does not contain so much.
+    let mut repeat = after("exec 2>&1", &runs.once(&redis, "job", &[], script));
+    let (mut repeat, _stdin, mut unread) =
+        crate::support::Process::spawn_piped(&mut repeat).expect("lockctl is built");
+    let begun = tokio::task::spawn_blocking(move || {
+        unread.read_exact(&mut [0]).expect("it has begun");
+        unread
+    });
+    let _unread = begun.await.expect("no panic");
+    repeat.terminate();
+    assert_eq!(repeat.end().await.code(), Some(143));
     assert_eq!(runs.count(), 1);
 }
 

@@ -301,6 +301,34 @@ async fn at_a_terminal_an_interrupt_is_not_passed_on() {
     assert!(!shown.contains("got INT"), "{shown}");
 }
 
+/// As when the connection of `ssh -t` breaks: lockctl leads the session, and is the only process that is signalled.
+#[tokio::test]
+async fn a_terminal_that_hangs_up_is_passed_on() {
+    let redis = RedisServer::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let seen = folder.path().join("seen");
+    let script = format!(
+        "trap \"> {}; exit\" HUP; echo ready; while :; do sleep 0.02; done",
+        seen.display()
+    );
+    let binary = crate::support::binary("lockctl");
+    let run = "run --key k --lease 2s -- sh -c";
+    let line = format!("exec {} {run} '{script}'", binary.display());
+    let mut terminal = std::process::Command::new("script");
+    terminal
+        .args(["-qec", &line, "/dev/null"])
+        .env("REDIS_URL", redis.url());
+    let (mut terminal, _input, output) =
+        crate::support::Process::spawn_piped(&mut terminal).expect("bsdutils has `script`");
+    let ready = tokio::task::spawn_blocking(move || {
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        lines.any(|line| line.contains("ready"))
+    });
+    assert!(ready.await.expect("no panic"));
+    terminal.kill9();
+    eventually("the command has got HUP", SOON, async || seen.exists()).await;
+}
+
 /// Runs a script by `lockctl run` at a terminal, and does this when it has written a line with `ready`. Returns what the terminal
 /// shows.
 async fn at_a_terminal(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use super::{Gate, SOON, after, client, pid, ready, running, until_gone};
+use super::{Gate, SOON, after, client, done, pid, ready, running, until_gone};
 use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
@@ -69,6 +69,17 @@ async fn a_signal_that_is_ignored_stays_ignored() {
     process.signal(Signal::SIGTERM);
     // Signals are forwarded in the order of their numbers, so HUP would have ended it first.
     assert_eq!(process.end().await.code(), Some(143));
+}
+
+/// A process that ignores CHLD gets no exit codes of its children.
+#[tokio::test]
+async fn the_exit_code_counts_also_where_the_caller_ignores_the_end_of_children() {
+    let redis = RedisServer::start().await;
+    let inner = running(&redis, "k", &[], "exit 7");
+    // `trap` of a shell does not do it.
+    let ignoring = "exec env --ignore-signal=CHLD \"$0\" \"$@\"";
+    let done = done(after(ignoring, &inner)).await;
+    assert_eq!((done.code, &*done.err), (7, ""));
 }
 
 #[tokio::test]

@@ -68,6 +68,17 @@ async fn a_wrong_command_line_has_the_code_of_sysexits() {
     }
 }
 
+/// As from a variable that is not set: all jobs with this mistake would share one lock, and one record.
+#[tokio::test]
+async fn a_name_without_characters_is_refused() {
+    for option in ["--key", "--idempotency-key"] {
+        let run = ["run", option, "", "--", "true"];
+        let done = done(lockctl("redis://localhost", &run)).await;
+        assert_eq!((done.code, &*done.out), (64, ""), "{done:?}");
+        assert!(done.err.contains(option), "{done:?}");
+    }
+}
+
 #[tokio::test]
 async fn rights_are_those_of_the_library() {
     let rules = RedisStore::acl_rules(["order:", "cart:"]);

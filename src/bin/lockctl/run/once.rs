@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 use tower_distributed_lock::work::{Done, Once, OnceError};
 use tower_distributed_lock::{Lease, LockError, LockHandle, LockKey};
 
@@ -45,7 +46,7 @@ pub(super) async fn once(
     let claim = tokio::select! {
         biased;
         claim = begun => claim.expect("the work has begun"),
-        done = &mut recorded => return not_run(job, name, done),
+        done = &mut recorded => return not_run(job, name, done, signals).await,
         code = signals.ending() => return Ok(code),
     };
     let running = async {
@@ -58,7 +59,7 @@ pub(super) async fn once(
     };
     let (ran, recorded) = tokio::join!(running, recorded);
     match ran? {
-        Ran::Ended(ended, ..) => verdict(name, ended, released(recorded), job.rule.on_lost),
+        Ran::Ended(ended, ..) => verdict(ended, released(recorded), job.rule.on_lost),
         Ran::Stopped(code) => Ok(code),
     }
 }
@@ -110,13 +111,22 @@ fn released(recorded: Result<Done<RunOutcome>, OnceError<()>>) -> Result<(), Loc
 }
 
 /// The command was not run: its outcome is replayed, or cannot be had.
-fn not_run(
+async fn not_run(
     job: &Job<'_>,
     name: &str,
     done: Result<Done<RunOutcome>, OnceError<()>>,
+    signals: &mut ForwardedSignals,
 ) -> Result<u8, Failure> {
     match done {
-        Ok(done) => replay(&done.value),
+        Ok(done) => {
+            // On another thread: a reader that takes nothing is waited for until a signal.
+            let replayed = spawn_blocking(move || replay(&done.value));
+            tokio::select! {
+                biased;
+                replayed = replayed => replayed.expect("it does not panic"),
+                code = signals.ending() => Ok(code),
+            }
+        }
         Err(OnceError::NotStarted(error)) => Err(job.not_granted(error)),
         Err(OnceError::Unreadable(_)) => Err(Failure::new(
             Exit::Refused,
