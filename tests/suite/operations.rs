@@ -87,6 +87,34 @@ fn every_alarm_names_its_section_of_the_runbook() {
     assert!(count >= 10, "only {count} alarms were found");
 }
 
+/// The runbook says what to do about a reason in the words of the log.
+#[test]
+fn the_runbook_has_every_reason_of_a_loss() {
+    let runbook = read("docs/operations.md");
+    let (_, table) = runbook.split_once("| reason | look at |").expect("a table");
+    let (table, _) = table.split_once("\n\n").expect("it ends");
+    let cells = table
+        .lines()
+        .skip(2)
+        .filter_map(|row| row.split('|').nth(1));
+    let listed = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let listed: BTreeSet<_> = listed.map(str::to_owned).collect();
+    let mut reasons = BTreeSet::new();
+    for file in [
+        "src/watchdog.rs",
+        "src/watchdog/live/renewing.rs",
+        "src/background.rs",
+        "src/background/release.rs",
+    ] {
+        let code = read(file);
+        let texts = code.lines().filter_map(|line| line.split('"').nth(1));
+        let begins = ["its ", "the store d", "the client "];
+        let texts = texts.filter(|text| begins.iter().any(|begin| text.starts_with(begin)));
+        reasons.extend(texts.map(str::to_owned));
+    }
+    assert_eq!(listed, reasons);
+}
+
 #[test]
 fn the_alarms_fire_when_they_should() {
     let run = Command::new("promtool")
