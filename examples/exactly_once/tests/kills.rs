@@ -23,6 +23,16 @@ fn output(command: &mut Command) -> String {
         .to_owned()
 }
 
+#[test]
+fn the_demonstration_prints_what_its_header_shows() {
+    let header = include_str!("../src/main.rs").lines();
+    let header = header.map_while(|line| line.strip_prefix("//!")).map(str::trim);
+    let shown = header.skip_while(|line| !line.starts_with("$ ")).skip(1);
+    let shown: Vec<_> = shown.take_while(|line| *line != "```").collect();
+    let printed = output(&mut Command::new(env!("CARGO_BIN_EXE_exactly_once")));
+    assert_eq!(printed.lines().collect::<Vec<_>>(), shown);
+}
+
 const PAYING: [&str; 7] = [
     "sent",
     "claimed",
