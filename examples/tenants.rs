@@ -19,7 +19,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::post;
 use tokio::net::TcpListener;
-use tower_distributed_lock::{DistributedLockLayer, LockClient, LockKey, LockMode, MemoryStore};
+use tower_distributed_lock::{DistributedLockLayer, LockClient, LockMode, MemoryStore};
 
 #[derive(Clone)]
 struct Tenant(&'static str);
@@ -38,10 +38,10 @@ async fn authenticate(mut request: Request, next: Next) -> Result<Response, Stat
     Ok(next.run(request).await)
 }
 
-/// The inner layer: whose reports are locked? No tenant, no key: 400.
-fn reports(parts: &Parts) -> Option<LockKey> {
+/// Whose reports are locked. The authentication outside of the lock has let no request pass without a tenant.
+fn tenant(parts: &Parts) -> Option<String> {
     let Tenant(name) = parts.extensions.get()?;
-    Some(LockKey::from_parts("lock:reports", [name]))
+    Some((*name).to_owned())
 }
 
 async fn build(Extension(Tenant(name)): Extension<Tenant>) -> String {
@@ -54,7 +54,7 @@ async fn main() -> anyhow::Result<()> {
     let locks = LockClient::new(MemoryStore::new());
     let lock = DistributedLockLayer::new(locks)
         .mode(LockMode::Fair)
-        .key(reports);
+        .tenant(tenant);
     let build = post(build).route_layer(lock);
     let app = Router::new().route("/reports", build);
     let app = app.layer(from_fn(authenticate));
