@@ -17,15 +17,31 @@
 //! | run a command under a lock, or see who holds one, from a shell | [`lockctl`] |
 //! | find a short answer | [`faq`] |
 
-// The pages name them.
-#[cfg(doc)]
-use crate::*;
+/// Links to items of the crate.
+macro_rules! items {
+    ($($item:literal)*) => { concat!($("[`", $item, "`]: crate::", $item, "\n"),*) };
+}
 
-/// A page names the items of the crate as `[Item]`, and another page as `[text][page name]`. These definitions stand before the page's
-/// own ones, which lead to the files, so that both rustdoc and a viewer of the repository find the pages.
+/// A page names an item of the crate as `[Item]`, and another page as `[text][page name]`. These definitions stand before the page's
+/// own ones, which lead to docs.rs and to the files, so that both rustdoc and a viewer of the repository find items and pages.
 macro_rules! pages {
-    ($($page:ident $file:literal $($picture:literal)?)*) => {
+    ($($(#[$tested:meta])? $page:ident $file:literal $($picture:literal)?)*) => {
         $(
+            $(#[$tested])?
+            #[doc = items! {
+                "AclRules" "Confirm" "Confirmation" "FencingToken" "IdempotencyLayer" "LockAdmin"
+                "LockAdmin::force_unlock" "LockAdmin::inspect" "LockAdmin::locks" "LockAdmin::records"
+                "LockAdmin::set_permits" "LockClient::admin" "LockClient::audit" "LockClient::leader"
+                "LockClient::lock" "LockClient::lock_any" "LockClient::once" "LockClient::shutdown"
+                "LockClient::try_lock" "LockClientBuilder" "LockClientBuilder::announce"
+                "LockClientBuilder::namespace" "LockClientBuilder::renew_on" "LockError::Conflict"
+                "LockError::Invalid" "LockError::Lost" "LockError::grpc_code" "LockHandle" "LockHandle::lost"
+                "LockMode::Fair" "LockMode::Read" "LockMode::Reentrant" "LockMode::Write" "LockMode::permits"
+                "LockRequest::hold_at_least" "LockStore" "MemoryStore" "OnCancel::RunToCompletion" "OnLost::Abort"
+                "Owner" "QuorumStore" "RedisStoreBuilder::response_timeout" "Rejection" "RejectionKind::grpc_code"
+                "ReleaseOn::Head" "Replicas" "Resource" "key::cloud_events()" "key::github()" "key::shopify()"
+                "key::standard_webhooks()" "key::stripe()" "layer"
+            }]
             #[doc = "[page getting started]: crate::guide::getting_started"]
             #[doc = "[page keys and modes]: crate::guide::keys_and_modes"]
             #[doc = "[page waiting]: crate::guide::waiting"]
@@ -41,7 +57,9 @@ macro_rules! pages {
     };
 }
 
+// The code of a page is tested where its features are on.
 pages! {
+    #[cfg(any(not(doctest), feature = "redis"))]
     getting_started "../docs/guide/getting_started.md" "../docs/two-requests.svg"
     keys_and_modes "../docs/guide/keys_and_modes.md"
     waiting "../docs/guide/waiting.md"
@@ -49,7 +67,9 @@ pages! {
     webhooks "../docs/guide/webhooks.md"
     exactly_once "../docs/guide/exactly_once.md"
     promises "../docs/guide/promises.md" "../docs/paused-holder.svg"
+    #[cfg(any(not(doctest), feature = "redis-tls"))]
     deployments "../docs/guide/deployments.md"
+    #[cfg(any(not(doctest), feature = "console"))]
     console "../docs/guide/console.md"
     testing "../docs/guide/testing.md"
     tuning "../docs/guide/tuning.md"

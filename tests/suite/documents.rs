@@ -241,6 +241,40 @@ fn every_page_of_the_guide_begins_with_what_its_reader_wants() {
     }
 }
 
+/// rustdoc finds the items that a page names by `src/guide.rs`, and hides lines of its code; a viewer of the repository does neither.
+#[test]
+fn a_page_of_the_guide_reads_alike_in_rustdoc_and_in_the_repository() {
+    const DOCS: &str = "https://docs.rs/tower-distributed-lock/latest/tower_distributed_lock/";
+    let known = read("src/guide.rs");
+    let mut pages = files("docs/guide", ".md");
+    pages.push("docs/lockctl.md".to_owned());
+    let mut seen = 0;
+    for page in pages {
+        let text = read(&page);
+        let hidden = text.lines().skip(1).find(|line| line.starts_with("# "));
+        assert_eq!(hidden, None, "{page} shows a line that is to be hidden");
+        let links = text.split("[`").skip(1);
+        let links = links.filter_map(|link| link.split_once("`]"));
+        for (item, _) in links.filter(|(_, rest)| !rest.starts_with(['[', '(', ':'])) {
+            seen += 1;
+            let listed = known.contains(&format!(" \"{item}\""));
+            assert!(
+                listed,
+                "src/guide.rs does not list {item}, which {page} names"
+            );
+            let defined = text.split_once(&format!("\n[`{item}`]: {DOCS}"));
+            let target = defined.and_then(|(_, target)| target.lines().next());
+            let target = target.unwrap_or_else(|| panic!("{page} does not say where {item} is"));
+            let path = item.trim_end_matches("()").split("::");
+            assert!(
+                path.clone().all(|name| target.contains(name)),
+                "{page}: {target}"
+            );
+        }
+    }
+    assert!(seen > 50, "only {seen} items were found");
+}
+
 #[test]
 fn every_section_of_the_protocol_that_the_code_cites_is_documented() {
     let page = read("docs/protocol.md");
