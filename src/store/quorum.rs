@@ -17,6 +17,8 @@
 //!    holder from the next one: use it for efficiency, or for work whose effect waits for the confirmation.
 //! 5. **No fair queue, no line.** Each store would have its own order.
 //! 6. **No permits.** A majority of three stores with 2 permits each would grant 3.
+//! 7. **No records.** A release that only a minority has answered may have left its record there, so it would be unknown whether
+//!    the work is recorded.
 //!
 //! The phases of a read-write lock hold in each store; across stores they may differ for a moment, which delays a side, but never
 //! starves it.
@@ -39,6 +41,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
@@ -347,16 +350,19 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         if stores.iter().all(|store| store.inspector().is_ok()) {
             quorum = quorum.inspect(self.clone());
         }
-        let (shared, running) = (self.shared.clone(), self.shared.running.clone());
-        let limit = self.store_timeout;
+        let (shared, limit) = (self.shared.clone(), self.store_timeout);
+        let ending = shared.clone();
         quorum
             .renewal_runtime(move || shared.capabilities.iter().find_map(Capabilities::runtime))
             .goes_on(move || {
-                let running = running.clone();
+                let shared = ending.clone();
                 // Only a closed tracker is waited for. Tasks may be spawned all the same.
-                running.close();
-                // A store that does not answer in time does not block the caller.
-                async move { drop(timeout(limit, running.wait()).await) }
+                shared.running.close();
+                async move {
+                    // A store that does not answer in time does not block the caller.
+                    drop(timeout(limit, shared.running.wait()).await);
+                    join_all(shared.capabilities.iter().map(Capabilities::ended)).await;
+                }
             })
     }
 

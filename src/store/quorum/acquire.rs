@@ -120,6 +120,7 @@ impl<S: LockStore> QuorumStore<S> {
                 } else {
                     // No caller is left to withdraw.
                     hold.lock().retire(call.epoch);
+                    self.undo_in(&call.of, count.open);
                     let left = count.granted.or(count.refused);
                     self.withdraw_from(&call.of, left).await;
                 }

@@ -33,7 +33,7 @@ use crate::sync::Mutex;
 pub(super) struct QuorumHold {
     phase: QuorumPhase,
     /// How many attempts there were.
-    epoch: Epoch,
+    pub(super) epoch: Epoch,
     /// For each store, the end of the last operation on the hold there, if there ever was one.
     ends: Box<[Option<oneshot::Receiver<()>>]>,
     pub(super) carriers: Carriers,
@@ -129,7 +129,11 @@ impl QuorumHold {
     /// These stores have granted, and are a majority.
     pub(super) fn granted(&mut self, stores: Members) {
         self.phase = QuorumPhase::Held;
-        self.carriers.counted = stores;
+        // Without the late stores of an earlier attempt, whose grants have been released since.
+        self.carriers = Carriers {
+            counted: stores,
+            ..Carriers::default()
+        };
         self.waiting = RefusedVote::default();
     }
 
@@ -165,6 +169,14 @@ impl QuorumHold {
             splits: splits.saturating_add(u32::from(split)),
         };
         pause
+    }
+
+    /// Counts the stores that were `late` when a question about this attempt was sent, whose answers have proved the hold unbroken
+    /// until then.
+    pub(super) fn follow(&mut self, epoch: Epoch, late: Members) {
+        if self.epoch == epoch {
+            self.carriers.follow(late);
+        }
     }
 
     /// The hold is needed for one more lease.

@@ -55,7 +55,7 @@ impl<S: LockStore> StoreHold<S> {
             Some(status) => Ok(status),
             None => self.release_once(&release).await,
         };
-        let failed = !matches!(answer, Ok(HoldStatus::Held | HoldStatus::Gone));
+        let failed = has_failed(&answer);
         // An undecided release is tried again.
         if call.cast(self.at, answer) == Some(Conclusion::Majority) && failed {
             self.undo().await;
@@ -76,7 +76,12 @@ impl<S: LockStore> StoreHold<S> {
     }
 }
 
-fn failures<T>(votes: &Votes<T>) -> Members {
-    let failed = |&store: &usize| matches!(votes[store], Some(Err(_)));
+fn failures(votes: &Votes<HoldStatus>) -> Members {
+    let failed = |&store: &usize| votes[store].as_ref().is_some_and(has_failed);
     (0..votes.len()).filter(failed).collect()
+}
+
+/// Whether the store may still carry the hold.
+fn has_failed(vote: &Vote<HoldStatus>) -> bool {
+    !matches!(vote, Ok(HoldStatus::Held | HoldStatus::Gone))
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::QuorumStore;
 use super::acquire::REMEMBERED;
 use super::carriers::Carriers;
-use super::hold::HoldRow;
+use super::hold::{Epoch, HoldRow};
 use super::majority::{Conclusion, MajorityCall, Vote, Votes, answered, no_majority};
 use super::members::Members;
 use crate::error::StoreError;
@@ -19,6 +19,7 @@ use crate::store::{HoldStatus, LockStore, Renewal};
 struct HoldQuestion {
     hold: HoldRow,
     carriers: Carriers,
+    epoch: Epoch,
     /// The lease that it is to have; `None`: it is only checked.
     lease: Option<Duration>,
     /// How long the question waits for the stores to decide about this hold.
@@ -63,10 +64,14 @@ impl<S: LockStore> QuorumStore<S> {
 
     fn one(&self, renewal: &Renewal, now: Instant) -> HoldQuestion {
         let hold = self.known(&renewal.hold);
-        let carriers = hold.lock().carriers;
+        let (carriers, epoch) = {
+            let hold = hold.lock();
+            (hold.carriers, hold.epoch)
+        };
         HoldQuestion {
             hold,
             carriers,
+            epoch,
             lease: renewal.lease,
             until: match renewal.lease {
                 Some(lease) => self.until(now, lease),
@@ -124,7 +129,7 @@ impl<S: LockStore> QuorumStore<S> {
             let (held, gone) = (that_say(HoldStatus::Held), that_say(HoldStatus::Gone));
             let unbroken = one.carriers.unbroken(majority, held, gone);
             if unbroken == Some(HoldStatus::Held) {
-                one.hold.lock().carriers.follow(one.carriers.late);
+                one.hold.lock().follow(one.epoch, one.carriers.late);
             }
             // The lease is renewed if a majority says so, late stores included. A hold that cannot be confirmed any more is gone,
             // so that its holder learns of the loss now and not at the release.

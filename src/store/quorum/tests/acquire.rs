@@ -288,6 +288,20 @@ async fn a_granted_attempt_waits_no_longer_where_it_was_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_attempt_that_has_failed_waits_in_no_store_that_answers_late() {
+    let (stores, quorum) = five();
+    occupy(&stores[..3]).await;
+    granted(&stores[4], &attempt(LockMode::Read, 9)).await;
+    stores[4].set(Mood::Slow(50 * MS));
+    let answer = quorum.acquire(&attempt(LockMode::Write, 1)).await;
+    assert_eq!(kind(answer), StoreErrorKind::Conflict);
+    sleep(200 * MS).await;
+    assert_eq!(carriers(&stores, &attempt(LockMode::Write, 1)).await, 0);
+    // A waiting writer would block it.
+    granted(&stores[4].memory(), &attempt(LockMode::Read, 5)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hold_that_just_a_majority_granted_soon_has_more() {
     let (stores, quorum) = five();
     occupy(&stores[..2]).await;

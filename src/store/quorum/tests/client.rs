@@ -275,6 +275,24 @@ async fn a_shutdown_leaves_nothing_in_the_slowest_store() {
     drop(held);
 }
 
+/// Here a quorum of quorums: each store goes on after its answers.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_what_its_stores_go_on_with() {
+    let stores: Vec<_> = (0..9).map(|_| Scripted::default()).collect();
+    let quorums = stores.chunks(3);
+    let quorums = quorums.map(|three| QuorumStore::new(three.to_vec()).unwrap());
+    let locks = LockClient::new(QuorumStore::new(quorums).unwrap());
+    let guard = locks.lock("key").await.unwrap();
+    sleep(SECOND).await;
+    stores[0].set(Mood::Slow(100 * MS));
+    guard.release().await.unwrap();
+    locks.shutdown(10 * SECOND).await.unwrap();
+    // From here the process may end.
+    for store in &stores {
+        assert!(store.memory().is_empty());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_store_that_does_not_answer_holds_up_a_shutdown_no_longer_than_a_store_may_take() {
     let (stores, _) = five();

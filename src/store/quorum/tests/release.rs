@@ -17,6 +17,19 @@ async fn a_release_is_confirmed_by_a_majority() {
     assert_eq!(released, HoldStatus::Gone);
 }
 
+/// Such as a quorum that is a store of a quorum.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_could_not_decide_is_released_when_the_others_have() {
+    let (stores, quorum) = five();
+    granted(&quorum, &reentrant(1)).await;
+    stores[0].set(Mood::Undecided);
+    let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
+    assert_eq!(released, HoldStatus::Held);
+    stores[0].set(Mood::Well);
+    sleep(SECOND).await;
+    assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_a_majority_forgot_is_gone() {
     let (stores, quorum) = five();
@@ -83,6 +96,68 @@ async fn a_late_grant_does_not_confirm_a_time_that_it_did_not_see() {
     sleep(2 * SECOND).await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 3);
     let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
+    assert_eq!(released, HoldStatus::Gone);
+}
+
+/// Nested reads of one write have one id, and follow each other.
+#[tokio::test(start_paused = true)]
+async fn a_late_grant_of_an_earlier_hold_with_the_same_id_does_not_count() {
+    let (stores, quorum) = five();
+    let (write, read) = (attempt(LockMode::Write, 1), attempt(LockMode::Read, 1));
+    granted(&quorum, &write).await;
+    // Two stores grant the first read late.
+    set(&stores[3..], Mood::Slow(400 * MS));
+    granted(&quorum, &read).await;
+    sleep(410 * MS).await;
+    assert_eq!(carriers(&stores, &read).await, 5);
+    for ended in [&read, &write] {
+        let released = quorum.release_one(&ended.hold).await.unwrap().status;
+        assert_eq!(released, HoldStatus::Held);
+        if ended.hold == read.hold {
+            granted(&quorum, &read).await;
+            assert_eq!(check(&quorum, &read).await.unwrap(), HoldStatus::Held);
+        }
+    }
+    // They have released the first read and the write, and have not granted the second read. Two others lose all holds.
+    sleep(410 * MS).await;
+    set(&stores[3..], Mood::Well);
+    stores[0].forget();
+    stores[1].forget();
+    let other = QuorumStore::new(stores.clone()).unwrap();
+    let second = attempt(LockMode::Write, 2);
+    granted(&other, &second).await;
+    let released = other.release_one(&second.hold).await.unwrap().status;
+    assert_eq!(released, HoldStatus::Held);
+    sleep(2 * SECOND).await;
+    assert_eq!(carriers(&stores, &read).await, 3);
+    let released = quorum.release_one(&read.hold).await.unwrap().status;
+    assert_eq!(released, HoldStatus::Gone);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_of_an_earlier_hold_with_the_same_id_proves_nothing() {
+    let (stores, quorum) = five();
+    let read = attempt(LockMode::Read, 1);
+    set(&stores[3..], Mood::Slow(100 * MS));
+    granted(&quorum, &read).await;
+    sleep(105 * MS).await;
+    assert_eq!(carriers(&stores, &read).await, 5);
+    // The answer of one store comes when there is the next hold.
+    stores[2].set(Mood::Slow(400 * MS));
+    let checking = tokio::spawn({
+        let (quorum, read) = (quorum.clone(), read.clone());
+        async move { check(&quorum, &read).await }
+    });
+    settle().await;
+    stores[2].set(Mood::Well);
+    let released = quorum.release_one(&read.hold).await.unwrap().status;
+    assert_eq!(released, HoldStatus::Held);
+    granted(&quorum, &read).await;
+    stores[0].forget();
+    stores[1].forget();
+    assert_eq!(checking.await.unwrap().unwrap(), HoldStatus::Held);
+    assert_eq!(carriers(&stores, &read).await, 3);
+    let released = quorum.release_one(&read.hold).await.unwrap().status;
     assert_eq!(released, HoldStatus::Gone);
 }
 

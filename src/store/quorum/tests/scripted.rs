@@ -21,6 +21,8 @@ pub(super) enum Mood {
     Unanswered,
     /// Does nothing until its mood changes.
     Hanging,
+    /// Releases nothing, because it cannot decide whether it carries a hold.
+    Undecided,
 }
 
 /// Clones are the same store.
@@ -90,7 +92,7 @@ impl Scripted {
             Mood::Failing(kind) => return Err(StoreError::new(kind, "as planned")),
             Mood::Slow(time) => sleep(time).await,
             Mood::Hanging => self.recovers().await,
-            Mood::Well | Mood::Late(_) | Mood::Unanswered => {}
+            Mood::Well | Mood::Late(_) | Mood::Unanswered | Mood::Undecided => {}
         }
         self.0.log.lock().unwrap().push(name);
         let answer = effect.await;
@@ -119,6 +121,10 @@ impl LockStore for Scripted {
     }
 
     async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+        if *self.0.mood.borrow() == Mood::Undecided {
+            let undecided = releases.iter().map(|_| HoldStatus::Unknown.into());
+            return Ok(undecided.collect());
+        }
         self.moody("release", async { self.memory().release(releases).await })
             .await
     }
