@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 
 use super::{
     Attempt, Grant, HoldStatus, LockStore, Outcome, Release, Released, SeveralOutcome, Want,
+    undecided,
 };
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -63,9 +64,12 @@ async fn give_back<S: LockStore + ?Sized>(
         return Ok(());
     }
     let released = store.release(&releases).await;
-    released
-        .map(drop)
-        .map_err(|error| StoreError::new(StoreErrorKind::Unanswered, error))
+    let released = released.map_err(|error| StoreError::new(StoreErrorKind::Unanswered, error))?;
+    let is_decided = |released: &&Released| released.status != HoldStatus::Unknown;
+    match released.iter().filter(is_decided).count() == releases.len() {
+        true => Ok(()),
+        false => Err(undecided()),
+    }
 }
 
 async fn any<S: LockStore + ?Sized>(
@@ -120,4 +124,83 @@ pub(super) fn known(
     let answers = answers.into_iter();
     let known = answers.map(|answer| answer.unwrap_or_else(|_| HoldStatus::Unknown.into()));
     Ok(known.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::lock::{Hold, HoldId, LockMode};
+    use crate::store::memory::MemoryStore;
+    use crate::store::{Capabilities, LockStoreExt, Renewal, Wakeups};
+
+    /// A memory store that cannot decide about the releases of some keys.
+    struct Undecided {
+        inner: MemoryStore,
+        keys: HashSet<&'static str>,
+    }
+
+    impl LockStore for Undecided {
+        async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+            self.inner.acquire(attempt).await
+        }
+
+        async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
+            self.inner.renew(renewals).await
+        }
+
+        async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+            let mut released = Vec::new();
+            for release in releases {
+                released.push(match self.keys.contains(release.hold.key.as_str()) {
+                    true => HoldStatus::Unknown.into(),
+                    false => self.inner.release_one(&release.hold).await?,
+                });
+            }
+            Ok(released)
+        }
+
+        async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+            self.inner.withdraw(attempt, unanswered).await
+        }
+
+        async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
+            self.inner.subscribe(attempt).await
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            self.inner.capabilities()
+        }
+    }
+
+    fn attempt(key: &str, n: u64) -> Attempt {
+        let hold = Hold {
+            key: key.into(),
+            mode: LockMode::Reentrant,
+            id: HoldId::new(Uuid::nil(), n),
+        };
+        Attempt::new(hold, Duration::from_secs(30))
+    }
+
+    /// The caller withdraws what a failed question may have left, and nothing of one that was refused.
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_may_have_left_a_hold_is_not_answered_refused() {
+        let wanted = ["a", "b", "c"].map(|key| attempt(key, 1));
+        for (undecided, kind) in [(None, None), (Some("a"), Some(StoreErrorKind::Unanswered))] {
+            let store = Undecided {
+                inner: MemoryStore::new(),
+                keys: undecided.into_iter().collect(),
+            };
+            store.acquire(&attempt("c", 2)).await.expect("it is free");
+            let answer = store.acquire_several(&wanted, Want::All).await;
+            assert_eq!(answer.err().map(|error| error.kind()), kind);
+            let holds = wanted.each_ref().map(|one| one.hold.clone());
+            let left = store.check(&holds).await.expect("it never fails");
+            let held = left.iter().filter(|status| **status == HoldStatus::Held);
+            assert_eq!(held.count(), undecided.into_iter().count());
+        }
+    }
 }
