@@ -60,12 +60,12 @@ impl Audit {
         }
     }
 
-    /// The warnings, and those of the members.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn every_warning(&self) -> impl Iterator<Item = &Warning> {
+    /// The warnings, and those of the members, whose members may be servers.
+    #[cfg(any(test, feature = "metrics"))]
+    pub(crate) fn every_warning(&self) -> Vec<&Warning> {
         let members = self.members.iter().flatten();
-        let of_members = members.flat_map(|member| &member.warnings);
-        self.warnings.iter().chain(of_members)
+        let of_members = members.flat_map(Self::every_warning);
+        self.warnings.iter().chain(of_members).collect()
     }
 
     /// The promises of the deployment.

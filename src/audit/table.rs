@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Audit;
+use crate::error::StoreError;
 
 impl fmt::Display for Audit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -21,12 +22,8 @@ fn rows(audit: &Audit) -> Vec<(String, String)> {
     let mut rows = vec![("deployment".to_owned(), audit.deployment.to_string())];
     let facts = audit.facts.iter();
     rows.extend(facts.map(|(name, text)| ((*name).to_owned(), text.clone())));
-    for (n, member) in audit.members.iter().enumerate() {
-        let name = format!("store {}", n + 1);
-        match member {
-            Ok(member) => rows.extend(self::member(&name, member)),
-            Err(error) => rows.push((name, error.to_string())),
-        }
+    for (n, member) in (1..).zip(&audit.members) {
+        rows.extend(self::member(&format!("store {n}"), member));
     }
     let promises = audit.promises().map(|promise| {
         let name = format!("{} {}", promise.id, promise.name);
@@ -38,9 +35,13 @@ fn rows(audit: &Audit) -> Vec<(String, String)> {
     rows
 }
 
-/// The rows for one store among several. Its deployment is left out: the promises depend on the
+/// The rows for one store among several, and for its own members. Its deployment is left out: the promises depend on the
 /// whole.
-fn member(name: &str, member: &Audit) -> Vec<(String, String)> {
+fn member(name: &str, member: &Result<Audit, StoreError>) -> Vec<(String, String)> {
+    let member = match member {
+        Ok(member) => member,
+        Err(error) => return vec![(name.to_owned(), error.to_string())],
+    };
     let facts: Vec<_> = member.facts.iter().map(|(_, text)| text.as_str()).collect();
     let text = match facts.is_empty() {
         true => member.deployment.to_string(),
@@ -48,16 +49,18 @@ fn member(name: &str, member: &Audit) -> Vec<(String, String)> {
     };
     let warnings = member.warnings.iter();
     let warnings = warnings.map(|warning| (format!("{name} warning"), warning.to_string()));
-    [(name.to_owned(), text)]
-        .into_iter()
-        .chain(warnings)
-        .collect()
+    let mut rows = vec![(name.to_owned(), text)];
+    rows.extend(warnings);
+    for (n, inner) in (1..).zip(&member.members) {
+        rows.extend(self::member(&format!("{name}.{n}"), inner));
+    }
+    rows
 }
 
 #[cfg(test)]
 mod tests {
     use crate::audit::{Deployment, Warning};
-    use crate::error::{StoreError, StoreErrorKind};
+    use crate::error::StoreErrorKind;
 
     use super::*;
 
@@ -97,5 +100,23 @@ S1 lease exclusion      unless a majority loses its data, or its clocks' rate
 S5 confirmed exclusion  yes
 S6 rising tokens        no";
         assert_eq!(audit.to_string(), expected);
+    }
+    /// A quorum of Clusters, for example.
+    #[test]
+    fn what_weakens_a_member_of_a_member_is_shown_and_counted() {
+        let evicts = || Warning::Evicts {
+            policy: "allkeys-lru".to_owned(),
+        };
+        let mut primary = Audit::new(Deployment::Durable);
+        primary.warnings.push(evicts());
+        let mut cluster = Audit::new(Deployment::Failover);
+        cluster.members = vec![Ok(Audit::new(Deployment::Durable)), Ok(primary)];
+        let mut audit = Audit::new(Deployment::Quorum { members: 3 });
+        audit.members = vec![Ok(cluster)];
+        let table = audit.to_string();
+        let warned = table.lines().find(|line| line.contains("allkeys-lru"));
+        let warned = warned.expect("it is shown");
+        assert!(warned.starts_with("store 1.2 warning"), "{warned}");
+        assert_eq!(audit.every_warning(), [&evicts()]);
     }
 }

@@ -165,10 +165,9 @@ pub(crate) fn handed_over(route: &Route, mode: LockMode) {
 
 /// Reports the number of warnings of each kind, also of the kinds that the audit did not find.
 pub(crate) fn audited(audit: &Audit) {
+    let warnings = audit.every_warning();
     for &kind in Warning::KINDS {
-        let count = audit
-            .every_warning()
-            .filter(|warning| warning.kind() == kind);
+        let count = warnings.iter().filter(|warning| warning.kind() == kind);
         gauge!(AUDIT_WARNINGS, "warning" => kind).set(count.count() as f64);
     }
 }
