@@ -45,10 +45,10 @@ impl RedisStore {
             }
             answered => answered,
         };
-        let (answer, effect) = answered?;
+        let (answer, sent) = answered?;
         let statuses = reply::renewed(&answer, batch.len())?;
         if statuses.contains(&HoldStatus::Held) {
-            effect.counts().await?;
+            sent.acknowledged().await?;
         }
         Ok(statuses.into_iter().map(Ok).collect())
     }
@@ -92,11 +92,11 @@ impl RedisStore {
             None => Ok(calls::release(hold, publish)),
             Some(record) => calls::release_recording(hold, record, publish),
         };
-        let (answer, effect) = self.call_counting(&hold.key, call).await?;
+        let (answer, sent) = self.call_counting(&hold.key, call).await?;
         let released = self.released(hold, &answer)?;
         if released.status == HoldStatus::Held {
             // It is confirmed when enough replicas have acknowledged it.
-            effect.counts().await?;
+            sent.acknowledged().await?;
         }
         Ok(released)
     }
@@ -111,7 +111,7 @@ impl RedisStore {
         }
         let holds = batch.iter().map(|release| &release.hold);
         let call = |publish| Ok(many::release(holds.clone(), publish));
-        let (answer, effect) = self.call_counting(&batch[0].hold.key, call).await?;
+        let (answer, sent) = self.call_counting(&batch[0].hold.key, call).await?;
         let answers = many::released(&answer, batch.len())?;
         let released: Vec<_> = holds
             .zip(answers)
@@ -119,7 +119,7 @@ impl RedisStore {
             .collect();
         let is_held = |released: &Released| released.status == HoldStatus::Held;
         if released.iter().flatten().any(is_held) {
-            effect.counts().await?;
+            sent.acknowledged().await?;
         }
         Ok(released)
     }

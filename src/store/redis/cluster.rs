@@ -18,8 +18,9 @@ mod slots;
 mod topology;
 
 use super::channels::Channels;
-use super::connection::{ReplicaAck, SharedConnection};
+use super::connection::SharedConnection;
 use super::failure::{self, refused};
+use super::live::Live;
 use super::names::Names;
 use super::node::Node;
 use super::pooled::Purpose;
@@ -92,14 +93,14 @@ impl Cluster {
         purpose: Purpose,
         key: &LockKey,
         call: &Call,
-    ) -> Result<(Value, ReplicaAck), StoreError> {
+    ) -> Result<(Value, Arc<Live>), StoreError> {
         let mut redirects = RedirectLoop::new(&self.topology, purpose, slot_of(key)?).await?;
         loop {
             let target = redirects.next().await?;
             let connection = target.member.node.connection(purpose, key);
             match connection.answer(call, target.asking).await {
                 Ok((Value::ServerError(error), _)) => redirects.redirect(&target, error).await?,
-                Ok((answer, sent)) => return Ok((answer, ReplicaAck::new(connection, sent))),
+                Ok(answered) => return Ok(answered),
                 Err(error) => redirects.failure(&target, error).await?,
             }
         }

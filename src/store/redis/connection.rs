@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::endpoint::RawConnection;
 use super::failure::{self, unreachable};
 use super::live::Live;
-use super::master::{FollowedMaster, Master};
+use super::master::{FollowedMaster, KnownServer};
 use super::node_context::NodeContext;
 use super::pooled::{PoolPermit, Purpose};
 use super::script::Call;
@@ -45,8 +45,8 @@ pub(super) struct SharedConnection {
     settled: Notify,
 }
 
-/// Protected by one mutex, which is never held across an await. Under it, only the mutexes of the `WAIT`s and of
-/// the permit are taken.
+/// Protected by one mutex, which is never held across an await. Under it, only the mutexes of the servers and of the permit are
+/// taken.
 ///
 /// Transitions: `Connecting` → `Up` or `Down`; `Down` → `Up`; `Up` → `Connecting` when the connection ends or is given up;
 /// `Up` → `Up` when a probe has found it dead and another one answers. `Closed` is final: afterwards no connection is
@@ -57,9 +57,8 @@ struct ConnectionState {
     /// Rises with each connection, so that a late error of one connection does not affect the next.
     generation: u64,
     since: Instant,
-    /// The master that the connection leads to, if sentinels name it, and the number of changes of the master.
-    master: Option<Master>,
-    server: u64,
+    /// The server that the connection leads to, or the last one led to.
+    server: Option<Arc<KnownServer>>,
     reconnecting: Option<AbortOnDropHandle<()>>,
     probing: Option<AbortOnDropHandle<()>>,
     /// The task that gives the connection up when another server is the master.
@@ -82,25 +81,6 @@ struct NewConnection {
     master: Option<FollowedMaster>,
 }
 
-/// The acknowledgement of a change by replicas; `None` if no replica must acknowledge it.
-pub(super) struct ReplicaAck(Option<(Arc<WaitCoalescer>, Arc<Live>)>);
-
-impl ReplicaAck {
-    pub(super) fn new(connection: &SharedConnection, sent: Arc<Live>) -> Self {
-        let waits = &connection.waits;
-        Self(waits.is_wanted().then(|| (waits.clone(), sent)))
-    }
-
-    /// Waits until enough replicas have the change.
-    pub(super) async fn counts(self) -> Result<(), StoreError> {
-        match self.0 {
-            // Boxed, so that the future of a call without replicas is small.
-            Some((waits, sent)) => Box::pin(waits.join(sent)).await,
-            None => Ok(()),
-        }
-    }
-}
-
 impl SharedConnection {
     /// Connects when it is first used.
     pub(super) fn new(context: &Arc<NodeContext>, purpose: Purpose) -> Arc<Self> {
@@ -113,8 +93,7 @@ impl SharedConnection {
                 link: LinkState::Connecting,
                 generation: 0,
                 since: Instant::now(),
-                master: None,
-                server: 0,
+                server: None,
                 reconnecting: None,
                 probing: None,
                 following: None,
@@ -253,7 +232,7 @@ impl SharedConnection {
     fn look(self: &Arc<Self>) -> Option<Result<Arc<Live>, StoreError>> {
         let mut state = self.state();
         let known = match &state.link {
-            LinkState::Up(live) if !live.raw.has_ended() => return Some(Ok(live.clone())),
+            LinkState::Up(live) if !live.has_ended() => return Some(Ok(live.clone())),
             LinkState::Closed => return Some(Err(unreachable("the store is gone"))),
             // The next caller on another runtime starts the replacement.
             _ if self.runtime().is_none() => {
@@ -295,12 +274,11 @@ impl SharedConnection {
 
     /// Whether commands can be sent at once.
     pub(super) fn is_up(&self) -> bool {
-        matches!(&self.state().link, LinkState::Up(live) if !live.raw.has_ended())
+        matches!(&self.state().link, LinkState::Up(live) if !live.has_ended())
     }
 
     /// Ends the connection and its tasks.
     pub(super) fn close(&self) {
-        self.waits.close();
         let mut state = self.state();
         state.link = LinkState::Closed;
         state.reconnecting = None;

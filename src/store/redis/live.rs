@@ -4,6 +4,8 @@ use redis::aio::MultiplexedConnection;
 use tokio_util::sync::CancellationToken;
 
 use super::endpoint::RawConnection;
+use super::waits::{self, WaitQueue};
+use crate::error::StoreError;
 use crate::telemetry::store::ConnectionUp;
 
 /// One connection, from the first answer on it to its end.
@@ -11,20 +13,25 @@ pub(super) struct Live {
     pub(super) raw: RawConnection,
     /// The number of this connection in its `SharedConnection`.
     pub(super) generation: u64,
-    /// The number of its server, which rises when the connection leads to another server.
-    pub(super) server: u64,
     /// Cancelled when the connection is given up as dead: commands without an answer fail.
     pub(super) given_up: CancellationToken,
+    /// `None` if a change counts without replicas.
+    waits: Option<WaitQueue>,
     _up: ConnectionUp,
 }
 
 impl Live {
-    pub(super) fn new(raw: RawConnection, generation: u64, server: u64, up: ConnectionUp) -> Self {
+    pub(super) fn new(
+        raw: RawConnection,
+        generation: u64,
+        waits: Option<WaitQueue>,
+        up: ConnectionUp,
+    ) -> Self {
         Self {
             raw,
             generation,
-            server,
             given_up: CancellationToken::new(),
+            waits,
             _up: up,
         }
     }
@@ -32,5 +39,27 @@ impl Live {
     /// Sends commands on this connection.
     pub(super) fn handle(&self) -> MultiplexedConnection {
         self.raw.handle.clone()
+    }
+
+    /// Whether the connection is known to have ended, or cannot wait for replicas any more. `false` does not prove that it is
+    /// open.
+    pub(super) fn has_ended(&self) -> bool {
+        self.raw.has_ended() || self.waits.as_ref().is_some_and(WaitQueue::has_ended)
+    }
+
+    /// Waits until enough replicas have everything that was written on this connection before.
+    pub(super) async fn acknowledged(&self) -> Result<(), StoreError> {
+        let Some(waits) = &self.waits else {
+            return Ok(());
+        };
+        // Boxed, so that the future of a call without replicas is small.
+        Box::pin(async {
+            tokio::select! {
+                biased;
+                answer = waits.join() => answer,
+                () = self.given_up.cancelled() => Err(waits::silent()),
+            }
+        })
+        .await
     }
 }

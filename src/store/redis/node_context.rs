@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::connector::Connector;
 use super::endpoint::Endpoint;
 use super::failure::unreachable;
-use super::master::FollowedMaster;
+use super::master::{FollowedMaster, KnownServers};
 use super::replicas::Acknowledgement;
 use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
@@ -18,6 +18,7 @@ use crate::sync::Mutex;
 pub(super) struct NodeContext {
     pub(super) connector: Connector,
     pub(super) settings: ConnectionSettings,
+    pub(super) servers: KnownServers,
     /// One probe for each connection. The mutex protects the list, to which probes are only added.
     probes: Mutex<Vec<Probe>>,
 }
@@ -37,6 +38,7 @@ impl NodeContext {
         Arc::new(Self {
             connector,
             settings,
+            servers: KnownServers::default(),
             probes: Mutex::default(),
         })
     }

@@ -1,10 +1,12 @@
 //! The operations of the store.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use redis::Value;
 
 use super::channels::Channels;
-use super::connection::ReplicaAck;
+use super::live::Live;
 use super::names::Names;
 use super::pooled::Purpose;
 use super::router::Router;
@@ -22,7 +24,7 @@ impl LockStore for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let Hold { key, mode, .. } = &attempt.hold;
         let call = |publish| Ok(calls::acquire(attempt, publish));
-        let (answer, effect) = self.call_counting(key, call).await?;
+        let (answer, sent) = self.call_counting(key, call).await?;
         let outcome = reply::outcome(&answer, mode.family())?;
         if attempt.is_called() {
             let StoreInner {
@@ -34,7 +36,7 @@ impl LockStore for RedisStore {
             }
         }
         if let Outcome::Granted { .. } = outcome {
-            self.grant(std::slice::from_ref(attempt), effect).await?;
+            self.grant(std::slice::from_ref(attempt), &sent).await?;
         }
         Ok(outcome)
     }
@@ -59,11 +61,11 @@ impl LockStore for RedisStore {
             return several::one_by_one(self, attempts, want).await;
         }
         let call = |publish| Ok(many::acquire(attempts, want, publish));
-        let (answer, effect) = self.call_counting(&attempts[0].hold.key, call).await?;
+        let (answer, sent) = self.call_counting(&attempts[0].hold.key, call).await?;
         let outcome = many::outcome(&answer, attempts, want)?;
         if let SeveralOutcome::Granted(grants) = &outcome {
             let granted = grants.iter().map(|grant| attempts[grant.index].clone());
-            self.grant(&granted.collect::<Vec<_>>(), effect).await?;
+            self.grant(&granted.collect::<Vec<_>>(), &sent).await?;
         }
         Ok(outcome)
     }
@@ -122,12 +124,12 @@ impl RedisStore {
         Ok(self.call_counting(key, call).await?.0)
     }
 
-    /// Calls a script whose effect counts when enough replicas have acknowledged it.
+    /// Calls a script whose effect counts when enough replicas have acknowledged it on the connection that this returns.
     pub(super) async fn call_counting(
         &self,
         key: &LockKey,
         call: impl FnOnce(Channels) -> Result<Call, StoreError>,
-    ) -> Result<(Value, ReplicaAck), StoreError> {
+    ) -> Result<(Value, Arc<Live>), StoreError> {
         let router = &self.inner.router;
         let call = call(router.channels().await?)?;
         router.call(Purpose::Commands, key, &call).await
@@ -148,8 +150,8 @@ impl RedisStore {
     }
 
     /// Waits until a grant counts; a grant that does not count is withdrawn.
-    async fn grant(&self, attempts: &[Attempt], effect: ReplicaAck) -> Result<(), StoreError> {
-        let Err(error) = effect.counts().await else {
+    async fn grant(&self, attempts: &[Attempt], sent: &Live) -> Result<(), StoreError> {
+        let Err(error) = sent.acknowledged().await else {
             return Ok(());
         };
         for attempt in attempts {

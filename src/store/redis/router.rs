@@ -7,7 +7,8 @@ use redis::Value;
 
 use super::channels::Channels;
 use super::cluster::Cluster;
-use super::connection::{ReplicaAck, SharedConnection};
+use super::connection::SharedConnection;
+use super::live::Live;
 use super::names::Names;
 use super::node::Node;
 use super::pooled::Purpose;
@@ -35,19 +36,16 @@ impl Router {
         }
     }
 
-    /// Calls a script whose keys all belong to `key`, or to keys with the same number by [`together`](Self::together).
+    /// Calls a script whose keys all belong to `key`, or to keys with the same number by [`together`](Self::together). Returns
+    /// the connection on which it was answered.
     pub(super) async fn call(
         &self,
         purpose: Purpose,
         key: &LockKey,
         call: &Call,
-    ) -> Result<(Value, ReplicaAck), StoreError> {
+    ) -> Result<(Value, Arc<Live>), StoreError> {
         match self {
-            Self::One(node) => {
-                let connection = node.connection(purpose, key);
-                let (answer, sent) = connection.call(call).await?;
-                Ok((answer, ReplicaAck::new(connection, sent)))
-            }
+            Self::One(node) => node.connection(purpose, key).call(call).await,
             // Boxed, so that the future of a call to the only server is small.
             Self::Cluster(cluster) => Box::pin(cluster.call(purpose, key, call)).await,
         }

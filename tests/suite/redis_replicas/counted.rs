@@ -3,10 +3,11 @@
 use std::time::Duration;
 use tower_distributed_lock::LockStoreExt;
 
+use tower_distributed_lock::store::Renewal;
 use tower_distributed_lock::{LockMode, LockStore, RedisStore, Replicas};
 
 use super::{LIMIT, SHORT, is_unacknowledged, patient_store};
-use crate::redis_store::{asks, attempt, releases};
+use crate::redis_store::{LEASE, asks, attempt, releases};
 use crate::support::{Ending, Replicated, eventually};
 
 async fn works(store: &RedisStore) {
@@ -89,4 +90,27 @@ async fn a_master_that_loses_its_replicas_confirms_nothing_any_more() {
     assert!(replicated.links[0].cut(Ending::Close).await > 0);
     is_unacknowledged(store.check(std::slice::from_ref(&hold.hold)).await);
     is_unacknowledged(store.release_one(&hold.hold).await);
+}
+
+/// S1, S5. What one connection has seen holds for those that are opened later: the one for renewals, and the second one for
+/// commands.
+#[tokio::test]
+async fn a_master_that_lost_its_replicas_confirms_nothing_on_a_new_connection() {
+    let replicated = Replicated::start(1).await;
+    let store = RedisStore::builder(replicated.master().url())
+        .replicas(Replicas::All)
+        .replica_timeout(SHORT)
+        .connect_lazy()
+        .unwrap();
+    let hold = attempt("held", LockMode::Write);
+    eventually("it is granted", LIMIT, async || store.acquire(&hold).await).await;
+    replicated.links[0].refuse().await;
+    assert!(replicated.links[0].cut(Ending::Close).await > 0);
+    replicated.until_replicas(0).await;
+    is_unacknowledged(store.renew(&[Renewal::new(hold.hold.clone(), LEASE)]).await);
+    // About half of the keys belong to a connection that is opened for the first of them.
+    for n in 0..16 {
+        let hold = attempt(format!("k{n}"), LockMode::Write);
+        is_unacknowledged(store.acquire(&hold).await);
+    }
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 use tower_distributed_lock::LockStoreExt;
 use tower_distributed_lock::store::Want;
 
+use tokio::runtime::Builder;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use tower_distributed_lock::store::{Record, Renewal};
 use tower_distributed_lock::{
     Lease, LockClient, LockError, LockMode, LockStore, RedisStore, Replicas, StoreErrorKind,
@@ -188,4 +191,41 @@ async fn a_renewal_that_too_few_acknowledge_does_not_block_the_callers_connectio
     let lines = monitor.lines().await;
     let waits = lines.iter().filter(|line| line.contains("\"WAIT\""));
     assert_eq!(waits.count(), 1, "{lines:#?}");
+}
+
+/// L4. A caller's `WAIT` is under way on a runtime that is not driven any more, as between two calls of `block_on`.
+#[tokio::test]
+async fn a_runtime_that_is_not_driven_keeps_no_caller_of_another_waiting() {
+    let replicated = Replicated::start(1).await;
+    let builder = RedisStore::builder(replicated.master().url())
+        .replicas(Replicas::AtLeast(1))
+        .response_timeout(SHORT)
+        .replica_timeout(Duration::from_secs(1));
+    let first = Builder::new_current_thread().enable_all().build().unwrap();
+    let (first, store) = spawn_blocking(move || {
+        let store = first.block_on(builder.connect()).unwrap();
+        (first, store)
+    })
+    .await
+    .unwrap();
+    replicated.hold_links();
+    let hold = attempt("k", LockMode::Reentrant);
+    let (asking, asked) = (store.clone(), hold.clone());
+    let first = spawn_blocking(move || {
+        let asking = async { timeout(SHORT, asking.acquire(&asked)).await };
+        first.block_on(asking).expect_err("no replica acknowledges");
+        first
+    })
+    .await
+    .unwrap();
+    assert_eq!(locks_in(replicated.master()).await, ["k"]);
+    for link in &replicated.links {
+        link.requests.release();
+        link.replies.release();
+    }
+    eventually("it is granted", LIMIT / 3, async || {
+        store.acquire(&hold).await
+    })
+    .await;
+    first.shutdown_background();
 }

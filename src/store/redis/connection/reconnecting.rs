@@ -76,22 +76,16 @@ impl SharedConnection {
     ) {
         state.generation += 1;
         state.since = Instant::now();
-        state.following = None;
-        if let Some(followed) = master {
-            let known = state.master.as_ref();
-            if known.is_none_or(|known| !known.is_at(&followed.master)) {
-                state.server += 1;
-            }
-            state.master = Some(followed.master.clone());
-            state.following = Some(self.follow(state.generation, followed));
-        }
+        let at = master.as_ref().map(|followed| &followed.master);
+        // The former one is kept meanwhile, because it may be the same.
+        let server = self.context.servers.at(at);
+        state.following = master.map(|followed| self.follow(state.generation, followed));
         self.permit.keep(&raw.handle);
+        let waits = self.waits.begin(&raw.handle, &server, &answer);
         let up = telemetry::store::connected(self.purpose.as_str());
-        let live = Live::new(raw, state.generation, state.server, up);
-        state.link = LinkState::Up(Arc::new(live));
+        state.link = LinkState::Up(Arc::new(Live::new(raw, state.generation, waits, up)));
+        state.server = Some(server);
         state.reconnecting = None;
-        // An error is ignored: each call checks the answer again.
-        let _ = self.waits.saw(state.server, &answer);
         self.settled.notify_waiters();
     }
 
