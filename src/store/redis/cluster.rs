@@ -4,11 +4,10 @@
 //! command after a broken connection, and an acquire must not be repeated without the caller's knowledge. Here a command
 //! is sent again only if a server answered that it was not executed, or if it was never sent.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures_util::future::join_all;
 use redis::Value;
-use tokio::sync::OnceCell;
 
 mod member;
 mod redirect_loop;
@@ -39,7 +38,7 @@ use topology::Topology;
 pub(super) struct Cluster {
     topology: Arc<Topology>,
     /// The kind of channels. The store asks the servers when it is first needed, unless the builder sets it.
-    channels: OnceCell<Channels>,
+    channels: OnceLock<Channels>,
 }
 
 impl Cluster {
@@ -50,7 +49,7 @@ impl Cluster {
     ) -> Self {
         Self {
             topology: Arc::new(Topology::new(seeds, factory)),
-            channels: OnceCell::new_with(channels),
+            channels: channels.map_or_else(OnceLock::new, OnceLock::from),
         }
     }
 
@@ -65,14 +64,15 @@ impl Cluster {
         if let Some(known) = self.channels.get() {
             return Ok(*known);
         }
-        let probe = || async {
+        // Boxed, so that the future of a call is small. Callers at the same time ask each for itself: none waits for another,
+        // whose future may not be polled.
+        let asked = Box::pin(async {
             let map = self.topology.map(Purpose::Commands).await?;
             let answers = map.masters.iter().map(|node| node.shards_channels());
             agreed(join_all(answers).await)
-        };
-        // Boxed, so that the future of a call is small.
-        let channels = Box::pin(self.channels.get_or_try_init(probe)).await;
-        channels.copied()
+        });
+        let asked = asked.await?;
+        Ok(*self.channels.get_or_init(|| asked))
     }
 
     /// Every server that has slots, in the order of their addresses, with a connection to it.

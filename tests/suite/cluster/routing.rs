@@ -1,6 +1,10 @@
 //! Every operation finds the server of its key.
 
+use std::pin::pin;
 use std::time::Duration;
+
+use futures_util::poll;
+use tokio::time::timeout;
 use tower_distributed_lock::LockStoreExt;
 use tower_distributed_lock::store::Feature;
 
@@ -10,7 +14,7 @@ use tower_distributed_lock::{
     Inspect, LockClient, LockError, LockKey, LockMode, LockStore, RedisStore, StoreErrorKind,
 };
 
-use super::{beginning, sent, shared, watch};
+use super::{LIMIT, beginning, sent, shared, watch};
 use crate::redis_store::{
     LEASE, MODES, asks, attempt, error_kind, fenced, holds, patient, releases,
 };
@@ -34,6 +38,24 @@ async fn every_operation_works_on_every_server() {
     left.retain(|key, _| !key.starts_with("tower_lock_record:"));
     left.retain(|key, _| !key.starts_with("redisson_lock_token:"));
     assert!(left.is_empty(), "{left:#?}");
+}
+
+/// L4. The first future asks which server has which slots, and which channels they know. Nothing polls it afterwards.
+#[tokio::test]
+async fn a_future_that_is_not_polled_keeps_no_other_waiting() {
+    let (cluster, _) = shared().await;
+    let store = RedisStore::cluster(cluster.urls()).connect_lazy().unwrap();
+    let beginning = beginning();
+    let [one, other] = ["one", "other"].map(|name| format!("{beginning}{name}"));
+    let [one, other] = [one, other].map(|name| attempt(name, LockMode::Write));
+    let mut asking = pin!(asks(&store, &one));
+    assert!(poll!(asking.as_mut()).is_pending());
+    let asked = timeout(LIMIT, asks(&store, &other)).await;
+    assert!(asked.expect("it waits for the other future"));
+    assert!(asking.await);
+    for attempt in [&one, &other] {
+        assert!(releases(&store, attempt).await);
+    }
 }
 
 async fn everything(store: &RedisStore, name: &str, mode: LockMode) {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::member::Member;
@@ -30,6 +31,7 @@ pub(super) async fn listen(
     let (signal, wakeups) = watch::channel(());
     let subscription = SlotSubscription {
         topology: Arc::downgrade(&topology),
+        closed: topology.closed.clone(),
         changes,
         channels,
         slot,
@@ -76,6 +78,8 @@ async fn join(
 
 struct SlotSubscription {
     topology: Weak<Topology>,
+    /// Cancelled when the store is dropped.
+    closed: CancellationToken,
     changes: watch::Receiver<Option<Arc<SlotMap>>>,
     channels: Channels,
     slot: Slot,
@@ -124,12 +128,74 @@ impl SlotSubscription {
         let mut backoff = RECONNECT;
         loop {
             let topology = self.topology.upgrade()?;
-            match join(&topology, self.channels, self.slot, &self.channel).await {
+            let joining = join(&topology, self.channels, self.slot, &self.channel);
+            match self.closed.run_until_cancelled(joining).await? {
                 Ok(there) => return Some(there),
                 Err(error) => tracing::debug!(%error, "could not listen where the slot went"),
             }
             drop(topology);
             backoff.pause().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use redis::IntoConnectionInfo;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::store::redis::cluster::member::MemberFactory;
+    use crate::store::redis::cluster::slots::Address;
+    use crate::store::redis::endpoint::Endpoint;
+    use crate::store::redis::node_context::ConnectionSettings;
+    use crate::store::redis::replicas::Acknowledgement;
+    use crate::store::redis::timeouts::Timeouts;
+    use crate::store::redis::tls::Tls;
+
+    #[tokio::test]
+    async fn a_server_that_hangs_is_not_waited_for_when_the_store_is_dropped() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let address = format!("redis://127.0.0.1:{port}");
+        let address = address.into_connection_info().unwrap();
+        let tls = Tls::default().config([&address]).unwrap();
+        let hour = Duration::from_secs(3600);
+        let (connect, response) = (hour, hour);
+        let timeouts = Timeouts { connect, response };
+        let factory = MemberFactory {
+            like: Endpoint::new(address, tls, timeouts),
+            connections: 1,
+            settings: ConnectionSettings {
+                timeouts,
+                acknowledgement: Acknowledgement::default(),
+                background: Arc::default(),
+            },
+        };
+        let seeds = vec![Address::new("127.0.0.1", port)];
+        let topology = Arc::new(Topology::new(seeds, factory));
+        let subscription = SlotSubscription {
+            topology: Arc::downgrade(&topology),
+            closed: topology.closed.clone(),
+            changes: topology.changes(),
+            channels: Channels::Sharded,
+            slot: Slot::of(&"n".into()),
+            channel: "c{n}".to_owned(),
+            signal: watch::Sender::new(()),
+        };
+        let reattaching = tokio::spawn(async move { subscription.reattach().await.is_none() });
+        let (mut asking, _) = listener.accept().await.unwrap();
+        topology.close();
+        drop(topology);
+        let limit = Duration::from_secs(20);
+        let ended = timeout(limit, reattaching).await;
+        assert!(ended.expect("it still waits for the server").unwrap());
+        let mut asked = Vec::new();
+        let closed = timeout(limit, asking.read_to_end(&mut asked)).await;
+        assert!(closed.is_ok(), "the question is still under way");
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::member::{Member, MemberFactory};
@@ -33,12 +34,14 @@ pub(super) struct Topology {
     /// Protects the servers of the map, and those that a redirection has named since: the next map drops these unless it has
     /// them.
     members: Mutex<HashMap<Address, Arc<Member>>>,
-    /// Held by the caller that refreshes the map; the others wait for its result. Renewals have a mutex of their own:
-    /// they never wait for a caller, whose runtime may be busy.
+    /// Held by the task that refreshes the map; the others wait for its result. Renewals have a mutex of their own:
+    /// they never wait for a caller's task, whose runtime may be busy.
     last: tokio::sync::Mutex<Option<LastRefresh>>,
     last_for_renewals: tokio::sync::Mutex<Option<LastRefresh>>,
     /// Protects the one refresh that no caller waits for. The next one starts when it has ended.
     background: Mutex<Option<AbortOnDropHandle<()>>>,
+    /// Cancelled when the store is dropped.
+    pub(super) closed: CancellationToken,
 }
 
 /// The result of the last refresh.
@@ -68,25 +71,29 @@ impl Topology {
             last: tokio::sync::Mutex::new(None),
             last_for_renewals: tokio::sync::Mutex::new(None),
             background: Mutex::default(),
+            closed: CancellationToken::new(),
         }
     }
 
     /// The current map; the first call asks the Cluster for it.
-    pub(super) async fn map(&self, purpose: Purpose) -> Result<Arc<SlotMap>, StoreError> {
+    pub(super) async fn map(
+        self: &Arc<Self>,
+        purpose: Purpose,
+    ) -> Result<Arc<SlotMap>, StoreError> {
         match self.known() {
             Some(map) => Ok(map),
-            None => self.refresh(purpose, None, None).await,
+            None => self.refreshed(purpose, None, None).await,
         }
     }
 
     /// A map that is newer than `seen`, which may be wrong.
     pub(super) async fn newer(
-        &self,
+        self: &Arc<Self>,
         purpose: Purpose,
         seen: &Arc<SlotMap>,
         stale: Stale,
     ) -> Result<Arc<SlotMap>, StoreError> {
-        self.refresh(purpose, Some(seen), Some(stale)).await
+        self.refreshed(purpose, Some(seen), Some(stale)).await
     }
 
     /// Refreshes the map in the background, for the next caller.
@@ -103,7 +110,7 @@ impl Topology {
             .is_none_or(AbortOnDropHandle::is_finished)
         {
             *background = Some(AbortOnDropHandle::new(tokio::spawn(async move {
-                if let Err(error) = topology.newer(purpose, &seen, stale).await {
+                if let Err(error) = topology.refresh(purpose, Some(&seen), Some(stale)).await {
                     tracing::debug!(%error, "no server of the Cluster says which server serves what");
                 }
             })));
@@ -125,6 +132,7 @@ impl Topology {
 
     /// Forgets every server, and starts no further refresh.
     pub(super) fn close(&self) {
+        self.closed.cancel();
         *self.background.lock() = None;
         self.map.send_replace(None);
         self.members.lock().clear();
@@ -133,6 +141,20 @@ impl Topology {
     /// The current map; `None` before the first one.
     pub(super) fn known(&self) -> Option<Arc<SlotMap>> {
         self.map.borrow().clone()
+    }
+
+    /// Refreshes the map in a task, which goes on while the caller's future is not polled: the callers that wait for its result
+    /// do not wait for that caller. It ends when the caller is dropped.
+    async fn refreshed(
+        self: &Arc<Self>,
+        purpose: Purpose,
+        seen: Option<&Arc<SlotMap>>,
+        stale: Option<Stale>,
+    ) -> Result<Arc<SlotMap>, StoreError> {
+        let (topology, seen) = (self.clone(), seen.cloned());
+        let task = async move { topology.refresh(purpose, seen.as_ref(), stale).await };
+        let refresh = AbortOnDropHandle::new(tokio::spawn(task));
+        refresh.await.unwrap_or_else(|gone| Err(unreachable(gone)))
     }
 
     async fn refresh(
