@@ -39,9 +39,14 @@ impl RedisStore {
             // There is no connection for renewals. The server may be at its connection limit, while the other connections
             // are up. The keys may belong to different ones of these: a renewal takes effect in any order with other commands.
             Err(error)
-                if purpose == Purpose::Renewals && no_connection(&error) && router.is_up() =>
+                if purpose == Purpose::Renewals
+                    && no_connection(&error)
+                    && router.lacks_renewals(key) =>
             {
                 router.call(Purpose::Commands, key, &call).await
+            }
+            Err(error) if batch.len() > 1 && failure::is_split(&error) => {
+                return Ok(self.renew_each(batch).await);
             }
             answered => answered,
         };
@@ -51,6 +56,16 @@ impl RedisStore {
             sent.acknowledged().await?;
         }
         Ok(statuses.into_iter().map(Ok).collect())
+    }
+
+    /// Renews, or checks, each of these holds by a script of its own, which most often needs one key only.
+    async fn renew_each(&self, batch: Vec<&Renewal>) -> Vec<Result<HoldStatus, StoreError>> {
+        let each = batch.into_iter().map(async |renewal| {
+            let status = Box::pin(self.renew_batch(vec![renewal])).await;
+            // The others are known.
+            status.map_or(Ok(HoldStatus::Unknown), |mut one| one.swap_remove(0))
+        });
+        join_all(each).await
     }
 
     /// Asks every server that has locks.

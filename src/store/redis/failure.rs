@@ -59,6 +59,13 @@ pub(super) fn no_connection(error: RedisError) -> StoreError {
     StoreError::new(kind, error)
 }
 
+/// Whether a server of a Cluster has some of the keys of a script, and another server has the others: their slot is being moved.
+pub(super) fn is_split(error: &StoreError) -> bool {
+    let source = std::error::Error::source(error);
+    let refusal = source.and_then(|source| source.downcast_ref::<ServerError>());
+    refusal.is_some_and(|refusal| refusal.code() == "TRYAGAIN")
+}
+
 /// Picks the more informative of two failures: a refusal before a missing answer.
 pub(super) fn more_telling(known: Option<StoreError>, other: StoreError) -> StoreError {
     match known {

@@ -72,11 +72,6 @@ impl Node {
         key.place_among(self.connections(purpose).len())
     }
 
-    /// Whether commands can be sent at once.
-    pub(super) fn is_up(&self) -> bool {
-        self.commands.iter().all(|connection| connection.is_up())
-    }
-
     /// The connections of one purpose.
     pub(super) fn connections(&self, purpose: Purpose) -> &[Arc<SharedConnection>] {
         match purpose {

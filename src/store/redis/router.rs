@@ -68,12 +68,12 @@ impl Router {
         }
     }
 
-    /// Whether commands can be sent at once.
-    pub(super) fn is_up(&self) -> bool {
-        match self {
-            Self::One(node) => node.is_up(),
-            Self::Cluster(_) => false,
-        }
+    /// Whether commands about the key can be sent at once, and renewals cannot.
+    pub(super) fn lacks_renewals(&self, key: &LockKey) -> bool {
+        self.known_node(key).is_some_and(|node| {
+            let is_up = |purpose| node.connection(purpose, key).is_up();
+            is_up(Purpose::Commands) && !is_up(Purpose::Renewals)
+        })
     }
 
     /// The kind of channels.

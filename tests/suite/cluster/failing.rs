@@ -125,6 +125,21 @@ async fn a_part_that_is_down_ends_no_other_locks() {
     assert!(asking.await.unwrap().is_err());
 }
 
+/// S1, L6. The server has no room for the connection that renews, and the others to it are up.
+#[tokio::test]
+async fn a_hold_is_kept_when_its_server_takes_no_more_connections() {
+    let cluster = RedisCluster::start().await;
+    let locks = LockClient::new(store(&cluster).await);
+    let name = cluster.name_on(0, "full-").await;
+    let request = locks.lock(&name).lease(Lease::Renewed(LEASE));
+    let guard = request.await.unwrap();
+    let limit = ["CONFIG", "SET", "maxclients", "1"];
+    cluster.nodes[0].ask::<()>(&limit).await;
+    tokio::time::sleep(LEASE * 2).await;
+    assert!(!guard.is_lost(), "it is not renewed");
+    guard.release().await.unwrap();
+}
+
 /// A server neither answers nor closes its connections: first the other servers give it up, then its clients.
 #[tokio::test]
 async fn a_server_hangs_and_its_replica_takes_over() {

@@ -159,3 +159,36 @@ async fn a_store_that_missed_two_moves_finds_the_slot_by_one_redirection() {
     let sent = sent(&monitors, &name).await;
     assert!(sent[0].len() <= 2, "{sent:#?}");
 }
+
+/// L6. The renewals of holds in one slot are one script, and no server runs it while it has some of the keys only.
+#[tokio::test]
+async fn holds_of_one_slot_are_renewed_while_its_keys_are_being_moved() {
+    let (cluster, store) = movers().await;
+    let (name, slot) = on_first(cluster).await;
+    let held = ["a", "b"].map(|part| attempt(format!("{{{name}}}{part}"), LockMode::Reentrant));
+    for attempt in &held {
+        assert!(asks(&store, attempt).await);
+    }
+    cluster.begin_move(slot, 0, 1).await;
+    let port = cluster.nodes[1].port().to_string();
+    let words = [
+        "MIGRATE",
+        "127.0.0.1",
+        &port,
+        held[0].hold.key.as_str(),
+        "0",
+        "5000",
+    ];
+    cluster.nodes[0].ask::<()>(&words).await;
+
+    let renewals = held
+        .each_ref()
+        .map(|one| Renewal::new(one.hold.clone(), LEASE));
+    assert_eq!(store.renew(&renewals).await.unwrap(), [HoldStatus::Held; 2]);
+
+    assert_eq!(cluster.move_keys(slot, 0, 1).await, 1);
+    cluster.end_move(slot, 0, 1).await;
+    for attempt in &held {
+        assert!(releases(&store, attempt).await);
+    }
+}
