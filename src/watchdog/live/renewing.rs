@@ -60,6 +60,10 @@ impl LiveHold {
             let third = Duration::from_nanos(self.lease / (3 * PARTS) * part);
             state.look = state.look.min(state.confirmed + third);
         }
+        // A request that shared it before could not tell the watchdog.
+        if let Some(look) = state.take_extended(self.lease()) {
+            state.look = state.look.min(look);
+        }
         state.look
     }
 
@@ -156,20 +160,28 @@ impl LiveHold {
         }
     }
 
-    /// When to renew a hold whose lease was cut short by a limit that was extended since. Returns it once.
+    /// When to renew a hold whose lease was cut short, or whose renewals had ended, by a limit that was extended since. Returns
+    /// it once. A hold that is not in the schedule yet keeps it until it enters.
     pub(crate) fn take_extended(&self) -> Option<Moment> {
         let mut state = self.state();
-        if !mem::take(&mut state.extended) {
-            return None;
+        match state.renewal {
+            RenewalState::Absent => None,
+            _ => state.take_extended(self.lease()),
         }
-        let full = state.confirmed + valid_for(self.lease().duration());
-        let is_cut = state.deadline < full;
-        let next = state.confirmed + state.deadline.since(state.confirmed) / 3;
-        (is_cut && state.phase == Phase::Held).then_some(next)
     }
 }
 
 impl LiveState {
+    fn take_extended(&mut self, lease: Lease) -> Option<Moment> {
+        if !mem::take(&mut self.extended) {
+            return None;
+        }
+        let is_cut = self.deadline < self.confirmed + valid_for(lease.duration());
+        let waits = self.look == self.deadline;
+        let next = self.confirmed + self.deadline.since(self.confirmed) / 3;
+        ((is_cut || waits) && self.phase == Phase::Held).then_some(next)
+    }
+
     fn next_lease(&self, lease: Lease, now: Moment) -> Option<Duration> {
         let is_over = self.limit <= now;
         (!is_over).then(|| lease.duration().min(self.limit.since(now)))

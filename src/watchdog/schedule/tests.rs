@@ -237,6 +237,40 @@ fn a_hold_whose_partition_fails_is_lost_at_its_deadline() {
     assert!(!schedule.is_failing());
 }
 
+/// The only share that was left had a longest hold, which was over at the look. Another one has none.
+#[test]
+fn a_hold_whose_renewals_had_ended_is_renewed_when_its_limit_is_extended() {
+    let (mut schedule, all) = schedule(1);
+    let live = &all[0];
+    live.set_limit((Instant::now() + Duration::from_secs(1)).into());
+    let now = Instant::now() + LEASE / 3;
+    assert_eq!(count(&due(&mut schedule, now)), 0);
+    live.set_limit(Moment::NEVER);
+    let look = live.take_extended().expect("its renewals had ended");
+    assert!(schedule.look_earlier(live, look));
+    assert_eq!(count(&due(&mut schedule, now)), 1);
+}
+
+/// Another request shares a hold before the watchdog has it: its guard has no longest hold.
+#[test]
+fn a_hold_whose_limit_is_extended_before_it_enters_is_renewed() {
+    let cut = hold(0);
+    let lease = Duration::from_secs(1);
+    let (begun, renewed) = (Instant::now(), Lease::Renewed(LEASE));
+    let live = LiveHold::new(cut.hold.clone(), renewed, None, begun, lease);
+    let live = Arc::new(live);
+    live.set_limit((begun + lease).into());
+    live.set_limit(Moment::NEVER);
+    let mut schedule = RenewalSchedule::default();
+    if let Some(look) = live.take_extended() {
+        schedule.look_earlier(&live, look);
+    }
+    schedule.enter(&live);
+    let look = schedule.set_alarm(begun);
+    assert!(look < live.deadline());
+    assert_eq!(count(&due(&mut schedule, look)), 1);
+}
+
 #[test]
 fn looks_come_in_the_order_of_their_times() {
     let mut random = fastrand::Rng::with_seed(1);
