@@ -12,7 +12,7 @@ use tokio::runtime;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
-use crate::cleanup::{CleanupTasks, Job, NonCancellable, ReleasePace, Work, in_time};
+use crate::cleanup::{CleanupTasks, Job, NonCancellable, ReleaseLimit, Work, in_time};
 use crate::error::{LockError, StoreError, worst};
 use crate::store::{DynStore, HoldStatus, Renewal};
 use crate::telemetry::Journal;
@@ -45,7 +45,7 @@ struct Handle {
     watchdog: Arc<Watchdog>,
     tasks: Arc<CleanupTasks>,
     checks: Arc<OwnerChecks>,
-    pace: Arc<ReleasePace>,
+    release_limit: Arc<ReleaseLimit>,
     journal: Journal,
 }
 
@@ -68,7 +68,7 @@ impl Background {
                     on_lost,
                 ),
                 checks: OwnerChecks::new(store.clone(), tasks.clone()),
-                pace: Arc::default(),
+                release_limit: Arc::default(),
                 journal,
                 tasks,
                 store,

@@ -17,10 +17,10 @@ use tokio::time::{Instant, sleep_until};
 use crate::sync::Mutex;
 
 mod non_cancellable;
-mod pace;
+mod release_limit;
 
 pub(crate) use non_cancellable::{NonCancellable, PATIENCE, Work, in_time, is_in_background};
-pub(crate) use pace::ReleasePace;
+pub(crate) use release_limit::ReleaseLimit;
 
 /// Work without a result.
 pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -69,9 +69,9 @@ impl CleanupTasks {
         stranded.into_iter().for_each(RunningJob::start);
     }
 
-    /// A runtime other than `ended` from which locks were taken.
-    pub(crate) fn runtime_but(&self, ended: Id) -> Option<Handle> {
-        self.state.lock().runtime_but(&[ended])
+    /// A runtime other than those that have `ended`, from which locks were taken.
+    pub(crate) fn runtime_but(&self, ended: &[Id]) -> Option<Handle> {
+        self.state.lock().runtime_but(ended)
     }
 
     /// Counts work until the returned value is dropped.
@@ -83,7 +83,7 @@ impl CleanupTasks {
     /// Does something at a later time, unless its runtime ends before. It does not count as work.
     pub(crate) fn later(&self, at: Instant, work: impl Future<Output = ()> + Send + 'static) {
         let here = Handle::try_current().ok();
-        let Some(runtime) = here.or_else(|| self.state.lock().runtime_but(&[])) else {
+        let Some(runtime) = here.or_else(|| self.runtime_but(&[])) else {
             return;
         };
         runtime.spawn(async move {

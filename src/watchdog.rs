@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use smallvec::SmallVec;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -189,15 +190,23 @@ impl Watchdog {
 
     /// The task has ended. If it was dropped with its runtime, it continues on another one.
     fn ended(self: &Arc<Self>, task_runtime: Id) {
+        let mut ended = SmallVec::<[Id; 2]>::from_iter([task_runtime]);
         let given = self.given_runtime();
-        let elsewhere = given.or_else(|| self.tasks.runtime_but(task_runtime));
+        let elsewhere = given.or_else(|| self.tasks.runtime_but(&ended));
         // After a panic, which only code outside this crate causes, it continues on the current runtime.
-        let elsewhere = elsewhere.or_else(|| Handle::try_current().ok());
-        let mut state = self.state();
-        // It has not ended by itself, and no new hold has started another one.
-        let is_missing = state.task_runtime.is_some() && state.task.strong_count() == 0;
-        if is_missing && let Some(runtime) = &elsewhere {
+        let mut elsewhere = elsewhere.or_else(|| Handle::try_current().ok());
+        while let Some(runtime) = &elsewhere {
+            let mut state = self.state();
+            // It has not ended by itself, and no new hold has started another one.
+            let is_missing = state.task_runtime.is_some() && state.task.strong_count() == 0;
+            if !is_missing {
+                return;
+            }
             self.start(&mut state, runtime);
+            drop(state);
+            // A runtime that has ended, too, has dropped the task at once.
+            ended.push(runtime.id());
+            elsewhere = self.tasks.runtime_but(&ended);
         }
     }
 

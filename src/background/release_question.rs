@@ -98,11 +98,9 @@ impl<E: EndOfHold> Unasked<E> {
     /// In the background, where releases take turns.
     async fn in_turn(self) -> Result<(), LockError> {
         let background = self.end.background().clone();
-        let partition = background
-            .handle
-            .store
-            .partition_of(&self.end.live().hold.key);
-        let place = background.handle.pace.enter(partition).await;
+        let handle = &background.handle;
+        let partition = handle.store.partition_of(&self.end.live().hold.key);
+        let place = handle.release_limit.enter(partition).await;
         let mut asked = self.ask();
         let released = (&mut asked.answer).await;
         // A release without an answer is repeated after growing pauses, and does not block others any more.

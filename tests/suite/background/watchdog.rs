@@ -1,10 +1,11 @@
-//! Renewals while a partition of the store is down.
+//! Renewals while a partition of the store is down, and when a runtime ends.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
-use tower_distributed_lock::{Lease, LockClient, LockGuard};
+use tower_distributed_lock::{Lease, LockClient, LockGuard, MemoryStore};
 
 use super::wired::Wired;
 
@@ -126,4 +127,29 @@ async fn an_answer_for_too_few_holds_moves_no_deadline() {
     for guard in held {
         guard.release().await.expect("held all the time");
     }
+}
+
+/// The runtime of the renewals ends, and the one that was used last has ended before.
+#[test]
+fn renewals_continue_on_a_runtime_that_still_runs() {
+    let lease = Duration::from_secs(1);
+    let locks = LockClient::new(MemoryStore::new());
+    let runtimes = ["first", "running", "last"].map(|key| {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let asking = locks.lock(key).lease(Lease::Renewed(lease));
+        let guard = runtime.block_on(asking.acquire()).expect("free");
+        (runtime, guard)
+    });
+    let [(first, _first), (running, guard), (last, _last)] = runtimes;
+    drop(last);
+    drop(first);
+    running.block_on(async { sleep(lease * 2).await });
+    assert!(!guard.is_lost(), "it is renewed");
+    running
+        .block_on(guard.release())
+        .expect("held all the time");
 }
