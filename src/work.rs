@@ -66,7 +66,8 @@ impl LockGuard {
     ///
     /// The value of `work` is returned only if the release is confirmed, as by [`LockGuard::release`]:
     ///
-    /// * [`LockError::Lost`] if the lock was lost while `work` ran, or was gone at its end. Another holder may have run.
+    /// * [`LockError::Lost`] if the lock was lost before, so that `work` was not started; if it was lost while `work` ran, or was
+    ///   gone at its end. Another holder may have run.
     /// * [`LockError::Unavailable`] if `work` ended and the store did not confirm the release.
     ///
     /// # Cancel safety
@@ -121,12 +122,16 @@ impl LockGuard {
             .and_then(|value| released.map(|()| value))
     }
 
-    /// The value of `work`; `None` if the lock was lost before it ended. Then it has this time to end.
+    /// The value of `work`; `None` if the lock was lost before it ended. Then it has this time to end. Under a lock that is lost
+    /// already, it is not started.
     async fn while_held<F, W>(&self, grace: Duration, work: F) -> Option<W::Output>
     where
         F: FnOnce(LockHandle) -> W,
         W: Future,
     {
+        if self.is_lost() {
+            return None;
+        }
         let mut work = pin!(work(self.handle()));
         tokio::select! {
             // If the work ends and a loss is noticed at the same moment, the release decides.

@@ -87,7 +87,7 @@ pub enum OnceError<E> {
     NotStarted(LockError),
     /// The work returned this error. Nothing is recorded: a repeat runs it again.
     Work(E),
-    /// The lock was lost before the end of the work, which was dropped. Another process may run it.
+    /// The lock was lost before the work was started, or before its end, and then it was dropped. Another process may run it.
     Lost,
     /// The work has ended, and it is not confirmed that its value is remembered. A repeat may run it again; with
     /// [`LockError::Lost`], another process may have run it at the same time.
@@ -225,7 +225,7 @@ impl<E: fmt::Display> fmt::Display for OnceError<E> {
         match self {
             Self::NotStarted(error) => write!(f, "the work was not started: {error}"),
             Self::Work(error) => error.fmt(f),
-            Self::Lost => f.write_str("the lock was lost while the work ran"),
+            Self::Lost => f.write_str("the lock was lost before the end of the work"),
             Self::Unconfirmed(_) => f.write_str(
                 "the work has ended, and it is not confirmed that its value is remembered",
             ),

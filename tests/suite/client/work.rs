@@ -65,6 +65,18 @@ async fn the_value_of_work_that_ends_after_its_lock_was_lost_is_not_returned() {
     assert!(matches!(lost, Err(LockError::Lost)), "{lost:?}");
 }
 
+/// Not even up to its first wait.
+#[tokio::test(start_paused = true)]
+async fn work_is_not_started_under_a_lock_that_is_lost() {
+    let (_, locks) = forgetful();
+    let lease = Duration::from_millis(100);
+    let guard = locks.lock("job").lease(Lease::Fixed(lease)).await;
+    let guard = guard.expect("free");
+    tokio::time::sleep(lease).await;
+    let lost = guard.run(async |_| panic!("it must not run")).await;
+    assert!(matches!(lost, Err::<(), _>(LockError::Lost)), "{lost:?}");
+}
+
 /// The poll in which the loss is noticed may be the work's, too.
 #[tokio::test(start_paused = true)]
 async fn work_without_grace_is_not_polled_after_the_loss() {
