@@ -80,7 +80,7 @@ pub(super) async fn sleep_until(wakeups: Option<&mut Wakeups>, until: Instant) -
     }
 }
 
-/// The number of failures of the store in a row.
+/// The number of questions in a row without an answer.
 #[derive(Default)]
 pub(super) struct Failures(u32);
 
@@ -88,12 +88,15 @@ impl Failures {
     /// Whether to ask the store again after `error`. An unreachable or silent store is asked once more. A store that
     /// cannot serve now is asked again after a pause, for as long as the wait lasts.
     pub(super) async fn allow_another(&mut self, error: &StoreError, wait: Wait) -> bool {
-        self.0 += 1;
         let again = match error.kind() {
             StoreErrorKind::Unanswered
             | StoreErrorKind::Unreachable
-            | StoreErrorKind::Unacknowledged => self.0 < 2,
+            | StoreErrorKind::Unacknowledged => {
+                self.0 += 1;
+                self.0 < 2
+            }
             StoreErrorKind::Transient if !wait.is_one_try() => {
+                self.0 = 0;
                 let pause = Instant::now() + jittered(TRANSIENT_PAUSE);
                 tokio::time::sleep_until(pause.min(wait.until)).await;
                 true
@@ -125,4 +128,21 @@ pub(super) fn answered_late() -> StoreError {
         StoreErrorKind::Unanswered,
         "the store's answer took longer than the lease",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A failover: the old master refuses, and then closes the connection.
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_cannot_be_reached_after_it_could_not_serve_is_asked_once_more() {
+        let wait = Wait::new(Duration::from_secs(10), Instant::now());
+        let mut failures = Failures::default();
+        let [busy, gone] = [StoreErrorKind::Transient, StoreErrorKind::Unreachable]
+            .map(|kind| StoreError::new(kind, "a failover"));
+        for (error, again) in [(&busy, true), (&busy, true), (&gone, true), (&gone, false)] {
+            assert_eq!(failures.allow_another(error, wait).await, again, "{error}");
+        }
+    }
 }
