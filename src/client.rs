@@ -190,7 +190,7 @@ impl LockClient {
     /// It is for a resource that is split into segments to reduce contention, such as ten counters that together are one stock.
     /// Requests begin at different keys, so that the segments are used equally. A request that waits is in the queue of every
     /// key, behind earlier requests of this process, and [`max_waiters`](LockRequest::max_waiters) counts it there. In the store
-    /// it has no place in a fair queue.
+    /// it has no place in a fair queue. A key may come with a mode of its own.
     ///
     /// [`LockGuard::key`]: crate::LockGuard::key
     ///

@@ -12,6 +12,7 @@
 //! mutex. Under a shard's mutex, only that of a [`LiveHold`] is taken, and those of the memory store: see
 //! [`Queues::enter_and_ask`].
 
+use std::borrow::Cow;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -76,10 +77,13 @@ pub(crate) struct Terms {
 
 impl Terms {
     /// The same in another mode.
-    pub(crate) fn in_mode(&self, mode: LockMode) -> Self {
-        Self {
-            mode,
-            ..self.clone()
+    pub(crate) fn in_mode(&self, mode: LockMode) -> Cow<'_, Self> {
+        match mode == self.mode {
+            true => Cow::Borrowed(self),
+            false => Cow::Owned(Self {
+                mode,
+                ..self.clone()
+            }),
         }
     }
 
@@ -101,6 +105,12 @@ impl Terms {
     ) -> Arc<LiveHold> {
         let live = LiveHold::new(hold, self.lease, token, sent, lease);
         Arc::new(live.on(self.route.clone()))
+    }
+
+    /// The lease to ask for: it is cut at the longest hold.
+    pub(crate) fn granted_lease(&self) -> Duration {
+        let lease = self.lease.duration();
+        self.max_hold.map_or(lease, |max_hold| lease.min(max_hold))
     }
 
     /// Whether such a request yields to other processes. One that does not wait asks at once.

@@ -42,7 +42,7 @@ impl LockClient {
     /// gives up all other places. `entered`: what [`take_at_once`](Self::take_at_once) has begun for the only key.
     pub(super) async fn take(
         &self,
-        keys: &[LockKey],
+        keys: &[(&LockKey, LockMode)],
         entered: Option<Box<Entered<'_>>>,
         terms: &Terms,
         wait: Wait,
@@ -70,7 +70,7 @@ impl LockClient {
             Some(Err(refused)) => Some(refused),
             None => None,
         };
-        let contention = self.journal().contends(&keys[0], now);
+        let contention = self.journal().contends(keys[0].0, now);
         // Most requests are granted at once. The state of a wait is large, so it is boxed.
         Box::pin(request.wait_for(answer, contention)).await
     }
@@ -105,10 +105,15 @@ impl<'a> Request<'a> {
     }
 
     /// Enters the queue of every key that has room.
-    fn enter(&mut self, keys: &'a [LockKey], now: Instant) -> Result<Option<Share>, LockError> {
+    fn enter(
+        &mut self,
+        keys: &[(&'a LockKey, LockMode)],
+        now: Instant,
+    ) -> Result<Option<Share>, LockError> {
         let mut refused = None;
-        for key in keys {
-            match self.client.inner.queues.enter(key, self.terms, now) {
+        for &(key, mode) in keys {
+            let terms = self.terms.in_mode(mode);
+            match self.client.inner.queues.enter(key, &terms, now) {
                 Ok(Decision::Grant(share)) => return Ok(Some(share)),
                 Ok(Decision::Ask(turn)) => {
                     self.add(key, turn);
@@ -124,9 +129,13 @@ impl<'a> Request<'a> {
             }
         }
         match refused {
-            Some(error) if self.attempts.is_empty() && self.queued.is_empty() => Err(error),
+            Some(error) if self.has_no_place() => Err(error),
             _ => Ok(None),
         }
+    }
+
+    fn has_no_place(&self) -> bool {
+        self.attempts.is_empty() && self.queued.is_empty()
     }
 
     /// Waits until one of the keys is granted.
@@ -143,43 +152,15 @@ impl<'a> Request<'a> {
         loop {
             let answer = match first.take() {
                 Some(answer) => answer,
-                None => {
-                    if let Some(share) = self.take_turns().await? {
-                        return Ok(share);
-                    }
-                    if self.attempts.expects_refusal() {
-                        self.listen().await;
-                    }
-                    if !self.let_others_go_first().await {
-                        return Err(LockError::Busy {
-                            retry_after: self.known,
-                        });
-                    }
-                    let reply = self.ask(Instant::now()).await?;
-                    match self.share(reply) {
-                        Ok(share) => return Ok(share),
-                        Err(answer) => answer,
-                    }
-                }
+                None => match self.ask_in_turn().await? {
+                    Ok(share) => return Ok(share),
+                    Err(answer) => answer,
+                },
             };
             match answer {
                 NotGranted::Refused { retry_after } => {
                     failures = Failures::default();
-                    self.known = Some(retry_after);
-                    self.attempts.refused(retry_after);
-                    let holds = self.attempts.each().map(|(attempt, _)| &attempt.hold);
-                    let keys = holds.map(|hold| (&hold.key, hold.mode));
-                    contention.list(keys, &self.terms.route);
-                    if self.wait.is_one_try() {
-                        return Err(over(self.known));
-                    }
-                    if self.listen().await {
-                        continue;
-                    }
-                    self.sleep(retry_after).await;
-                    if self.wait.is_over() {
-                        return Err(over(self.known));
-                    }
+                    self.refused(retry_after, &mut contention).await?;
                 }
                 NotGranted::Late => {
                     // A nested read has no other id.
@@ -206,6 +187,47 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Asks the store when the request has a turn, unless a queue of the process gives it a share before.
+    async fn ask_in_turn(&mut self) -> Result<Result<Share, NotGranted>, LockError> {
+        if let Some(share) = self.take_turns().await? {
+            return Ok(Ok(share));
+        }
+        if self.attempts.expects_refusal() {
+            self.listen().await;
+        }
+        if !self.let_others_go_first().await {
+            return Err(LockError::Busy {
+                retry_after: self.known,
+            });
+        }
+        let reply = self.ask(Instant::now()).await?;
+        Ok(self.share(reply))
+    }
+
+    /// Waits until the request is to ask again.
+    async fn refused(
+        &mut self,
+        retry_after: Duration,
+        contention: &mut Contention,
+    ) -> Result<(), LockError> {
+        self.known = Some(retry_after);
+        self.attempts.refused(retry_after);
+        let holds = self.attempts.each().map(|(attempt, _)| &attempt.hold);
+        let keys = holds.map(|hold| (&hold.key, hold.mode));
+        contention.list(keys, &self.terms.route);
+        if self.wait.is_one_try() {
+            return Err(over(self.known));
+        }
+        if self.listen().await {
+            return Ok(());
+        }
+        self.sleep(retry_after).await;
+        match self.wait.is_over() {
+            true => Err(over(self.known)),
+            false => Ok(()),
+        }
+    }
+
     /// Takes what the queues of the process have given. Waits for it while the request has no turn to ask the store.
     async fn take_turns(&mut self) -> Result<Option<Share>, LockError> {
         loop {
@@ -224,7 +246,12 @@ impl<'a> Request<'a> {
                 let late = self.wait.until < Instant::now() + Wait::LAST_MOMENT;
                 self.known = known.or(late.then_some(Duration::ZERO)).or(self.known);
             }
-            match given.decision? {
+            let decision = match given.decision {
+                // One queue is full, and the request has a place elsewhere.
+                Err(LockError::Overloaded) if !self.has_no_place() => continue,
+                decision => decision?,
+            };
+            match decision {
                 Decision::Grant(share) => return Ok(Some(share)),
                 Decision::Ask(turn) => self.add(given.key, turn),
                 Decision::Wait(_) => unreachable!("a place is not exchanged for another"),
@@ -238,7 +265,8 @@ impl<'a> Request<'a> {
             self.queued.clear();
             self.attempts.clear();
         }
-        self.attempts.add(key, self.terms, turn);
+        let terms = self.terms.in_mode(turn.mode());
+        self.attempts.add(key, &terms, turn);
     }
 
     async fn ask(&mut self, now: Instant) -> Result<Result<Reply, StoreError>, LockError> {

@@ -1,6 +1,5 @@
 //! Several keys in one request: all of them, in rounds. A round waits for the key that is in use by [`LockClient::take`].
 
-use std::slice;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -21,7 +20,7 @@ const POLITE_ROUNDS: usize = 4;
 pub(super) struct AllOf<'a> {
     pub(super) client: &'a LockClient,
     /// In order and without duplicates.
-    pub(super) keys: &'a [(LockKey, LockMode)],
+    pub(super) keys: &'a [(&'a LockKey, LockMode)],
     pub(super) terms: &'a Terms,
     pub(super) wait: Wait,
 }
@@ -93,7 +92,7 @@ impl AllOf<'_> {
             if shares[index].is_some() {
                 continue;
             }
-            let terms = self.terms.in_mode(*mode).impatient();
+            let terms = self.terms.in_mode(*mode).into_owned().impatient();
             match self.client.inner.queues.enter(key, &terms, Instant::now()) {
                 Ok(Decision::Grant(share)) => shares[index] = Some(share),
                 // The owner has a write on this key: its read is granted under the id of the write.
@@ -142,11 +141,9 @@ impl AllOf<'_> {
 
     /// Waits for one of the keys.
     async fn take_one(&self, index: usize) -> Result<Share, LockError> {
-        let (key, mode) = &self.keys[index];
-        let terms = self.terms.in_mode(*mode);
-        let keys = slice::from_ref(key);
+        let keys = &self.keys[index..=index];
         self.client
-            .take(keys, None, &terms, self.wait, Instant::now())
+            .take(keys, None, self.terms, self.wait, Instant::now())
             .await
     }
 }

@@ -234,7 +234,6 @@ impl LockClient {
         want: Wanted,
         nested: Option<HoldId>,
     ) -> Attempt {
-        let lease = terms.lease.duration();
         let id = self.next_hold_id();
         Attempt {
             hold: Hold {
@@ -243,7 +242,7 @@ impl LockClient {
                 id: nested.unwrap_or(id),
             },
             id,
-            lease: terms.max_hold.map_or(lease, |max_hold| lease.min(max_hold)),
+            lease: terms.granted_lease(),
             patience: match want {
                 Wanted::One { patience } => patience,
                 Wanted::Any | Wanted::All => None,

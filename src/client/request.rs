@@ -70,9 +70,7 @@ impl LockRequest {
         Self::new(client, Targets::All(targets))
     }
 
-    pub(super) fn any(client: LockClient, mut targets: Vec<Target>) -> Self {
-        targets.sort_by(|a, b| a.key.cmp(&b.key));
-        targets.dedup_by(|later, earlier| later.key == earlier.key);
+    pub(super) fn any(client: LockClient, targets: Vec<Target>) -> Self {
         Self::new(client, Targets::Any(targets))
     }
 
@@ -343,7 +341,7 @@ impl LockRequest {
         targets.map(|target| target.mode_in(self.mode))
     }
 
-    /// The mode of the first target. Only in a request for all keys, targets may have different modes.
+    /// The mode of the first target.
     fn default_mode(&self) -> LockMode {
         self.modes().next().unwrap_or(LockMode::Reentrant)
     }

@@ -133,8 +133,8 @@ impl LocalHold {
         }
     }
 
-    /// Whether a request with these terms can share the hold: it is held, enough of its lease is left, and its renewal
-    /// fits the request.
+    /// Whether a request with these terms can share the hold: it is held, enough of its lease is left but no more than the
+    /// request may hold, and its renewal fits the request.
     pub(super) fn suits(&self, terms: &Terms, now: Instant) -> bool {
         #[cfg(test)]
         if exploration::has(Mutant::LostPassedOn) {
@@ -143,8 +143,16 @@ impl LocalHold {
         self.live.phase() == Phase::Held
             && matches!(terms.lease, Lease::Renewed(_))
             && terms.lease == self.live.lease()
-            && now + terms.lease.duration() / 3 < self.live.deadline()
+            && self.is_left_for(terms, now)
             && (!terms.fenced || self.live.token().is_some())
+    }
+
+    /// Whether a third of the request's lease is left, and no more than its longest hold: otherwise the store would keep the key
+    /// for a request that never ends for longer than that.
+    fn is_left_for(&self, terms: &Terms, now: Instant) -> bool {
+        let deadline = self.live.deadline();
+        let ends_in_time = |max_hold: Duration| deadline <= now + max_hold;
+        now + terms.granted_lease() / 3 < deadline && terms.max_hold.is_none_or(ends_in_time)
     }
 
     /// Whether other requests may share this read.

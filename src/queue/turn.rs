@@ -11,7 +11,7 @@ use super::wait_queue::{Handoff, Others};
 use super::{HandoverLimits, Intent, Queues, Share, Terms};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
-use crate::lock::{HoldId, LockKey};
+use crate::lock::{HoldId, LockKey, LockMode};
 use crate::store::{Released, Wakeups};
 use crate::watchdog::LiveHold;
 
@@ -82,6 +82,11 @@ impl Turn {
                 fairness.map_or(Others::None, |fairness| Others::Owed(Box::new(fairness)))
             }
         };
+    }
+
+    /// The mode in which to ask.
+    pub(crate) fn mode(&self) -> LockMode {
+        self.intent.mode
     }
 
     /// The owner's write hold, if this is the turn to read under it: ask with its id.

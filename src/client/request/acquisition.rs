@@ -2,16 +2,15 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::slice;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use super::super::acquire::Entered;
 use super::super::all::AllOf;
 use super::super::request_tracker::TrackedRequest;
 use super::super::target::Target;
-use super::super::wait::Wait;
+use super::super::wait::{Wait, over};
 use super::{LockRequest, Targets};
 use crate::error::LockError;
 use crate::guard::LockGuard;
@@ -52,7 +51,7 @@ impl<'a> Acquisition<'a> {
             let work = pin!(async {
                 let guard = match &request.targets {
                     Targets::One(target) => {
-                        let keys = slice::from_ref(&target.key);
+                        let keys = &[(&target.key, terms.mode)];
                         LockGuard::new(client.take(keys, entered, terms, wait, now).await?)
                     }
                     Targets::All(targets) => {
@@ -66,8 +65,7 @@ impl<'a> Acquisition<'a> {
                         LockGuard::new(Box::pin(all.take()).await?)
                     }
                     Targets::Any(targets) => {
-                        let keys = targets.iter().map(|target| &target.key);
-                        let mut keys: Vec<_> = keys.cloned().collect();
+                        let mut keys = in_order(targets, request.mode);
                         // Requests begin at different keys, so that the keys are used equally.
                         fastrand::shuffle(&mut keys);
                         LockGuard::new(client.take(&keys, None, terms, wait, now).await?)
@@ -75,7 +73,11 @@ impl<'a> Acquisition<'a> {
                 };
                 match request.hold_at_least {
                     None => Ok(guard),
-                    Some(time) => Box::pin(guard.kept_until(Instant::now() + time)).await,
+                    Some(time) => {
+                        let kept = Box::pin(guard.kept_until(Instant::now() + time));
+                        let kept = timeout_at(wait.until, kept).await;
+                        kept.unwrap_or_else(|_| Err(over(None)))
+                    }
                 }
             });
             let working = tracked.unless_closed(work);
@@ -95,11 +97,10 @@ impl<'a> Acquisition<'a> {
 }
 
 /// Sorted, each key once; of two modes of one key the excluding one.
-fn in_order(targets: &[Target], mode: Option<LockMode>) -> Vec<(LockKey, LockMode)> {
+fn in_order(targets: &[Target], mode: Option<LockMode>) -> Vec<(&LockKey, LockMode)> {
     let targets = targets.iter();
-    let mut targets: Vec<_> = targets
-        .map(|target| (target.key.clone(), target.mode_in(mode)))
-        .collect();
+    let targets = targets.map(|target| (&target.key, target.mode_in(mode)));
+    let mut targets: Vec<_> = targets.collect();
     targets.sort_by(|(a, x), (b, y)| a.cmp(b).then(y.is_exclusive().cmp(&x.is_exclusive())));
     targets.dedup_by(|later, earlier| later.0 == earlier.0);
     targets

@@ -13,7 +13,7 @@ use tower_distributed_lock::{
 
 use super::MODES;
 use crate::redis_store::patient;
-use crate::support::RedisServer;
+use crate::support::{LimitedStore, RedisServer, Site};
 
 /// Every answer of the store takes longer than the lease.
 #[tokio::test(start_paused = true)]
@@ -86,6 +86,128 @@ async fn a_silent_store_is_unavailable_unless_a_holder_is_known() {
         }
         store.set(Faults::none());
         holder.release().await.expect("held");
+    }
+}
+
+/// The question that gives a hold its minimum is part of the wait.
+#[tokio::test(start_paused = true)]
+async fn a_hold_with_a_minimum_is_not_waited_for_longer_than_the_wait() {
+    let locks = LockClient::new(LimitedStore::renewing_late(Duration::from_secs(60)));
+    let minimum = Duration::from_secs(5);
+    for wait in [100, 500] {
+        let wait = Duration::from_millis(wait);
+        let begun = Instant::now();
+        let refused = locks.lock("n").wait(wait).hold_at_least(minimum).await;
+        assert!(
+            matches!(refused, Err(LockError::Unavailable(_))),
+            "{refused:?}"
+        );
+        let waited = begun.elapsed();
+        assert!(waited < wait + Duration::from_millis(10), "{waited:?}");
+        // Nothing is left, although the question is still under way.
+        locks.lock("n").await.unwrap().release().await.unwrap();
+    }
+}
+
+/// A hold of the store that has no longest hold lives longer than the request to which it would be passed on.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_never_ends_does_not_hold_longer_than_its_longest_hold() {
+    let longest = Duration::from_secs(1);
+    for mode in [LockMode::Reentrant, LockMode::Read, LockMode::Write] {
+        let store = MemoryStore::new();
+        let (locks, elsewhere) = (LockClient::new(store.clone()), LockClient::new(store));
+        let first = locks.lock("n").mode(mode).await.unwrap();
+        let wedged = locks.lock("n").mode(mode).max_hold(longest).acquire();
+        let wedged = tokio::spawn(wedged);
+        sleep(Duration::from_millis(1)).await;
+        first.release().await.unwrap();
+        let wedged = wedged.await.unwrap().unwrap();
+        let begun = Instant::now();
+        let next = elsewhere.lock("n").mode(LockMode::Write);
+        let next = match mode {
+            LockMode::Reentrant => next.mode(mode),
+            _ => next,
+        };
+        let next = next.await.unwrap();
+        let waited = begun.elapsed();
+        assert!(waited < longest * 3 / 2, "{mode:?}: {waited:?}");
+        assert!(wedged.is_lost());
+        next.release().await.unwrap();
+    }
+}
+
+/// A longest hold that is much shorter than the lease does not divide the requests.
+#[tokio::test(start_paused = true)]
+async fn requests_with_a_short_longest_hold_share_a_hold() {
+    let locks = LockClient::new(MemoryStore::new());
+    let admin = locks.admin().unwrap();
+    let longest = Duration::from_secs(5);
+    let read = || locks.lock("n").mode(LockMode::Read).max_hold(longest);
+    let readers = (read().await.unwrap(), read().await.unwrap());
+    assert_eq!(admin.inspect("n").await.unwrap().holders.len(), 1);
+    sleep(longest / 2).await;
+    assert!(!readers.0.is_lost() && !readers.1.is_lost());
+    drop(readers);
+    // And it is passed on: the second holder has the first one's token and one more.
+    let write = || locks.lock("n").mode(LockMode::Write).max_hold(longest);
+    let first = write().fenced().await.unwrap();
+    let next = tokio::spawn(write().fenced().acquire());
+    sleep(Duration::from_millis(1)).await;
+    let token = first.fencing_token().unwrap().value();
+    first.release().await.unwrap();
+    let next = next.await.unwrap().unwrap();
+    assert_eq!(next.fencing_token().unwrap().value(), token + 1);
+    next.release().await.unwrap();
+}
+
+/// Another request of its owner, behind which it waited for one of the keys, has ended. By then the queue is full.
+#[tokio::test(start_paused = true)]
+async fn a_request_for_any_waits_on_when_one_of_its_queues_is_full() {
+    let store = MemoryStore::new();
+    let (locks, elsewhere) = (LockClient::new(store.clone()), LockClient::new(store));
+    let (one, other) = (elsewhere.lock("one").await, elsewhere.lock("other").await);
+    let owner = Owner::new();
+    let moment = Duration::from_millis(10);
+    let first = tokio::spawn(locks.lock("one").owner(&owner).acquire());
+    sleep(moment).await;
+    let any = locks.lock_any(["one", "other"]).owner(&owner);
+    let any = tokio::spawn(any.max_waiters(1).acquire());
+    sleep(moment).await;
+    let full = [(); 2].map(|()| tokio::spawn(locks.lock("one").acquire()));
+    sleep(moment).await;
+    first.abort();
+    sleep(moment).await;
+    other.unwrap().release().await.unwrap();
+    let any = any.await.unwrap().unwrap();
+    assert_eq!(any.key().as_str(), "other");
+    any.release().await.unwrap();
+    one.unwrap().release().await.unwrap();
+    for waiting in full {
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+/// Each of the keys has readers and writers.
+#[tokio::test]
+async fn a_request_for_any_takes_a_key_in_its_own_mode() {
+    for site in Site::all().await {
+        let (locks, elsewhere) = (site.client().await, site.client().await);
+        let name = |segment: &str| format!("own mode:{}:{segment}", site.name());
+        let keys = [("read", LockMode::Read), ("write", LockMode::Write)];
+        let any = || locks.lock_any(keys.map(|(segment, mode)| (name(segment), mode)));
+        for (free, mode) in keys {
+            let [(read, _), (write, _)] = keys;
+            let taken = if free == read { write } else { read };
+            let taken = elsewhere.lock(name(taken)).mode(LockMode::Write);
+            let taken = taken.await.unwrap();
+            for wait in [Duration::ZERO, Duration::from_secs(10)] {
+                let guard = any().wait(wait).await.unwrap();
+                assert_eq!(guard.key().as_str(), name(free), "{}", site.name());
+                assert_eq!(guard.mode(), mode, "{}", site.name());
+                guard.release().await.unwrap();
+            }
+            taken.release().await.unwrap();
+        }
     }
 }
 
