@@ -92,7 +92,8 @@ impl Share {
         self.limit().is_some_and(|limit| Instant::now() >= limit)
     }
 
-    /// Ends all shares at once. The release returns whether the store carried every hold until now.
+    /// Ends all shares at once. The release returns whether the store carried every hold until now. If it is dropped, it continues
+    /// in the background.
     pub(crate) fn release_all(shares: impl IntoIterator<Item = Self>) -> ShareRelease {
         let (mut last, mut shared) = (Vec::new(), Vec::new());
         let mut background = None;
@@ -117,22 +118,6 @@ impl Share {
             worst(checked.into_iter().chain([released]))
         };
         ShareRelease::boxed(lives, released).lost_if(is_lost)
-    }
-
-    /// Drops all shares. Holds that end are released together in the background.
-    pub(crate) fn drop_all(shares: impl IntoIterator<Item = Self>) {
-        let mut background = None;
-        let mut last = Vec::new();
-        for mut share in shares {
-            background.get_or_insert_with(|| share.background().clone());
-            last.extend(share.depart(true));
-        }
-        if let Some(background) = background
-            && !last.is_empty()
-        {
-            // Dropping the release hands it to the background.
-            drop(background.end_all(last));
-        }
     }
 
     /// Ends the share in this process. Returns the hold if this was its last share, otherwise the queues.

@@ -107,7 +107,7 @@ impl Deref for SharesOfMany {
 impl Drop for SharesOfMany {
     fn drop(&mut self) {
         if self.0.len() > 1 {
-            Share::drop_all(mem::take(&mut self.0));
+            drop(Share::release_all(mem::take(&mut self.0)));
         }
     }
 }
