@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use futures_util::future::{join_all, select_all};
 use tokio::time::{Instant, timeout_at};
 
 use super::LockClient;
 use super::attempt::AttemptGuard;
 use super::question::{Reply, Wanted};
 use super::queued_keys::{QueuedKeys, sooner};
-use super::wait::{Failures, Wait, answered_late, over, sleep_until};
+use super::wait::{Failures, Wait, answered_late, over};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
 use crate::queue::{Decision, Share, Terms, Turn};
 use crate::telemetry::Contention;
+
+mod listening;
 
 /// A request under way: it has attempts for the keys that it may ask the store for, and waits in the queues of the others.
 pub(super) struct Request<'a> {
@@ -283,82 +284,6 @@ impl<'a> Request<'a> {
             }
             Ok(Reply::Refused { retry_after, .. }) => Err(NotGranted::Refused { retry_after }),
             Err(error) => Err(NotGranted::Failed(error)),
-        }
-    }
-
-    /// Yields to the processes to which this process owes a turn. Returns `false` if the wait is over by then.
-    async fn let_others_go_first(&mut self) -> bool {
-        while let Some(pause) = self.attempts.only_turn().and_then(|turn| turn.pause()) {
-            self.listen().await;
-            let now = Instant::now();
-            // A short wait ends with a question.
-            let rest = self.wait.until.saturating_duration_since(now);
-            let until = now + pause.min(rest / 2);
-            let Some(turn) = self.attempts.only_turn() else {
-                break;
-            };
-            sleep_until(turn.wakeups().as_mut(), until).await;
-            let now = Instant::now();
-            if now >= self.wait.until {
-                return false;
-            }
-            if now >= until {
-                break;
-            }
-            turn.count_message();
-        }
-        true
-    }
-
-    /// Subscribes to every key whose turn it has and that has no subscription for such an attempt. Returns whether there is a
-    /// new subscription.
-    async fn listen(&mut self) -> bool {
-        let (client, wait, is_one) = (self.client, self.wait, self.attempts.is_one());
-        let silent = self.attempts.each();
-        let silent = silent.filter(|(attempt, wakeups)| {
-            // The previous request of the process may have left that of an attempt of another kind.
-            !wakeups
-                .as_ref()
-                .is_some_and(|wakeups| wakeups.wakes(attempt))
-        });
-        let subscribing = silent.map(|(attempt, wakeups)| {
-            let mut attempt = attempt.clone();
-            if !is_one && attempt.hold.mode == LockMode::Fair {
-                // It has no place in a fair queue, so it listens on the channel for attempts without a place.
-                attempt.hold.mode = LockMode::Reentrant;
-            }
-            async move {
-                *wakeups = client.subscribe(attempt, wait).await;
-                wakeups.is_some()
-            }
-        });
-        join_all(subscribing).await.contains(&true)
-    }
-
-    async fn sleep(&mut self, retry_after: Duration) {
-        let until = self.wait.next_poll(retry_after);
-        if let Some(turn) = self.attempts.only_turn() {
-            if sleep_until(turn.wakeups().as_mut(), until).await {
-                turn.count_message();
-            }
-            return;
-        }
-        let wakeups = self
-            .attempts
-            .each()
-            .filter_map(|(_, wakeups)| wakeups.as_mut());
-        let wakeups: Vec<_> = wakeups.map(|wakeups| Box::pin(wakeups.wait())).collect();
-        let woken = async {
-            match wakeups.is_empty() {
-                true => std::future::pending().await,
-                false => drop(select_all(wakeups).await),
-            }
-        };
-        tokio::select! {
-            biased; // without chance, a simulation replays
-            () = woken => {}
-            () = self.queued.is_given() => {}
-            () = tokio::time::sleep_until(until) => {}
         }
     }
 }

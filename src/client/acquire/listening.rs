@@ -1,0 +1,88 @@
+//! How a request yields to other processes, listens, and sleeps.
+
+use std::time::Duration;
+
+use futures_util::future::{join_all, select_all};
+use tokio::time::Instant;
+
+use super::super::wait::sleep_until;
+use super::Request;
+use crate::lock::LockMode;
+
+impl Request<'_> {
+    /// Yields to the processes to which this process owes a turn. Returns `false` if the wait is over by then.
+    pub(super) async fn let_others_go_first(&mut self) -> bool {
+        while let Some(pause) = self.attempts.only_turn().and_then(|turn| turn.pause()) {
+            self.listen().await;
+            let now = Instant::now();
+            // A short wait ends with a question.
+            let rest = self.wait.until.saturating_duration_since(now);
+            let until = now + pause.min(rest / 2);
+            let Some(turn) = self.attempts.only_turn() else {
+                break;
+            };
+            sleep_until(turn.wakeups().as_mut(), until).await;
+            let now = Instant::now();
+            if now >= self.wait.until {
+                return false;
+            }
+            if now >= until {
+                break;
+            }
+            turn.count_message();
+        }
+        true
+    }
+
+    /// Subscribes to every key whose turn it has and that has no subscription for such an attempt. Returns whether there is a
+    /// new subscription.
+    pub(super) async fn listen(&mut self) -> bool {
+        let (client, wait, is_one) = (self.client, self.wait, self.attempts.is_one());
+        let silent = self.attempts.each();
+        let silent = silent.filter(|(attempt, wakeups)| {
+            // The previous request of the process may have left that of an attempt of another kind.
+            !wakeups
+                .as_ref()
+                .is_some_and(|wakeups| wakeups.wakes(attempt))
+        });
+        let subscribing = silent.map(|(attempt, wakeups)| {
+            let mut attempt = attempt.clone();
+            if !is_one && attempt.hold.mode == LockMode::Fair {
+                // It has no place in a fair queue, so it listens on the channel for attempts without a place.
+                attempt.hold.mode = LockMode::Reentrant;
+            }
+            async move {
+                *wakeups = client.subscribe(attempt, wait).await;
+                wakeups.is_some()
+            }
+        });
+        join_all(subscribing).await.contains(&true)
+    }
+
+    pub(super) async fn sleep(&mut self, retry_after: Duration) {
+        let until = self.wait.next_poll(retry_after);
+        if let Some(turn) = self.attempts.only_turn() {
+            if sleep_until(turn.wakeups().as_mut(), until).await {
+                turn.count_message();
+            }
+            return;
+        }
+        let wakeups = self
+            .attempts
+            .each()
+            .filter_map(|(_, wakeups)| wakeups.as_mut());
+        let wakeups: Vec<_> = wakeups.map(|wakeups| Box::pin(wakeups.wait())).collect();
+        let woken = async {
+            match wakeups.is_empty() {
+                true => std::future::pending().await,
+                false => drop(select_all(wakeups).await),
+            }
+        };
+        tokio::select! {
+            biased; // without chance, a simulation replays
+            () = woken => {}
+            () = self.queued.is_given() => {}
+            () = tokio::time::sleep_until(until) => {}
+        }
+    }
+}
