@@ -245,6 +245,7 @@ fn a_hold_whose_renewals_had_ended_is_renewed_when_its_limit_is_extended() {
     live.set_limit((Instant::now() + Duration::from_secs(1)).into());
     let now = Instant::now() + LEASE / 3;
     assert_eq!(count(&due(&mut schedule, now)), 0);
+    assert_eq!(schedule.set_alarm(now), live.deadline());
     live.set_limit(Moment::NEVER);
     let look = live.take_extended().expect("its renewals had ended");
     assert!(schedule.look_earlier(live, look));
