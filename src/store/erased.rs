@@ -153,22 +153,30 @@ impl<S: LockStore> DynStore for Erased<S> {
     ) -> Answer<SeveralOutcome> {
         Self::answer(async move {
             let outcome = self.store.acquire_several(&attempts, want).await?;
-            if let SeveralOutcome::Granted(grants) = &outcome {
-                let expected = match want {
-                    Want::All => attempts.len(),
-                    Want::Any => 1,
-                };
-                sized(expected, grants.len())?;
-                let in_order = |(place, index): (usize, usize)| match want {
-                    Want::All => place == index,
-                    Want::Any => index < attempts.len(),
-                };
-                let indices = grants.iter().map(|grant| grant.index);
-                if !indices.enumerate().all(in_order) {
-                    return Err(misfit("the store grants an attempt that was not made"));
+            let is_made = match &outcome {
+                SeveralOutcome::Granted(grants) => {
+                    let expected = match want {
+                        Want::All => attempts.len(),
+                        Want::Any => 1,
+                    };
+                    sized(expected, grants.len())?;
+                    let in_order = |(place, index): (usize, usize)| match want {
+                        Want::All => place == index,
+                        Want::Any => index < attempts.len(),
+                    };
+                    let indices = grants.iter().map(|grant| grant.index);
+                    indices.enumerate().all(in_order)
                 }
+                SeveralOutcome::Refused { index, .. } => {
+                    index.is_none_or(|index| index < attempts.len())
+                }
+            };
+            match is_made {
+                true => Ok(outcome),
+                false => Err(misfit(
+                    "the store answers about an attempt that was not made",
+                )),
             }
-            Ok(outcome)
         })
     }
 

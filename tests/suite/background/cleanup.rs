@@ -156,6 +156,23 @@ async fn an_answer_about_too_few_grants_leaves_nothing() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_a_key_that_was_not_asked_for_is_an_error() {
+    let store = Wired::default();
+    let [locks, other] = [(); 2].map(|()| LockClient::new(store.clone()));
+    let held = other.lock("b").await.unwrap();
+    store.answer_wrongly(true);
+    let asking = locks.lock_all(["a", "b"]).wait(Duration::ZERO).await;
+    assert!(
+        matches!(asking, Err(LockError::Unavailable(_))),
+        "{asking:?}"
+    );
+    store.answer_wrongly(false);
+    held.release().await.expect("held");
+    let both = locks.lock_all(["a", "b"]).wait(Duration::ZERO).await;
+    both.expect("both are free").release().await.expect("held");
+}
+
 /// Requests that queue for locks of a partition that is down get an error, however many releases fail there.
 #[tokio::test(start_paused = true)]
 async fn releases_that_fail_keep_no_waiter_from_asking() {

@@ -76,7 +76,7 @@ impl Wired {
         self.shared.release_panics.store(true, Ordering::SeqCst);
     }
 
-    /// Sets whether later answers about several holds omit the last one.
+    /// Sets whether later answers about several holds omit the last one, and refusals of several name a key that was not asked for.
     pub(super) fn answer_wrongly(&self, wrongly: bool) {
         self.shared.answers_wrongly.store(wrongly, Ordering::SeqCst);
     }
@@ -241,7 +241,13 @@ impl LockStore for Wired {
             let outcome = self.shared.inner.acquire_several(attempts, want).await?;
             Ok(match outcome {
                 SeveralOutcome::Granted(grants) => SeveralOutcome::Granted(self.spoil(grants)),
-                refused => refused,
+                SeveralOutcome::Refused { index, retry_after } => SeveralOutcome::Refused {
+                    index: match self.shared.answers_wrongly.load(Ordering::SeqCst) {
+                        true => Some(keys.len()),
+                        false => index,
+                    },
+                    retry_after,
+                },
             })
         };
         self.call("acquire", &keys, answer).await
