@@ -51,8 +51,9 @@
 //!
 //! # What is not asked
 //!
-//! The cases go through [`LockClient`](crate::LockClient), and do not cover failures of the store's servers, such as restarts and
-//! network partitions. [`FaultyStore`](super::FaultyStore) around the store injects faults of the network.
+//! Most cases go through [`LockClient`](crate::LockClient); those of the contract ask the store itself. None covers failures of the
+//! store's servers, such as restarts and network partitions. [`FaultyStore`](super::FaultyStore) around the store injects faults of
+//! the network.
 
 use std::future::Future;
 use std::time::Duration;

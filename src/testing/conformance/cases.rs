@@ -27,6 +27,7 @@ macro_rules! assert_err {
 
 pub mod any;
 pub mod cancel;
+pub mod contract;
 pub mod crowd;
 pub mod exclusion;
 pub mod families;

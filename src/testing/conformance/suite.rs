@@ -71,6 +71,10 @@ macro_rules! __conformance {
                 any: a_request_for_any_gets_a_free_key a_request_for_any_gets_a_key_that_becomes_free
                     a_cancelled_request_for_any_passes_its_turn_on the_number_of_waiters_for_any_is_bounded;
                 families: two_kinds_of_lock_on_one_key_conflict;
+                contract: an_attempt_that_is_made_again_is_granted_again
+                    a_late_copy_of_a_withdrawn_attempt_is_refused a_renewal_does_not_shorten_a_lease
+                    only_an_attempt_creates_a_hold a_question_about_a_hold_changes_no_other
+                    several_holds_are_answered_in_their_order a_subscription_is_active_when_it_is_answered;
                 shutdown: a_client_that_ends_releases_its_locks a_client_that_ends_refuses_its_waiters
                     a_client_that_has_ended_refuses_requests no_hold_is_left_after_the_end;
             }
@@ -83,8 +87,9 @@ macro_rules! __conformance {
             [reentrant fair write permit] "readers enter together" {
                 order: waiters_of_one_client_are_granted_in_order;
             }
-            [reentrant fair write] "only an exclusive hold has a minimum" {
+            [reentrant fair write] "only an exclusive hold has a minimum, or leaves a record" {
                 minimum: a_minimum_ends_with_its_guard a_minimum_ends_with_its_client;
+                contract: a_record_is_there_for_the_next_holder;
             }
             [fair] "only the fair mode has an order across clients" {
                 order: clients_are_granted_in_order a_newcomer_does_not_overtake_waiters_elsewhere
@@ -110,6 +115,8 @@ macro_rules! __conformance {
                     a_nested_read_does_not_shorten_the_write the_end_of_a_nested_read_does_not_release_the_next
                     a_write_is_not_handed_over_past_its_own_read
                     an_owner_that_reads_and_writes_at_once_does_not_wait_for_itself;
+                contract: a_write_lives_as_long_as_the_read_of_its_owner
+                    a_withdrawn_read_of_a_writer_does_not_refuse_the_next;
             }
         }
         $crate::__conformance! { @also [$($mode)+] $($claim)* }
