@@ -12,6 +12,7 @@
 
 mod apart;
 mod lone;
+mod mutants;
 mod storm;
 mod testbeds;
 #[path = "../../docs/worked_store.rs"]
