@@ -22,7 +22,7 @@ mod connection;
 mod connector;
 mod endpoint;
 mod failure;
-mod gathering;
+mod in_parts;
 mod info;
 mod listing;
 mod live;

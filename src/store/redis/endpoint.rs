@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::failure::{self, refused};
-use super::gathering::Gathering;
+use super::in_parts::InParts;
 use super::stream::{self, Stream};
 use super::timeouts::Timeouts;
 use super::tls::{self, TlsConfig};
@@ -115,7 +115,7 @@ impl Endpoint {
         settings: &redis::RedisConnectionInfo,
         config: AsyncConnectionConfig,
     ) -> Result<RawConnection, StoreError> {
-        let stream = Gathering::new(self.stream().await?);
+        let stream = InParts::new(self.stream().await?);
         match MultiplexedConnection::new_with_config(settings, stream, config).await {
             Ok((handle, driver)) => Ok(RawConnection {
                 handle,

@@ -9,28 +9,47 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::sync::Mutex;
 
-/// Counts the writes to a stream.
-struct Counting(DuplexStream, Arc<AtomicUsize>);
+/// What was done with a stream: so many bytes were read, or written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Done {
+    Read(usize),
+    Wrote(usize),
+}
 
-impl AsyncRead for Counting {
+/// Records the reads and writes of a stream.
+struct Recorded(DuplexStream, Arc<Mutex<Vec<Done>>>);
+
+impl Recorded {
+    fn new(stream: DuplexStream) -> (Self, Arc<Mutex<Vec<Done>>>) {
+        let done = Arc::new(Mutex::new(Vec::new()));
+        (Self(stream, done.clone()), done)
+    }
+}
+
+impl AsyncRead for Recorded {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.0).poll_read(cx, buf))?;
+        self.1.lock().push(Done::Read(buf.filled().len() - before));
+        Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Counting {
+impl AsyncWrite for Recorded {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        Pin::new(&mut self.0).poll_write(cx, buf)
+        let wrote = ready!(Pin::new(&mut self.0).poll_write(cx, buf))?;
+        self.1.lock().push(Done::Wrote(wrote));
+        Poll::Ready(Ok(wrote))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -42,8 +61,9 @@ impl AsyncWrite for Counting {
     }
 }
 
-const TASKS: usize = 16;
+const TASKS: usize = 32;
 const ROUNDS: usize = 50;
+const ANSWER: &str = ":1\r\n";
 
 /// Answers all commands of a round at once. Each is `PING` and has one line with a dollar sign.
 async fn answer_in_rounds(mut far: DuplexStream) {
@@ -52,7 +72,7 @@ async fn answer_in_rounds(mut far: DuplexStream) {
         asked += chunk[..read].iter().filter(|byte| **byte == b'$').count();
         if asked == TASKS {
             asked = 0;
-            far.write_all(":1\r\n".repeat(TASKS).as_bytes())
+            far.write_all(ANSWER.repeat(TASKS).as_bytes())
                 .await
                 .unwrap();
         }
@@ -61,15 +81,15 @@ async fn answer_in_rounds(mut far: DuplexStream) {
 
 /// A runtime of several threads runs the task that was woken last before the others, also with one thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn tasks_whose_answers_arrive_together_send_by_one_write() {
+async fn the_tasks_of_a_part_send_by_one_write_while_others_have_no_answer_yet() {
     let (near, far) = duplex(64 * 1024);
-    let writes = Arc::new(AtomicUsize::new(0));
+    let (stream, done) = Recorded::new(near);
     let settings = RedisConnectionInfo::default();
     let settings = settings
         .set_skip_set_lib_name()
         .set_protocol(ProtocolVersion::RESP2);
-    let stream = Gathering::new(Counting(near, writes.clone()));
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    let stream = InParts::new(stream);
     let opening = MultiplexedConnection::new_with_config(&settings, stream, config);
     let (handle, driver) = opening.await.unwrap();
     tokio::spawn(driver);
@@ -86,12 +106,17 @@ async fn tasks_whose_answers_arrive_together_send_by_one_write() {
         });
     }
     tasks.join_all().await;
-    let writes = writes.load(Ordering::Relaxed);
-    // Those of the first round are not gathered.
-    assert!(
-        writes < ROUNDS + TASKS,
-        "{writes} writes for {ROUNDS} rounds"
-    );
+    let done = done.lock().clone();
+    let command = redis::cmd("PING").get_packed_command().len();
+    // Nothing has woken the tasks of the first round together.
+    let first = done.iter().position(|done| matches!(done, Done::Read(_)));
+    let part = FIRST_PART / ANSWER.len() * command;
+    for done in &done[first.unwrap()..] {
+        if let Done::Wrote(wrote) = *done {
+            assert!(wrote >= part, "{wrote} bytes are less than a part");
+            assert!(wrote < TASKS * command, "all tasks send at once");
+        }
+    }
 }
 
 #[derive(Default)]
@@ -104,29 +129,48 @@ impl Wake for CountingWaker {
 }
 
 #[tokio::test]
-async fn a_write_is_delayed_once_and_only_after_several_answers() {
+async fn a_read_is_delayed_once_and_only_after_several_answers() {
     let (near, mut far) = duplex(1024);
-    let mut stream = Gathering::new(near);
+    let mut stream = InParts::new(near);
     let woken = Arc::new(CountingWaker::default());
     let waker = Waker::from(woken.clone());
     let mut cx = Context::from_waker(&waker);
-    let several = ":1\r\n".repeat(LINES_OF_ONE + 1);
+    let several = ANSWER.repeat(LINES_OF_ONE + 1);
     // The refusal of an attempt has the most lines of an answer to one script.
     let refusal = "*3\r\n:1\r\n:29999\r\n:1\r\n";
     for (answers, delayed) in [(refusal, 0), (several.as_str(), 1), (":0\r\n", 0)] {
         far.write_all(answers.as_bytes()).await.unwrap();
-        stream
-            .read_exact(&mut vec![0; answers.len()])
-            .await
-            .unwrap();
+        let mut read = vec![0; answers.len()];
+        stream.read_exact(&mut read).await.unwrap();
+        assert_eq!(read, answers.as_bytes());
+        far.write_all(b"x").await.unwrap();
         let before = woken.0.load(Ordering::Relaxed);
         for _ in 0..delayed {
-            assert!(pin!(stream.write_all(b"x")).poll(&mut cx).is_pending());
+            assert!(pin!(stream.read_u8()).poll(&mut cx).is_pending());
         }
         assert_eq!(woken.0.load(Ordering::Relaxed) - before, delayed);
-        // Both parts of a write, if the other side takes only one at a time.
-        assert!(pin!(stream.write_all(b"y")).poll(&mut cx).is_ready());
-        assert!(pin!(stream.write_all(b"z")).poll(&mut cx).is_ready());
-        assert!(pin!(stream.flush()).poll(&mut cx).is_ready());
+        assert!(pin!(stream.read_u8()).poll(&mut cx).is_ready());
+    }
+}
+
+#[tokio::test]
+async fn a_long_answer_is_read_in_few_parts() {
+    let (near, mut far) = duplex(1 << 20);
+    let (stream, done) = Recorded::new(near);
+    let mut stream = InParts::new(stream);
+    let long = vec![b'a'; 1 << 16];
+    for _ in 0..2 {
+        done.lock().clear();
+        far.write_all(&long).await.unwrap();
+        let mut read = vec![0; 1 << 17];
+        let mut filled = 0;
+        while filled < long.len() {
+            filled += stream.read(&mut read[filled..]).await.unwrap();
+        }
+        assert_eq!(read[..filled], long);
+        // Twice as many bytes in each part: 2^5 in the first and 2^15 in the eleventh have 2^16 - 2^5 together.
+        let parts = done.lock().len();
+        assert_eq!(parts, 12);
+        assert_eq!(done.lock()[0], Done::Read(FIRST_PART));
     }
 }

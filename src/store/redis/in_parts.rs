@@ -1,0 +1,100 @@
+//! A byte stream that is read in parts, so that tasks send their next commands while the server works.
+//!
+//! One read may bring the answers that many tasks wait for, and each of these tasks may send its next command at once. A write
+//! for each command costs the client and the server more than the command. One write for all of them leaves the server without
+//! work while the tasks run, and the tasks without work while it answers. So a read takes a few answers, and before the next
+//! read the tasks that wait for them run: their commands go out in one write. A single answer delays nothing.
+
+use std::io;
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The most lines of a script's answer about one key.
+const LINES_OF_ONE: usize = 4;
+
+/// How many bytes the first part has at most: eight answers of one digit. Each next part of the same bytes has twice as many.
+const FIRST_PART: usize = 32;
+
+/// Lets the tasks run that a read has woken, before it reads more.
+///
+/// No byte waits without a wake-up: when a read is delayed, its task is woken at once, and the next read is not delayed.
+pub(super) struct InParts<S> {
+    stream: S,
+    /// How many bytes the next read may take.
+    part: usize,
+    /// Whether the last read has brought several answers. Then the next one is delayed.
+    several: bool,
+}
+
+impl<S> InParts<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self {
+            stream,
+            part: FIRST_PART,
+            several: false,
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for InParts<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if mem::take(&mut self.several) {
+            // A task that wakes itself goes behind the others that are ready.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let most = self.part.min(buf.remaining());
+        let mut part = ReadBuf::new(buf.initialize_unfilled_to(most));
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
+        let read = part.filled().len();
+        let lines = part.filled().iter().filter(|byte| **byte == b'\n');
+        self.several = lines.count() > LINES_OF_ONE;
+        buf.advance(read);
+        // A long answer is read in few parts.
+        self.part = match read == most {
+            true => self.part.saturating_mul(2),
+            false => FIRST_PART,
+        };
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for InParts<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests;
