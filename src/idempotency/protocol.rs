@@ -69,7 +69,7 @@ where
         let result = handled.inspect_err(|_| {
             idempotent_response(&terms.route, "not_recorded");
         })?;
-        let (result, record) = match result {
+        let (mut result, record) = match result {
             Ok((response, record)) => (Ok(response), record),
             Err(error) => (Err(error), None),
         };
@@ -82,7 +82,11 @@ where
         };
         idempotent_response(&terms.route, outcome);
         self.settings.serve.hold_times.add(terms.granted.elapsed());
-        Ok(confirmed(result, confirmation?))
+        let confirmation = confirmation?;
+        if let Ok(response) = &mut result {
+            confirmed(response, confirmation);
+        }
+        Ok(result)
     }
 
     fn settings(&self) -> &ServeSettings {

@@ -1,5 +1,8 @@
 //! How [`DistributedLockLayer`] treats a request.
 
+use std::future::ready;
+
+use futures_util::future::Either;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
@@ -8,7 +11,7 @@ use http_body::Body;
 use super::admission::EndTerms;
 use super::body::ResponseBody;
 use super::body_mode::BodyMode;
-use super::confirm::{Confirmation, Unconfirmed, confirm};
+use super::confirm::{Confirmation, Confirming, Unconfirmed, confirm};
 use super::policy::Policy;
 use super::serve::{Claim, Handling, HeldByBody, Protocol, Served, Unclaimed, confirmed};
 use super::serve_settings::ServeSettings;
@@ -62,37 +65,23 @@ where
         handled: Handling<Response<R>, E>,
     ) -> impl Future<Output = Result<Served<R, E>, Unconfirmed>> + Send {
         let policy = &self.policy;
-        let how = terms.confirm;
-        let mut confirming = None;
-        let served = handled.map(|result| match result {
-            Ok(response)
+        let result = match handled {
+            Ok(Ok(response))
                 if policy.release_on == ReleaseOn::BodyEnd && has_body(&response, method) =>
             {
-                Ok(in_body(response, guard, &terms, policy.on_lost))
-            }
-            result => {
-                confirming = Some(confirm(how, guard, None));
-                result.map(|response| response.map(ResponseBody::handlers))
-            }
-        });
-        async move {
-            let by = match &mut confirming {
-                Some(confirming) => confirming.await,
                 // The head goes out before the lock is released.
-                None if served.is_ok() => return served,
-                None => Err(Unconfirmed),
-            };
-            let held = terms.granted.elapsed();
-            policy.serve.hold_times.add(held);
-            let (mut served, by) = (served?, by?);
-            if let (Some(waited), Ok(response)) = (terms.waited, &mut served) {
-                server_timing::add(response, waited, Some(held));
+                Ok(Ok(in_body(response, guard, &terms, policy.on_lost)))
             }
-            if by == Confirmation::Lease && how == Confirm::Store && served.is_ok() {
-                policy.warn_of_lease();
+            Ok(result) => {
+                let confirming = confirm(terms.confirm, guard, None);
+                return Either::Right(policy.finish(confirming, terms, result));
             }
-            Ok(confirmed(served, by))
-        }
+            Err(lost) => {
+                policy.serve.hold_times.add(terms.granted.elapsed());
+                Err(lost)
+            }
+        };
+        Either::Left(ready(result))
     }
 
     fn settings(&self) -> &ServeSettings {
@@ -101,6 +90,29 @@ where
 }
 
 impl Policy {
+    /// Waits for the release of a lock, and makes the response.
+    async fn finish<R, E>(
+        &self,
+        confirming: Confirming,
+        terms: EndTerms,
+        mut result: Result<Response<R>, E>,
+    ) -> Result<Served<R, E>, Unconfirmed> {
+        let by = confirming.await;
+        let held = terms.granted.elapsed();
+        self.serve.hold_times.add(held);
+        let by = by?;
+        if let Ok(response) = &mut result {
+            if let Some(waited) = terms.waited {
+                server_timing::add(response, waited, Some(held));
+            }
+            if by == Confirmation::Lease && terms.confirm == Confirm::Store {
+                self.warn_of_lease();
+            }
+            confirmed(response, by);
+        }
+        Ok(result.map(|response| response.map(ResponseBody::handlers)))
+    }
+
     /// Logs at most once a minute that the store did not confirm a response.
     fn warn_of_lease(&self) {
         if let Some(left_out) = self.by_lease.due() {

@@ -150,17 +150,20 @@ where
         let request = Request::from_parts(parts, body);
         let finished = match settings.on_cancel {
             OnCancel::Drop => {
-                let handled = {
-                    let mut calling = pin!(Some(Oneshot::new(inner, request)));
-                    handle(&*layer, &claim, Pinned(calling.as_mut())).await
-                };
-                layer.finish(claim, &head.method, handled).await
+                let mut handled = None;
+                {
+                    let calling = pin!(Some(Oneshot::new(inner, request)));
+                    handle(&*layer, &claim, Pinned(calling), &mut handled).await;
+                }
+                layer.finish(claim, &head.method, done(handled)).await
             }
             OnCancel::RunToCompletion => {
                 let (layer, method) = (layer.clone(), head.method.clone());
                 let finished = in_task(async move {
-                    let handled = handle(&*layer, &claim, Oneshot::new(inner, request)).await;
-                    layer.finish(claim, &method, handled).await
+                    let mut handled = None;
+                    let calling = Oneshot::new(inner, request);
+                    handle(&*layer, &claim, calling, &mut handled).await;
+                    layer.finish(claim, &method, done(handled)).await
                 });
                 // `None`: the runtime has ended.
                 Box::pin(finished).await.unwrap_or(Err(Unconfirmed))
@@ -206,24 +209,31 @@ impl<F> Drop for Pinned<'_, F> {
     }
 }
 
-/// Calls the inner service while the lock is held. The result borrows `claim`, so that a handler never outlives its lock.
+/// Calls the inner service while the lock is held. The future borrows `claim`, so that a handler never outlives its lock. It
+/// leaves its result in `handled`, so that the futures around it do not move the result.
 fn handle<L, B, R, E: Send>(
     layer: &L,
     claim: &Claim<L::ClaimData>,
     calling: impl Future<Output = Result<Response<R>, E>> + Send,
-) -> impl Future<Output = Handling<L::Handled, E>> + Send
+    handled: &mut Option<Handling<L::Handled, E>>,
+) -> impl Future<Output = ()> + Send
 where
     L: Protocol<B, R>,
     R: Send + 'static,
 {
     let guard = &claim.guard;
     let handling = layer.handle(claim, calling);
+    let handling = async move { *handled = Some(handling.await) };
     let handling = Held::new(guard.handle()).around(handling);
     let span = guard.span();
     match span.is_none() {
         true => Either::Left(handling),
         false => Either::Right(handling.instrument(span)),
     }
+}
+
+fn done<T>(handled: Option<T>) -> T {
+    handled.expect("the future that leaves it has ended")
 }
 
 /// Drives `work` to its end in a task, even if the caller is dropped. Panics are forwarded; `None`: the runtime has
@@ -244,13 +254,10 @@ where
 pub(super) struct HeldByBody;
 
 /// Puts the confirmation into the response, unless a layer further in has put a weaker one there, or still holds its lock.
-pub(crate) fn confirmed<R, E>(served: Served<R, E>, by: Confirmation) -> Served<R, E> {
-    served.map(|mut response| {
-        let extensions = response.extensions_mut();
-        let has_weaker = extensions.get() == Some(&Confirmation::Lease);
-        if !has_weaker && extensions.get::<HeldByBody>().is_none() {
-            extensions.insert(by);
-        }
-        response
-    })
+pub(crate) fn confirmed<B>(response: &mut Response<B>, by: Confirmation) {
+    let extensions = response.extensions_mut();
+    let has_weaker = extensions.get() == Some(&Confirmation::Lease);
+    if !has_weaker && extensions.get::<HeldByBody>().is_none() {
+        extensions.insert(by);
+    }
 }
