@@ -15,7 +15,7 @@ use super::{DistributedLockLayer, payload};
 use crate::client::{LockRequest, Started, Target};
 use crate::error::LockError;
 use crate::guard::{LockGuard, LockHandle};
-use crate::key::{KeyExtractor, template};
+use crate::key::{KeyExtractor, Keys, template};
 use crate::lock::{LockMode, Owner};
 use crate::telemetry::Route;
 
@@ -29,34 +29,40 @@ pub(crate) struct EndTerms {
 }
 
 /// The locks that a request needs.
-pub(super) struct Plan {
+struct Plan {
     request: LockRequest,
     owner: Owner,
     reads_only: bool,
 }
 
 impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
-    /// The locks of a request (`None`: none), and the body for the handler. A body is read only for a lock.
-    pub(super) async fn plan<B>(
+    /// Takes the locks of a request. Returns its body, and how the release is confirmed; `None`: the request continues without a
+    /// lock. A body is read only for a lock.
+    pub(super) async fn claim<B>(
         &self,
         parts: &mut Parts,
         body: B,
-    ) -> Result<(Option<Plan>, B), Unclaimed<B>>
+    ) -> Result<(B, Option<Claim<EndTerms>>), Unclaimed<B>>
     where
         M: BodyMode<B>,
         B: Send,
     {
         let Some(mode) = self.policy.mode(parts) else {
-            return Ok((None, body));
+            return Ok((body, None));
         };
         let reader = &self.policy.serve.body_reader;
         let (found, body) = payload::extract::<M, B>(&self.key, reader, parts, body).await?;
         let Some(keys) = self.policy.keys(found)? else {
-            return Ok((None, body.body));
+            return Ok((body.body, None));
         };
         let (body, _) = body.take::<M>(reader).await?;
-        let owner = parts.extensions.get::<Owner>().cloned();
-        let owner = owner.unwrap_or_else(Owner::new);
+        let mut plan = self.plan(parts, keys, mode);
+        let claim = self.acquire(&mut plan, parts).await?;
+        Ok((body, claim))
+    }
+
+    fn plan(&self, parts: &Parts, keys: Keys, mode: LockMode) -> Plan {
+        let serve = &self.policy.serve;
         let tenant = self.policy.tenant.as_ref().and_then(|of| of(parts));
         let targets = keys.into_targets().into_iter().map(|target| {
             let target = target.or_mode(mode);
@@ -65,19 +71,16 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
                 None => target,
             }
         });
-        let plan = self.ask_for(targets.collect(), owner, Route::new(template(parts)));
-        Ok((Some(plan), body))
-    }
-
-    fn ask_for(&self, targets: SmallVec<[Target; 1]>, owner: Owner, route: Route) -> Plan {
-        let serve = &self.policy.serve;
+        let targets: SmallVec<[Target; 1]> = targets.collect();
         let reads = |target: &Target| target.mode_in(None) == LockMode::Read;
         let reads_only = targets.iter().all(reads);
         let request = match targets.into_inner() {
             Ok([target]) => serve.client.lock(target),
             Err(targets) => serve.client.lock_all(targets),
         };
-        let mut request = serve.request(request.owner(&owner), route);
+        let owner = parts.extensions.get::<Owner>().cloned();
+        let owner = owner.unwrap_or_else(Owner::new);
+        let mut request = serve.request(request.owner(&owner), Route::new(template(parts)));
         if self.policy.fenced && request.is_exclusive() {
             request = request.fenced();
         }
@@ -89,7 +92,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
     }
 
     /// Takes the lock. Returns how its release is confirmed; `None`: the request continues without a lock.
-    pub(super) async fn acquire(
+    async fn acquire(
         &self,
         plan: &mut Plan,
         parts: &mut Parts,

@@ -36,11 +36,7 @@ where
         parts: &mut Parts,
         body: B,
     ) -> Result<(B, Claim<EndTerms>), Unclaimed<B>> {
-        let (mut plan, body) = self.plan(parts, body).await?;
-        let claim = match &mut plan {
-            Some(plan) => self.acquire(plan, parts).await?,
-            None => None,
-        };
+        let (body, claim) = self.claim(parts, body).await?;
         let Some(claim) = claim else {
             parts.extensions.insert(Unlocked);
             return Err(Unclaimed::Pass(body));
