@@ -28,21 +28,15 @@ impl Target {
         &self.key
     }
 
-    /// The same, locked in `mode` unless it has a mode of its own, or permits, which have one mode.
-    pub(crate) fn or_mode(self, mode: LockMode) -> Self {
-        let own = self.mode.or(self.declared.filter(|mode| mode.is_permit()));
-        Self {
-            mode: Some(own.unwrap_or(mode)),
-            ..self
-        }
+    /// Locks it in `mode` unless it has a mode of its own, or permits, which have one mode.
+    pub(crate) fn or_mode(&mut self, mode: LockMode) {
+        let permits = self.declared.filter(|mode| mode.is_permit());
+        self.mode = self.mode.or(permits).or(Some(mode));
     }
 
-    /// The same thing of one tenant.
-    pub(crate) fn tenant(self, tenant: &str) -> Self {
-        Self {
-            key: self.key.tenant(tenant),
-            ..self
-        }
+    /// Makes it the same thing of one tenant.
+    pub(crate) fn tenant(&mut self, tenant: &str) {
+        self.key = self.key.tenant(tenant);
     }
 
     /// The mode of its own, else `asked`, else what its resource is locked in.

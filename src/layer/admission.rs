@@ -4,7 +4,6 @@ use std::error::Error;
 use std::time::Duration;
 
 use http::request::Parts;
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::body_mode::BodyMode;
@@ -64,14 +63,13 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
     fn plan(&self, parts: &Parts, keys: Keys, mode: LockMode) -> Plan {
         let serve = &self.policy.serve;
         let tenant = self.policy.tenant.as_ref().and_then(|of| of(parts));
-        let targets = keys.into_targets().into_iter().map(|target| {
-            let target = target.or_mode(mode);
-            match &tenant {
-                Some(tenant) => target.tenant(tenant),
-                None => target,
+        let mut targets = keys.into_targets();
+        for target in &mut targets {
+            target.or_mode(mode);
+            if let Some(tenant) = &tenant {
+                target.tenant(tenant);
             }
-        });
-        let targets: SmallVec<[Target; 1]> = targets.collect();
+        }
         let reads = |target: &Target| target.mode_in(None) == LockMode::Read;
         let reads_only = targets.iter().all(reads);
         let request = match targets.into_inner() {

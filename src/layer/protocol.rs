@@ -87,26 +87,28 @@ where
 
 impl Policy {
     /// Waits for the release of a lock, and makes the response.
-    async fn finish<R, E>(
+    fn finish<R, E>(
         &self,
-        confirming: Confirming,
+        mut confirming: Confirming,
         terms: EndTerms,
         mut result: Result<Response<R>, E>,
-    ) -> Result<Served<R, E>, Unconfirmed> {
-        let by = confirming.await;
-        let held = terms.granted.elapsed();
-        self.serve.hold_times.add(held);
-        let by = by?;
-        if let Ok(response) = &mut result {
-            if let Some(waited) = terms.waited {
-                server_timing::add(response, waited, Some(held));
+    ) -> impl Future<Output = Result<Served<R, E>, Unconfirmed>> {
+        async move {
+            let by = (&mut confirming).await;
+            let held = terms.granted.elapsed();
+            self.serve.hold_times.add(held);
+            let by = by?;
+            if let Ok(response) = &mut result {
+                if let Some(waited) = terms.waited {
+                    server_timing::add(response, waited, Some(held));
+                }
+                if by == Confirmation::Lease && terms.confirm == Confirm::Store {
+                    self.warn_of_lease();
+                }
+                confirmed(response, by);
             }
-            if by == Confirmation::Lease && terms.confirm == Confirm::Store {
-                self.warn_of_lease();
-            }
-            confirmed(response, by);
+            Ok(result.map(|response| response.map(ResponseBody::handlers)))
         }
-        Ok(result.map(|response| response.map(ResponseBody::handlers)))
     }
 
     /// Logs at most once a minute that the store did not confirm a response.

@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures_util::future::Either;
+use futures_util::future::{Either, MaybeDone, maybe_done};
 use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body::Body;
@@ -150,19 +150,23 @@ where
         let request = Request::from_parts(parts, body);
         let finished = match settings.on_cancel {
             OnCancel::Drop => {
-                let mut handled = None;
-                {
-                    let calling = pin!(Some(Oneshot::new(inner, request)));
-                    handle(&*layer, &claim, Pinned(calling), &mut handled).await;
-                }
+                let handled = {
+                    let calling = Oneshot::new(inner, request);
+                    let mut handling = pin!(maybe_done(layer.handle(&claim, calling)));
+                    under(&claim.guard, Pinned(handling.as_mut())).await;
+                    handling.take_output()
+                };
                 layer.finish(claim, &head.method, done(handled)).await
             }
             OnCancel::RunToCompletion => {
                 let (layer, method) = (layer.clone(), head.method.clone());
                 let finished = in_task(async move {
-                    let mut handled = None;
-                    let calling = Oneshot::new(inner, request);
-                    handle(&*layer, &claim, calling, &mut handled).await;
+                    let handled = {
+                        let calling = Oneshot::new(inner, request);
+                        let mut handling = pin!(maybe_done(layer.handle(&claim, calling)));
+                        under(&claim.guard, Pinned(handling.as_mut())).await;
+                        handling.take_output()
+                    };
                     layer.finish(claim, &method, done(handled)).await
                 });
                 // `None`: the runtime has ended.
@@ -191,49 +195,44 @@ fn refuse<R>(
     })
 }
 
-/// A future that its caller has pinned, so that the futures around it move only a pointer. It is dropped with this value.
-struct Pinned<'a, F>(Pin<&'a mut Option<F>>);
+/// Drives a future that its caller has pinned and that keeps its output, so that the futures around it move only a pointer. That
+/// future ends with this value at the latest.
+struct Pinned<'a, F: Future>(Pin<&'a mut MaybeDone<F>>);
 
 impl<F: Future> Future for Pinned<'_, F> {
-    type Output = F::Output;
+    type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let pinned = self.0.as_mut().as_pin_mut();
-        pinned.expect("it is there until this is dropped").poll(cx)
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(cx)
     }
 }
 
-impl<F> Drop for Pinned<'_, F> {
+impl<F: Future> Drop for Pinned<'_, F> {
     fn drop(&mut self) {
-        self.0.set(None);
+        if let MaybeDone::Future(_) = *self.0 {
+            self.0.set(MaybeDone::Gone);
+        }
     }
 }
 
-/// Calls the inner service while the lock is held. The future borrows `claim`, so that a handler never outlives its lock. It
-/// leaves its result in `handled`, so that the futures around it do not move the result.
-fn handle<L, B, R, E: Send>(
-    layer: &L,
-    claim: &Claim<L::ClaimData>,
-    calling: impl Future<Output = Result<Response<R>, E>> + Send,
-    handled: &mut Option<Handling<L::Handled, E>>,
-) -> impl Future<Output = ()> + Send
+/// Runs `work` under the lock of `guard`, and in its span.
+fn under<T>(
+    guard: &LockGuard,
+    work: impl Future<Output = T> + Send,
+) -> impl Future<Output = T> + Send
 where
-    L: Protocol<B, R>,
-    R: Send + 'static,
+    T: Send,
 {
-    let guard = &claim.guard;
-    let handling = layer.handle(claim, calling);
-    let handling = async move { *handled = Some(handling.await) };
-    let handling = Held::new(guard.handle()).around(handling);
+    let work = Held::new(guard.handle()).around(work);
     let span = guard.span();
     match span.is_none() {
-        true => Either::Left(handling),
-        false => Either::Right(handling.instrument(span)),
+        true => Either::Left(work),
+        false => Either::Right(work.instrument(span)),
     }
 }
 
 fn done<T>(handled: Option<T>) -> T {
-    handled.expect("the future that leaves it has ended")
+    handled.expect("its future has ended")
 }
 
 /// Drives `work` to its end in a task, even if the caller is dropped. Panics are forwarded; `None`: the runtime has
