@@ -87,6 +87,10 @@ where
 
 impl Policy {
     /// Waits for the release of a lock, and makes the response.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "the future of an `async fn` has its arguments twice"
+    )]
     fn finish<R, E>(
         &self,
         mut confirming: Confirming,
