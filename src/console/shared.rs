@@ -126,6 +126,8 @@ async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
 pub(super) async fn done<T>(task: JoinHandle<T>) -> T {
     match task.await {
         Ok(done) => done,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The runtime ends, and drops this future too.
+        Err(_) => std::future::pending().await,
     }
 }

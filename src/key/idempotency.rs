@@ -3,6 +3,7 @@
 use http::HeaderName;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
+use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -128,8 +129,14 @@ impl KeyExtractor for CloudEvents {
         if is_structured(parts)? {
             return self.structured.extract(parts).await;
         }
-        let line = |name| only_line(parts, &HeaderName::from_static(name));
-        compose("cloudevent".into(), [line("ce-source")?, line("ce-id")?])
+        // A header has the value percent-encoded, and the body does not (HTTP binding of CloudEvents 1.0, 3.1.3.2).
+        let decoded = |name| {
+            let value = only_line(parts, &HeaderName::from_static(name))?;
+            let value = percent_decode_str(value).decode_utf8();
+            value.map_err(|_| KeyError::invalid("a header of the event is not UTF-8"))
+        };
+        let (source, id) = (decoded("ce-source")?, decoded("ce-id")?);
+        compose("cloudevent".into(), [&*source, &*id])
     }
 }
 

@@ -102,7 +102,12 @@ impl<S: LockStore> QuorumStore<S> {
             Ok(true) => {
                 self.note_votes(&call.of);
                 if count.refused.len() > 0 {
-                    tokio::spawn(self.clone().backfill(call, count.refused));
+                    // Queued before the caller has its hold, so that what it does next comes after it.
+                    let withdrawn = match attempt.patience {
+                        Some(_) => self.undo_in(&call.of, count.refused),
+                        None => Vec::new(),
+                    };
+                    tokio::spawn(self.clone().backfill(call, count.refused, withdrawn));
                 }
                 Ok(Outcome::Granted { token: None })
             }

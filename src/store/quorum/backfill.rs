@@ -4,6 +4,7 @@ use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::QuorumStore;
@@ -16,13 +17,16 @@ use crate::store::{LockStore, LockStoreExt};
 const BACKFILL_AFTER: Duration = Duration::from_millis(100);
 
 impl<S: LockStore> QuorumStore<S> {
-    /// Withdraws the attempt from the stores that refused it, where it would block other attempts. A hold that is not
-    /// short is asked for once more there: the sooner all stores carry it, the more of them may fail. Most refusals have
-    /// a simple cause: the store had not yet executed the previous release.
-    pub(super) async fn backfill(self, won: Arc<AcquireCall>, stores: Members) {
-        if won.of.attempt.patience.is_some() {
-            self.withdraw_from(&won.of, stores).await;
-        }
+    /// Asks for a hold that is not short once more in the stores that refused it, after the attempt was withdrawn there: the
+    /// sooner all stores carry it, the more of them may fail. Most refusals have a simple cause: the store had not yet
+    /// executed the previous release.
+    pub(super) async fn backfill(
+        self,
+        won: Arc<AcquireCall>,
+        stores: Members,
+        withdrawn: Vec<JoinHandle<()>>,
+    ) {
+        self.as_long_as_a_store_may_take(withdrawn).await;
         sleep(BACKFILL_AFTER).await;
         if won.of.hold.lock().is_held(won.epoch) {
             self.ask_again(&won, stores);

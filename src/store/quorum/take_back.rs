@@ -73,7 +73,7 @@ impl<S: LockStore> QuorumStore<S> {
         self.as_long_as_a_store_may_take(undone).await;
     }
 
-    async fn as_long_as_a_store_may_take(&self, tasks: Vec<JoinHandle<()>>) {
+    pub(super) async fn as_long_as_a_store_may_take(&self, tasks: Vec<JoinHandle<()>>) {
         let _ = timeout_at(self.deadline(), join_all(tasks)).await;
     }
 

@@ -138,6 +138,16 @@ async fn the_quotes_are_not_part_of_the_key() {
     assert!(is_replay(&repeat));
 }
 
+/// The HTTP binding of CloudEvents percent-encodes what is in a header.
+#[tokio::test(start_paused = true)]
+async fn an_event_has_one_key_in_both_modes() {
+    const IN_HEADERS: &[(&str, &str)] = &[("ce-source", "/caf%C3%A9"), ("ce-id", "1%25")];
+    const IN_BODY: &[(&str, &str)] = &[("content-type", "application/cloudevents+json")];
+    let body = r#"{"source":"/café","id":"1%"}"#;
+    let events = [(IN_HEADERS, body), (IN_BODY, body)];
+    assert!(is_replay(&second(key::cloud_events(), events).await));
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_not_one_key_is_400() {
     let long: &'static str = "x".repeat(5000).leak();
