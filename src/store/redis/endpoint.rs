@@ -85,7 +85,9 @@ impl Endpoint {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_pipeline_buffer_size(BACKLOG);
-        self.open_with(self.address.redis_settings(), config).await
+        let stream = InParts::new(self.stream().await?);
+        self.open_on(stream, self.address.redis_settings(), config)
+            .await
     }
 
     /// Opens a RESP3 connection whose push messages go to `pushes`, without a time limit for answers.
@@ -98,7 +100,8 @@ impl Endpoint {
             .set_push_sender(pushes);
         let settings = self.address.redis_settings().clone();
         let settings = settings.set_protocol(ProtocolVersion::RESP3);
-        self.open_with(&settings, config).await
+        let stream = self.stream().await?;
+        self.open_on(stream, &settings, config).await
     }
 
     /// Opens a connection for subscriptions.
@@ -110,12 +113,12 @@ impl Endpoint {
         }
     }
 
-    async fn open_with(
+    async fn open_on(
         &self,
+        stream: impl Stream + 'static,
         settings: &redis::RedisConnectionInfo,
         config: AsyncConnectionConfig,
     ) -> Result<RawConnection, StoreError> {
-        let stream = InParts::new(self.stream().await?);
         match MultiplexedConnection::new_with_config(settings, stream, config).await {
             Ok((handle, driver)) => Ok(RawConnection {
                 handle,

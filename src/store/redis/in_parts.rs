@@ -2,11 +2,10 @@
 //!
 //! One read may bring the answers that many tasks wait for, and each of these tasks may send its next command at once. A write
 //! for each command costs the client and the server more than the command. One write for all of them leaves the server without
-//! work while the tasks run, and the tasks without work while it answers. So a read takes a few answers, and before the next
-//! read the tasks that wait for them run: their commands go out in one write. A single answer delays nothing.
+//! work while the tasks run, and the tasks without work while it answers. So the task of a connection reads a few answers each
+//! time it runs. In between, the tasks that wait for these answers run, and their commands go out in one write.
 
 use std::io;
-use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -15,17 +14,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// The most lines of a script's answer about one key.
 const LINES_OF_ONE: usize = 4;
 
-/// How many bytes the first part has at most: eight answers of one digit. Each next part of the same bytes has twice as many.
+/// How many bytes the first part has at most: eight answers of one digit. Each further part with several answers is twice as long.
 const FIRST_PART: usize = 32;
 
-/// Lets the tasks run that a read has woken, before it reads more.
+/// After a part with several answers, delays reads until its task runs again.
 ///
-/// No byte waits without a wake-up: when a read is delayed, its task is woken at once, and the next read is not delayed.
+/// No byte waits without a wake-up: a delayed read wakes its task at once. The task reads, then writes and flushes, each time it
+/// runs, so a write or a flush ends the delay. Reads do not wait for a write that is blocked: otherwise neither side would read.
 pub(super) struct InParts<S> {
     stream: S,
     /// How many bytes the next read may take.
     part: usize,
-    /// Whether the last read has brought several answers. Then the next one is delayed.
+    /// Whether the last read has brought several answers, and nothing was written or flushed since.
     several: bool,
 }
 
@@ -45,7 +45,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for InParts<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if mem::take(&mut self.several) {
+        if self.several {
             // A task that wakes itself goes behind the others that are ready.
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -57,9 +57,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for InParts<S> {
         let lines = part.filled().iter().filter(|byte| **byte == b'\n');
         self.several = lines.count() > LINES_OF_ONE;
         buf.advance(read);
-        // A long answer is read in few parts.
         self.part = match read == most {
-            true => self.part.saturating_mul(2),
+            true if self.several => self.part.saturating_mul(2),
+            // The rest of one long answer.
+            true => usize::MAX,
             false => FIRST_PART,
         };
         Poll::Ready(Ok(()))
@@ -72,10 +73,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for InParts<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.several = false;
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.several = false;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
@@ -88,6 +91,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for InParts<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.several = false;
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 
