@@ -35,8 +35,8 @@ struct Plan {
 }
 
 impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
-    /// Takes the locks of a request. Returns its body, and how the release is confirmed; `None`: the request continues without a
-    /// lock. A body is read only for a lock.
+    /// Takes the locks of a request. Returns its body and the claim; `None`: the request continues without a lock. A body is read
+    /// only for a lock.
     pub(super) async fn claim<B>(
         &self,
         parts: &mut Parts,
@@ -89,7 +89,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         }
     }
 
-    /// Takes the lock. Returns how its release is confirmed; `None`: the request continues without a lock.
+    /// Takes the lock. Returns the claim; `None`: the request continues without a lock.
     async fn acquire(
         &self,
         plan: &mut Plan,

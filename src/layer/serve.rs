@@ -1,11 +1,12 @@
 //! The steps of a request, which both layers have.
 
 use std::future::Future;
+use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures_util::future::{Either, MaybeDone, maybe_done};
+use futures_util::future::{Either, MaybeDone};
 use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body::Body;
@@ -150,24 +151,25 @@ where
         let request = Request::from_parts(parts, body);
         let finished = match settings.on_cancel {
             OnCancel::Drop => {
+                // These lines are there twice, because a function would have the future of the handler twice.
                 let handled = {
                     let calling = Oneshot::new(inner, request);
-                    let mut handling = pin!(maybe_done(layer.handle(&claim, calling)));
+                    let mut handling = pin!(MaybeDone::Future(layer.handle(&claim, calling)));
                     under(&claim.guard, Pinned(handling.as_mut())).await;
-                    handling.take_output()
+                    output(handling)
                 };
-                layer.finish(claim, &head.method, done(handled)).await
+                layer.finish(claim, &head.method, handled).await
             }
             OnCancel::RunToCompletion => {
                 let (layer, method) = (layer.clone(), head.method.clone());
                 let finished = in_task(async move {
                     let handled = {
                         let calling = Oneshot::new(inner, request);
-                        let mut handling = pin!(maybe_done(layer.handle(&claim, calling)));
+                        let mut handling = pin!(MaybeDone::Future(layer.handle(&claim, calling)));
                         under(&claim.guard, Pinned(handling.as_mut())).await;
-                        handling.take_output()
+                        output(handling)
                     };
-                    layer.finish(claim, &method, done(handled)).await
+                    layer.finish(claim, &method, handled).await
                 });
                 // `None`: the runtime has ended.
                 Box::pin(finished).await.unwrap_or(Err(Unconfirmed))
@@ -216,13 +218,10 @@ impl<F: Future> Drop for Pinned<'_, F> {
 }
 
 /// Runs `work` under the lock of `guard`, and in its span.
-fn under<T>(
+fn under(
     guard: &LockGuard,
-    work: impl Future<Output = T> + Send,
-) -> impl Future<Output = T> + Send
-where
-    T: Send,
-{
+    work: impl Future<Output = ()> + Send,
+) -> impl Future<Output = ()> + Send {
     let work = Held::new(guard.handle()).around(work);
     let span = guard.span();
     match span.is_none() {
@@ -231,8 +230,12 @@ where
     }
 }
 
-fn done<T>(handled: Option<T>) -> T {
-    handled.expect("its future has ended")
+/// What a future that has ended has led to. It alone is moved: `take_output` would copy as many bytes as the future has.
+fn output<H, E>(
+    handling: Pin<&mut MaybeDone<impl Future<Output = Handling<H, E>>>>,
+) -> Handling<H, E> {
+    let handled = handling.output_mut().expect("the future has ended");
+    mem::replace(handled, Err(Unconfirmed))
 }
 
 /// Drives `work` to its end in a task, even if the caller is dropped. Panics are forwarded; `None`: the runtime has
