@@ -205,6 +205,7 @@ impl<K> IdempotencyLayer<K> {
     /// The tenant is the account or the user, which must not see the responses of another one. Take it from the server's own
     /// state, such as an extension that the authentication has set, never from a header that the client controls. Requests for
     /// which the closure returns `None` share their keys, so place the layer inside of the authentication.
+    /// The request's body ([`key::body`](crate::key::body)) is not there.
     ///
     /// It is not derived from `Authorization` or `Cookie`: these change between a request and its repeat, which would then
     /// run again.

@@ -15,7 +15,8 @@ pub(crate) struct RequestBody(pub(crate) Bytes);
 ///
 /// It is present for the key extractor of a layer that reads the body first: a
 /// [`DistributedLockLayer`](crate::DistributedLockLayer) on axum, or with
-/// [`buffer_body`](crate::DistributedLockLayer::buffer_body), and an [`IdempotencyLayer`](crate::IdempotencyLayer).
+/// [`buffer_body`](crate::DistributedLockLayer::buffer_body), and an [`IdempotencyLayer`](crate::IdempotencyLayer). It is present only while the key is extracted: other closures, such as `tenant`
+/// and `rejection`, and layers further in do not see it.
 ///
 /// ```
 /// # use http::request::Parts;

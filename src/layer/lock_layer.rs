@@ -89,7 +89,8 @@ impl<K, M> DistributedLockLayer<K, M> {
     ///
     /// A key `lock:order:42` of the tenant `acme` is `lock:order:42:@acme`, as [`ResourceKey::tenant`] makes it for a job. Take
     /// the tenant from the server's own state, such as an extension that the authentication has set, never from a header
-    /// that the client controls. Requests for which the closure returns `None` lock the key as it is.
+    /// that the client controls. The request's body ([`key::body`](crate::key::body)) is not there. Requests for which the closure
+    /// returns `None` lock the key as it is.
     ///
     /// ```
     /// # use http::request::Parts;
