@@ -5,7 +5,11 @@
 //! The page shows the names of locks, which may contain input of clients. With
 //! [`allow_force_unlock`](Console::allow_force_unlock) it also breaks locks. It has **no authentication of its own**: it serves
 //! every request that reaches it. Nest it behind the application's authentication for operators, or serve it on an address that
-//! only operators reach. `nest_service` of axum serves the page at `/_locks` and at `/_locks/`; `nest` answers the second with 404.
+//! only operators reach. An address without authentication also answers a page of another site whose name is pointed at it (DNS
+//! rebinding), so check the `Host` of each request there.
+//!
+//! `nest_service` of axum serves the page at `/_locks` and at `/_locks/`; `nest` answers the second with 404.
+//! A layer outside of it sees no `MatchedPath` of the page's files and API.
 //!
 //! ```
 //! use axum::Router;

@@ -41,9 +41,13 @@ struct Page {
 
 impl Page {
     async fn serve(console: Router) -> Self {
+        Self::serve_in(Router::new().nest_service("/_locks", console)).await
+    }
+
+    /// `app` has the page at `/_locks`.
+    async fn serve_in(app: Router) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let app = Router::new().nest_service("/_locks", console);
         let app = app.into_make_service_with_connect_info::<SocketAddr>();
         let serving = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
         Self {

@@ -223,6 +223,10 @@ async fn the_page_names_files_of_its_own_and_has_no_code_inside() {
     for address in [page.url.clone(), format!("{}/", page.url)] {
         names_files_of_its_own(&address).await;
     }
+    let nested = Router::new().nest("/_locks", console::router(&locks()));
+    let nested = Page::serve_in(nested).await;
+    names_files_of_its_own(&nested.url).await;
+    assert_eq!(nested.get("/").await.status(), 404);
     for script in ["main", "dom", "keys", "detail", "history", "store"] {
         let text = page
             .get(&format!("/{script}.js"))
