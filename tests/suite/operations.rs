@@ -100,12 +100,21 @@ fn the_runbook_has_every_reason_of_a_loss() {
     let listed = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
     let listed: BTreeSet<_> = listed.map(str::to_owned).collect();
     let mut reasons = BTreeSet::new();
-    for file in [
+    let files = [
         "src/watchdog.rs",
         "src/watchdog/live/renewing.rs",
         "src/background.rs",
         "src/background/release.rs",
-    ] {
+    ];
+    let searched = Command::new("grep")
+        .args(["-rlF", ".lose(", "src"])
+        .current_dir(root())
+        .output()
+        .expect("grep runs");
+    for file in String::from_utf8_lossy(&searched.stdout).lines() {
+        assert!(files.contains(&file), "{file} also gives reasons");
+    }
+    for file in files {
         let code = read(file);
         let texts = code.lines().filter_map(|line| line.split('"').nth(1));
         let begins = ["its ", "the store d", "the client "];
