@@ -47,7 +47,7 @@ struct HoldRest {
     /// The route of the present holder, and when it got the hold, since the first hand-over.
     holder: Option<(Route, Instant)>,
     nested: bool,
-    read_under: bool,
+    stays: bool,
     detached: bool,
 }
 
@@ -112,7 +112,7 @@ impl LocalHold {
     /// Whether the hold may be handed over to a waiter with these terms: the turn of this process lasts, and the hold
     /// fits the terms.
     pub(super) fn may_pass_to(&self, terms: &Terms, now: Instant, turn: HandoverLimits) -> bool {
-        !self.look(|rest| rest.read_under)
+        !self.look(|rest| rest.stays)
             && self.handovers() < turn.handovers
             && Moment::from(now) < self.granted + turn.handover_time
             && self.suits(terms, now)
@@ -148,7 +148,7 @@ impl LocalHold {
     }
 
     /// Whether a third of the request's lease is left, and no more than its longest hold: otherwise the store would keep the key
-    /// for a request that never ends for longer than that.
+    /// longer than that if the request never ends. The answer to a renewal that is under way may still add up to one lease.
     fn is_left_for(&self, terms: &Terms, now: Instant) -> bool {
         let deadline = self.live.deadline();
         let ends_in_time = |max_hold: Duration| deadline <= now + max_hold;
@@ -171,10 +171,13 @@ impl LocalHold {
         self.look(|rest| rest.nested)
     }
 
-    /// Its owner reads under this write, or asks to. In the store the read has the id of this hold and outlives it. So
-    /// the hold is not handed over: its next holder would use the same id.
-    pub(super) fn read_under(&mut self) {
-        self.rest().read_under = true;
+    /// Sets whether it is released at its end, and not handed over, because a next holder would use the same id:
+    ///
+    /// * Its owner reads under this write, or asks to. In the store the read has the id of this hold and outlives it.
+    /// * The store is asked to keep it for a minimum, and has not answered. A hold with a minimum has one share, without an
+    ///   owner, so no read is under it.
+    pub(super) fn stay(&mut self, stays: bool) {
+        self.rest().stays = stays;
     }
 
     /// It was lost before its last share ended.

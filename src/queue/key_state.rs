@@ -304,7 +304,7 @@ impl KeyState {
         self.rest.get_or_insert_default()
     }
 
-    fn hold_of(&mut self, live: &Arc<LiveHold>) -> Option<&mut LocalHold> {
+    pub(super) fn hold_of(&mut self, live: &Arc<LiveHold>) -> Option<&mut LocalHold> {
         self.holds_mut().find(|hold| hold.is(live))
     }
 

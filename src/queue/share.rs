@@ -43,6 +43,17 @@ impl Share {
         queues.expect("the share has not ended").background()
     }
 
+    /// Sets whether the hold [stays](super::hold::LocalHold::stay) until it is released. The share has not ended.
+    pub(super) fn stay(&self, stays: bool) {
+        let queues = self.queues.as_ref();
+        let queues = queues.expect("the share has not ended");
+        queues.with(&self.live.hold.key, |state| {
+            if let Some(hold) = state.hold_of(&self.live) {
+                hold.stay(stays);
+            }
+        });
+    }
+
     /// Only a hold without shares is handed over, so this is the token of this share.
     pub(crate) fn token(&self) -> Option<FencingToken> {
         self.live.token()
@@ -92,7 +103,7 @@ impl Share {
         self.limit().is_some_and(|limit| Instant::now() >= limit)
     }
 
-    /// Ends all shares at once. The release returns whether the store carried every hold until now. If it is dropped, it continues
+    /// Ends all shares at once. The release returns whether the store carried every hold until now. Dropping it continues it
     /// in the background.
     pub(crate) fn release_all(shares: impl IntoIterator<Item = Self>) -> ShareRelease {
         let (mut last, mut shared) = (Vec::new(), Vec::new());
@@ -110,7 +121,14 @@ impl Share {
         let Some(background) = background else {
             return ShareRelease::done(Ok(()));
         };
-        let release = background.clone().end_all(last);
+        // Holds that all continue need no job.
+        let release = (!last.is_empty()).then(|| background.clone().end_all(last));
+        let release = async {
+            match release {
+                Some(release) => release.await,
+                None => Ok(()),
+            }
+        };
         let is_lost = is_over || lives.iter().any(|live| live.was_seen_lost());
         let released = async move {
             let checks = shared.iter().map(|share| background.check(&share.live));

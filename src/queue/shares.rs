@@ -32,12 +32,15 @@ impl Shares {
     ///
     /// The question continues in the background; the shares do not wait for it.
     pub(crate) async fn keep_until(&self, until: Instant) -> Result<(), LockError> {
+        // Until the answer, the store may keep the holds for that long, and the minimum is not set: a request that is dropped
+        // meanwhile releases them, because a next holder that dies would leave its key taken.
+        self.iter().for_each(|share| share.stay(true));
         let lives = self.iter().map(Share::live);
         let extended = self[0].background().extend(lives, until);
         extended.await?;
-        // The minimum is set after the answer. A request that is dropped earlier hands its hold over without one.
         let mut lives = self.iter().map(Share::live);
         let all = lives.all(|live| live.keep_until(until));
+        self.iter().for_each(|share| share.stay(false));
         all.then_some(()).ok_or(LockError::Lost)
     }
 

@@ -129,7 +129,7 @@ impl KeyState {
             None => Ok(None),
             Some(_) if terms.mode == LockMode::Write => Err(LockError::Upgrade),
             Some(write) => {
-                write.read_under();
+                write.stay(true);
                 Ok(Some(write.live.hold.id))
             }
         }
