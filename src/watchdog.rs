@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::runtime::{Handle, Id};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -53,9 +53,9 @@ pub(crate) struct Watchdog {
 /// taken under it.
 ///
 /// The first hold starts the task. It returns after the last hold of a retired watchdog; if it is dropped before, with its
-/// runtime, [`Watchdog::ended`] or the next hold starts another one. Between calls:
+/// runtime, [`Watchdog::ended`] or the next hold starts another one. It is started outside the mutex. Between calls:
 ///
-/// * At most one task runs: `task` is alive from its start until it returns or is dropped.
+/// * At most one task runs: `task` is alive from before its start until it returns or is dropped.
 /// * A hold is in `schedule` from its grant until its release begins, it is lost, or its deadline has passed.
 /// * A task that runs wakes no later than the next look at any hold.
 #[derive(Default)]
@@ -63,8 +63,6 @@ struct WatchdogState {
     schedule: RenewalSchedule,
     /// Dead while no task runs.
     task: Weak<()>,
-    /// The task's runtime; `None` before the task begins, and after it has returned.
-    task_runtime: Option<Id>,
     /// From the first renewal that fails until an answer after which no partition fails.
     outage: Option<Outage>,
     /// When undecided holds were last logged.
@@ -99,13 +97,18 @@ impl Watchdog {
 
     /// Begins to renew `live`.
     pub(crate) fn begin(self: &Arc<Self>, live: &Arc<LiveHold>) {
-        // Dropped after the mutex is unlocked: the last handle of a runtime drops what the program has given to it, which
-        // may be a guard of this client.
-        let _runtime;
-        let mut state = self.state();
-        _runtime = self.ensure_running(&mut state);
-        if state.schedule.enter(live) {
-            self.work.notify_one();
+        let missing = {
+            let mut state = self.state();
+            let missing = self.missing_task(&mut state);
+            if state.schedule.enter(live) {
+                self.work.notify_one();
+            }
+            missing
+        };
+        // Outside the mutex: a runtime that has ended drops the task at once, and the last handle of a runtime drops what
+        // the program has given to it, which may be a guard of this client.
+        if let Some((task, runtime)) = missing {
+            task.start(&runtime);
         }
     }
 
@@ -178,7 +181,6 @@ impl Watchdog {
         }
         let mut state = self.state();
         if state.retired && running.is_empty() {
-            state.task_runtime = None;
             state.task = Weak::new();
             return None;
         }

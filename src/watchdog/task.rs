@@ -1,5 +1,6 @@
 //! The task of the renewals, and the runtimes on which it runs.
 
+use std::mem;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -8,16 +9,29 @@ use tokio::time::Instant;
 
 use super::{Watchdog, WatchdogState};
 
+/// The task of the renewals. If it is dropped before it returns, also before it begins, it continues on another runtime.
+pub(super) struct RenewalTask {
+    watchdog: Arc<Watchdog>,
+    /// `None` after it has returned.
+    alive: Option<Arc<()>>,
+    on: Id,
+    /// The runtimes on which it ended before. They are forgotten when it begins.
+    ended: SmallVec<[Id; 2]>,
+}
+
 impl Watchdog {
-    /// Starts the task. Starts it again if its runtime has ended. Returns the runtime, to be dropped outside the mutex.
-    pub(super) fn ensure_running(self: &Arc<Self>, state: &mut WatchdogState) -> Option<Handle> {
+    /// A task and its runtime, if no task runs. It is started, or dropped, outside the mutex.
+    pub(super) fn missing_task(
+        self: &Arc<Self>,
+        state: &mut WatchdogState,
+    ) -> Option<(RenewalTask, Handle)> {
         if state.task.strong_count() > 0 {
             return None;
         }
         let given = self.given_runtime();
         let runtime = given.or_else(|| Handle::try_current().ok())?;
-        self.start(state, &runtime);
-        Some(runtime)
+        let task = RenewalTask::new(self, state, runtime.id(), SmallVec::new());
+        Some((task, runtime))
     }
 
     /// The runtime that the client or the store has for the task.
@@ -26,20 +40,53 @@ impl Watchdog {
         runtime.or_else(|| self.store.capabilities().runtime())
     }
 
-    fn start(self: &Arc<Self>, state: &mut WatchdogState, runtime: &Handle) {
+    /// The task has ended on these runtimes, and not by itself: it continues on another one.
+    fn ended(self: &Arc<Self>, ended: SmallVec<[Id; 2]>) {
+        // The first one still runs if the task ended by a panic, which only code outside this crate causes. So each is tried
+        // once more at most.
+        let may_run = |runtime: &Handle| !ended[1..].contains(&runtime.id());
+        let given = self.given_runtime().filter(may_run);
+        let elsewhere = given.or_else(|| self.tasks.runtime_but(&ended));
+        let here = || Handle::try_current().ok().filter(may_run);
+        let Some(runtime) = elsewhere.or_else(here) else {
+            return;
+        };
+        let task = {
+            let mut state = self.state();
+            // A new hold may have started another one.
+            let is_missing = state.task.strong_count() == 0;
+            is_missing.then(|| RenewalTask::new(self, &mut state, runtime.id(), ended))
+        };
+        if let Some(task) = task {
+            task.start(&runtime);
+        }
+    }
+}
+
+impl RenewalTask {
+    fn new(
+        watchdog: &Arc<Watchdog>,
+        state: &mut WatchdogState,
+        on: Id,
+        ended: SmallVec<[Id; 2]>,
+    ) -> Self {
         state.schedule.ask_again(Instant::now());
         let alive = Arc::new(());
         state.task = Arc::downgrade(&alive);
-        let task_runtime = runtime.id();
-        state.task_runtime = Some(task_runtime);
-        let watchdog = self.clone();
-        // If the task is dropped before it begins, because its runtime has ended, `alive` is dropped with it, and the
-        // next hold starts another task.
+        Self {
+            watchdog: watchdog.clone(),
+            alive: Some(alive),
+            on,
+            ended,
+        }
+    }
+
+    /// A runtime that has ended drops it at once.
+    pub(super) fn start(mut self, runtime: &Handle) {
         let task = async move {
-            // Made first, so that it is dropped last.
-            let _ended = TaskEnd(watchdog.clone(), task_runtime);
-            let _alive = alive;
-            watchdog.run().await;
+            self.ended.clear();
+            self.watchdog.clone().run().await;
+            drop(self.alive.take());
         };
         #[cfg(test)]
         let Some(task) = crate::exploration::spawn(task) else {
@@ -47,34 +94,14 @@ impl Watchdog {
         };
         drop(runtime.spawn(task));
     }
-
-    /// The task has ended. If it was dropped with its runtime, it continues on another one.
-    fn ended(self: &Arc<Self>, task_runtime: Id) {
-        let mut ended = SmallVec::<[Id; 2]>::from_iter([task_runtime]);
-        let given = self.given_runtime();
-        let elsewhere = given.or_else(|| self.tasks.runtime_but(&ended));
-        // After a panic, which only code outside this crate causes, it continues on the current runtime.
-        let mut elsewhere = elsewhere.or_else(|| Handle::try_current().ok());
-        while let Some(runtime) = &elsewhere {
-            let mut state = self.state();
-            // It has not ended by itself, and no new hold has started another one.
-            let is_missing = state.task_runtime.is_some() && state.task.strong_count() == 0;
-            if !is_missing {
-                return;
-            }
-            self.start(&mut state, runtime);
-            drop(state);
-            // A runtime that has ended, too, has dropped the task at once.
-            ended.push(runtime.id());
-            elsewhere = self.tasks.runtime_but(&ended);
-        }
-    }
 }
 
-struct TaskEnd(Arc<Watchdog>, Id);
-
-impl Drop for TaskEnd {
+impl Drop for RenewalTask {
     fn drop(&mut self) {
-        self.0.ended(self.1);
+        if self.alive.take().is_some() {
+            let mut ended = mem::take(&mut self.ended);
+            ended.push(self.on);
+            self.watchdog.ended(ended);
+        }
     }
 }

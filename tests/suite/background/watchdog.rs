@@ -1,9 +1,10 @@
 //! Renewals while a partition of the store is down, and when a runtime ends.
 
+use std::thread;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
 use tower_distributed_lock::{Lease, LockClient, LockGuard, MemoryStore};
 
@@ -129,27 +130,63 @@ async fn an_answer_for_too_few_holds_moves_no_deadline() {
     }
 }
 
-/// The runtime of the renewals ends, and the one that was used last has ended before.
+/// A runtime on which only `block_on` lets time pass.
+fn paused() -> Runtime {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build();
+    runtime.expect("a runtime")
+}
+
+/// The runtime of the renewals ends. That which was used last has ended before, or ends before it has begun to renew.
 #[test]
 fn renewals_continue_on_a_runtime_that_still_runs() {
-    let lease = Duration::from_secs(1);
-    let locks = LockClient::new(MemoryStore::new());
-    let runtimes = ["first", "running", "last"].map(|key| {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .expect("a runtime");
-        let asking = locks.lock(key).lease(Lease::Renewed(lease));
-        let guard = runtime.block_on(asking.acquire()).expect("free");
-        (runtime, guard)
-    });
-    let [(first, _first), (running, guard), (last, _last)] = runtimes;
-    drop(last);
-    drop(first);
-    running.block_on(async { sleep(lease * 2).await });
-    assert!(!guard.is_lost(), "it is renewed");
-    running
-        .block_on(guard.release())
-        .expect("held all the time");
+    for last_ends_first in [true, false] {
+        let locks = LockClient::new(MemoryStore::new());
+        let runtimes = ["first", "running", "last"].map(|key| {
+            let runtime = paused();
+            let asking = locks.lock(key).lease(Lease::Renewed(LEASE));
+            let guard = runtime.block_on(asking.acquire()).expect("free");
+            (runtime, guard)
+        });
+        let [(first, _first), (running, guard), (last, _last)] = runtimes;
+        match last_ends_first {
+            true => drop((last, first)),
+            false => drop((first, last)),
+        }
+        running.block_on(async { sleep(LEASE * 2).await });
+        assert!(!guard.is_lost(), "it is renewed: {last_ends_first}");
+        running
+            .block_on(guard.release())
+            .expect("held all the time");
+    }
+}
+
+/// The runtime that was used last has ended.
+#[tokio::test(start_paused = true)]
+async fn renewals_continue_after_a_panic_on_a_runtime_that_still_runs() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let held = take(&locks, 1, 10).await;
+    let elsewhere = || paused().block_on(take(&locks, 2, 1));
+    let _others = thread::scope(|scope| scope.spawn(elsewhere).join().expect("free"));
+    store.panic_in_renewals(3);
+    sleep(LEASE * 2).await;
+    assert!(held.iter().all(|guard| !guard.is_lost()));
+    for guard in held {
+        guard.release().await.expect("held all the time");
+    }
+}
+
+/// The runtime that the client was given for its renewals has ended before the first hold.
+#[tokio::test(start_paused = true)]
+async fn a_runtime_for_renewals_that_has_ended_is_replaced() {
+    let given = thread::scope(|scope| scope.spawn(|| paused().handle().clone()).join());
+    let locks = LockClient::builder(MemoryStore::new());
+    let locks = locks.renew_on(given.expect("a runtime")).build();
+    let held = locks.lock("k").lease(Lease::Renewed(LEASE));
+    let held = held.await.expect("free");
+    sleep(LEASE * 2).await;
+    held.release().await.expect("held all the time");
 }
