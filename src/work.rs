@@ -43,7 +43,8 @@ impl LockRequest {
     ///
     /// # Errors
     ///
-    /// Those of [`LockRequest::acquire`]: `work` was not started. Those of [`LockGuard::run`]: `work` ran, or ran in part.
+    /// Those of [`LockRequest::acquire`]: `work` was not started. Those of [`LockGuard::run`]: `work` ran, or ran in part; with
+    /// [`LockError::Lost`] it may not have been started.
     ///
     /// # Cancel safety
     ///
@@ -115,23 +116,23 @@ impl LockGuard {
         F: FnOnce(LockHandle) -> W,
         W: Future,
     {
-        let value = self.while_held(grace, work).await;
+        let value = match self.is_lost() {
+            true => None,
+            false => self.while_held(grace, work).await,
+        };
         let released = self.release().await;
         value
             .ok_or(LockError::Lost)
             .and_then(|value| released.map(|()| value))
     }
 
-    /// The value of `work`; `None` if the lock was lost before it ended. Then it has this time to end. Under a lock that is lost
-    /// already, it is not started.
+    /// The value of `work`; `None` if the lock was lost before it ended. Then it has this time to end. The caller has
+    /// seen that the lock is not lost already.
     async fn while_held<F, W>(&self, grace: Duration, work: F) -> Option<W::Output>
     where
         F: FnOnce(LockHandle) -> W,
         W: Future,
     {
-        if self.is_lost() {
-            return None;
-        }
         let mut work = pin!(work(self.handle()));
         tokio::select! {
             // If the work ends and a loss is noticed at the same moment, the release decides.

@@ -82,12 +82,12 @@ pub struct Done<T> {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum OnceError<E> {
-    /// The work was not started, because its lock was not granted or its record could not be read.
-    /// [`LockError::Busy`]: it runs elsewhere.
+    /// The work was not started, because its lock was not granted, or was lost before, or its record could not be
+    /// read. [`LockError::Busy`]: it runs elsewhere.
     NotStarted(LockError),
     /// The work returned this error. Nothing is recorded: a repeat runs it again.
     Work(E),
-    /// The lock was lost before the work was started, or before its end, and then it was dropped. Another process may run it.
+    /// The lock was lost before the end of the work, which was dropped. Another process may run it.
     Lost,
     /// The work has ended, and it is not confirmed that its value is remembered. A repeat may run it again; with
     /// [`LockError::Lost`], another process may have run it at the same time.
@@ -163,6 +163,9 @@ impl Once {
             guard.discard();
             return Ok(Done::replayed(value));
         }
+        if guard.is_lost() {
+            return Err(OnceError::NotStarted(LockError::Lost));
+        }
         let value = match guard.while_held(Duration::ZERO, work).await {
             None => return Err(OnceError::Lost),
             Some(Err(error)) => {
@@ -225,7 +228,7 @@ impl<E: fmt::Display> fmt::Display for OnceError<E> {
         match self {
             Self::NotStarted(error) => write!(f, "the work was not started: {error}"),
             Self::Work(error) => error.fmt(f),
-            Self::Lost => f.write_str("the lock was lost before the end of the work"),
+            Self::Lost => f.write_str("the lock was lost while the work ran"),
             Self::Unconfirmed(_) => f.write_str(
                 "the work has ended, and it is not confirmed that its value is remembered",
             ),

@@ -5,5 +5,6 @@ mod handles;
 mod refusals;
 mod release;
 mod shutdown;
+mod slow;
 mod watchdog;
 mod wired;

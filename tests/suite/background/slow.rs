@@ -1,0 +1,55 @@
+//! Answers that come late.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tower_distributed_lock::{Lease, LockClient, LockError, OnceError};
+
+use super::wired::Wired;
+
+/// How long each call takes.
+const LATENCY: Duration = Duration::from_millis(60);
+
+/// The wait ends while the store is asked to keep the hold. If its next holder dies, the key is free within one lease.
+#[tokio::test(start_paused = true)]
+async fn a_hold_whose_minimum_comes_late_is_not_handed_over() {
+    let hour = Duration::from_secs(60 * 60);
+    let store = Wired::default();
+    let (locks, other) = (
+        LockClient::new(store.clone()),
+        LockClient::new(store.inner()),
+    );
+    store.slow(LATENCY);
+    let first = locks.lock("1:k").hold_at_least(hour).wait(LATENCY * 3 / 2);
+    let next = async {
+        sleep(LATENCY / 2).await;
+        locks.lock("1:k").await
+    };
+    let (late, next) = tokio::join!(first.acquire(), next);
+    assert!(matches!(late, Err(LockError::Unavailable(_))), "{late:?}");
+    let next = next.expect("free");
+    sleep(LATENCY).await;
+    // As if its process died.
+    store.cut(1);
+    let freed = other.lock("1:k").wait(Duration::from_secs(60)).await;
+    let freed = freed.expect("within one lease");
+    assert!(next.is_lost());
+    freed.release().await.expect("held");
+}
+
+/// The lock is lost while the record is read.
+#[tokio::test(start_paused = true)]
+async fn once_says_that_work_was_not_started_under_a_lock_that_was_lost() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    store.slow(LATENCY);
+    let once = locks.once("1:k", Duration::from_secs(60));
+    let once = once.lease(Lease::Fixed(LATENCY * 3 / 2));
+    let lost = once.run(async |_| -> Result<(), Infallible> { panic!("it must not run") });
+    let lost = lost.await;
+    assert!(
+        matches!(lost, Err(OnceError::NotStarted(LockError::Lost))),
+        "{lost:?}"
+    );
+}
