@@ -179,7 +179,9 @@ impl LiveState {
         let is_cut = self.deadline < self.confirmed + valid_for(lease.duration());
         let waits = self.look == self.deadline;
         let next = self.confirmed + self.deadline.since(self.confirmed) / 3;
-        ((is_cut || waits) && self.phase == Phase::Held).then_some(next)
+        // A hand-over of a hold whose next look comes early enough does not take the watchdog's mutex.
+        let is_late = next < self.look;
+        ((is_cut || waits) && is_late && self.phase == Phase::Held).then_some(next)
     }
 
     fn next_lease(&self, lease: Lease, now: Moment) -> Option<Duration> {
