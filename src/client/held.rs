@@ -68,3 +68,30 @@ pub(super) fn check(client: Uuid, key: &LockKey, mode: LockMode) -> Result<(), L
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::client::LockClient;
+    use crate::store::memory::MemoryStore;
+
+    /// Its hold goes on for another guard, so a request for the key waits no longer for this one.
+    #[tokio::test(start_paused = true)]
+    async fn a_guard_whose_longest_hold_is_over_excludes_nothing() {
+        let locks = LockClient::new(MemoryStore::new());
+        let read = || locks.lock("k").mode(LockMode::Read);
+        let limit = Duration::from_secs(60);
+        let _other = read().await.expect("free");
+        let guard = read().max_hold(limit).await.expect("free");
+        let held = Held::new(guard.handle());
+        let key = guard.key();
+        let ask = || held.call(|| check(locks.id(), key, LockMode::Write));
+        assert!(matches!(ask(), Err(LockError::Invalid(_))));
+        sleep(limit).await;
+        ask().expect("it is over");
+    }
+}

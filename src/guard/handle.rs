@@ -103,7 +103,9 @@ impl LockHandle {
         self.observed.tenures.iter().any(|tenure| {
             let hold = &tenure.live.hold;
             let is_same = hold.key == *key && hold.id.client() == client;
-            is_same && (excludes(hold.mode) || excludes(mode)) && !tenure.live.has_ended()
+            let excludes = is_same && (excludes(hold.mode) || excludes(mode));
+            // The release of this guard may be awaited after its longest hold, while the hold goes on.
+            excludes && !tenure.is_lost() && !tenure.live.has_ended()
         })
     }
 
