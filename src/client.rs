@@ -128,7 +128,7 @@ impl LockClient {
     /// [`LockKey::from_parts`], which escape it: in `format!("order:{id}")` an `id` such as `1:refund` names another lock.
     ///
     /// Inside a handler, or a body, whose layer holds the key, another owner would wait for its own request. The client then fails with
-    /// [`LockError::Invalid`] at once, unless the work was moved to another task or does not wait.
+    /// [`LockError::Invalid`] at once, unless the program moved the work to another task, or it does not wait.
     pub fn lock(&self, key: impl Into<Target>) -> LockRequest {
         LockRequest::one(self.clone(), self.target(key))
     }
@@ -190,7 +190,8 @@ impl LockClient {
     /// It is for a resource that is split into segments to reduce contention, such as ten counters that together are one stock.
     /// Requests begin at different keys, so that the segments are used equally. A request that waits is in the queue of every
     /// key, behind earlier requests of this process, and [`max_waiters`](LockRequest::max_waiters) counts it there. In the store
-    /// it has no place in a fair queue. A key may come with a mode of its own.
+    /// it has no place in a fair queue. A key may come with a mode of its own. A key that is named twice counts twice in
+    /// [`max_keys_per_request`](crate::LockClientBuilder::max_keys_per_request).
     ///
     /// [`LockGuard::key`]: crate::LockGuard::key
     ///

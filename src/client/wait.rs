@@ -1,5 +1,6 @@
 //! How long a request waits, and when it asks the store again.
 
+use std::mem;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -80,9 +81,12 @@ pub(super) async fn sleep_until(wakeups: Option<&mut Wakeups>, until: Instant) -
     }
 }
 
-/// The number of questions in a row without an answer.
+/// The failures of a request's questions in a row.
 #[derive(Default)]
-pub(super) struct Failures(u32);
+pub(super) struct Failures {
+    /// The store gave no answer, and was asked again. Any answer resets it, also that it cannot serve now.
+    asked_again: bool,
+}
 
 impl Failures {
     /// Whether to ask the store again after `error`. An unreachable or silent store is asked once more. A store that
@@ -91,12 +95,9 @@ impl Failures {
         let again = match error.kind() {
             StoreErrorKind::Unanswered
             | StoreErrorKind::Unreachable
-            | StoreErrorKind::Unacknowledged => {
-                self.0 += 1;
-                self.0 < 2
-            }
+            | StoreErrorKind::Unacknowledged => !mem::replace(&mut self.asked_again, true),
             StoreErrorKind::Transient if !wait.is_one_try() => {
-                self.0 = 0;
+                self.asked_again = false;
                 let pause = Instant::now() + jittered(TRANSIENT_PAUSE);
                 tokio::time::sleep_until(pause.min(wait.until)).await;
                 true

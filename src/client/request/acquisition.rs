@@ -74,8 +74,8 @@ impl<'a> Acquisition<'a> {
                 match request.hold_at_least {
                     None => Ok(guard),
                     Some(time) => {
-                        let kept = Box::pin(guard.kept_until(Instant::now() + time));
-                        let kept = timeout_at(wait.until, kept).await;
+                        let kept = guard.kept_until(Instant::now() + time);
+                        let kept = Box::pin(timeout_at(wait.until, kept)).await;
                         kept.unwrap_or_else(|_| Err(over(None)))
                     }
                 }
