@@ -194,7 +194,7 @@ fn verdict(
         _ if ended.by_loss => Err(Failure::new(
             Exit::Lost,
             format!(
-                "its lock was lost, and the command was ended ({})",
+                "the command was ended ({}), because its lock was lost",
                 ended.status
             ),
         )),

@@ -10,7 +10,7 @@ use std::{env, process};
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::{Pid, getpid, getppid, getsid};
+use nix::unistd::{Pid, getppid};
 use tokio::time::{Instant, sleep};
 use tower_distributed_lock::LockHandle;
 
@@ -98,12 +98,8 @@ impl Child {
 
     /// Forwards a signal that lockctl got, unless the terminal has sent it to the command as well.
     pub(super) fn pass_on(&self, signal: Signal) {
-        let by_terminal = match signal {
-            Signal::SIGINT | Signal::SIGQUIT => true,
-            // A terminal that hangs up signals the leader of its session alone. A shell passes that on to the groups of its jobs.
-            Signal::SIGHUP => getsid(None) != Ok(getpid()),
-            _ => false,
-        };
+        // Not HUP: a terminal that hangs up signals the leader of its session alone.
+        let by_terminal = matches!(signal, Signal::SIGINT | Signal::SIGQUIT);
         if self.group == Group::Own || !by_terminal {
             self.signal(signal);
         }

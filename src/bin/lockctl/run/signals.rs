@@ -24,7 +24,7 @@ pub(super) struct ForwardedSignals {
 }
 
 impl ForwardedSignals {
-    /// Begins to listen. On Linux, a signal that is ignored stays ignored, also for the command, as `nohup` requires.
+    /// Begins to listen. On Linux, each of them that is ignored stays ignored, also for the command, as `nohup` requires.
     pub(super) fn listen() -> io::Result<Self> {
         // A lockctl that is started with CHLD ignored would have no exit code of its command: the system would reap it. From here
         // CHLD has a handler, which the command does not inherit.
