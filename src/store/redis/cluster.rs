@@ -64,8 +64,8 @@ impl Cluster {
         if let Some(known) = self.channels.get() {
             return Ok(*known);
         }
-        // Boxed, so that the future of a call is small. Callers at the same time ask each for itself: none waits for another,
-        // whose future may not be polled.
+        // Boxed, so that the future of a call is small. The first callers ask each for itself, every master: none waits for
+        // another, whose future may not be polled.
         let asked = Box::pin(async {
             let map = self.topology.map(Purpose::Commands).await?;
             let answers = map.masters.iter().map(|node| node.shards_channels());

@@ -4,6 +4,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::poll;
+use tokio::runtime::Builder;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tower_distributed_lock::LockStoreExt;
 use tower_distributed_lock::store::Feature;
@@ -18,7 +20,7 @@ use super::{LIMIT, beginning, sent, shared, watch};
 use crate::redis_store::{
     LEASE, MODES, asks, attempt, error_kind, fenced, holds, patient, releases,
 };
-use crate::support::{RedisServer, ReservedPort};
+use crate::support::{Proxy, RedisServer, ReservedPort};
 
 #[tokio::test]
 async fn every_operation_works_on_every_server() {
@@ -56,6 +58,31 @@ async fn a_future_that_is_not_polled_keeps_no_other_waiting() {
     for attempt in [&one, &other] {
         assert!(releases(&store, attempt).await);
     }
+}
+
+/// L4. A caller's question about the slots is under way on a runtime that is not driven any more, as between two calls of
+/// `block_on`.
+#[tokio::test]
+async fn a_runtime_that_is_not_driven_keeps_no_caller_of_another_waiting_for_the_slots() {
+    let (cluster, _) = shared().await;
+    let proxy = Proxy::in_front_of(&cluster.nodes[0]).await;
+    let store = RedisStore::cluster([proxy.url()]).connect_timeout(Duration::from_secs(2));
+    let store = store.connect_lazy().unwrap();
+    let hold = attempt(beginning() + "driven", LockMode::Write);
+    proxy.replies.hold();
+    let (asking, asked) = (store.clone(), hold.clone());
+    let first = spawn_blocking(move || {
+        let first = Builder::new_current_thread().enable_all().build().unwrap();
+        let asking = async { timeout(Duration::from_millis(300), asking.acquire(&asked)).await };
+        first.block_on(asking).expect_err("no server answers");
+        first
+    });
+    let first = first.await.unwrap();
+    proxy.replies.release();
+    let granted = timeout(LIMIT, asks(&store, &hold)).await;
+    first.shutdown_background();
+    assert!(granted.expect("it waits for the other runtime"));
+    assert!(releases(&store, &hold).await);
 }
 
 async fn everything(store: &RedisStore, name: &str, mode: LockMode) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -34,8 +34,8 @@ pub(super) struct Topology {
     /// Protects the servers of the map, and those that a redirection has named since: the next map drops these unless it has
     /// them.
     members: Mutex<HashMap<Address, Arc<Member>>>,
-    /// Held by the task that refreshes the map; the others wait for its result. Renewals have a mutex of their own:
-    /// they never wait for a caller's task, whose runtime may be busy.
+    /// Held by the task that refreshes the map; the others wait for its result, for as long as connecting may take. Renewals
+    /// have a mutex of their own: they do not wait for a caller's task, whose runtime may be busy.
     last: tokio::sync::Mutex<Option<LastRefresh>>,
     last_for_renewals: tokio::sync::Mutex<Option<LastRefresh>>,
     /// Protects the one refresh that no caller waits for. The next one starts when it has ended.
@@ -167,14 +167,16 @@ impl Topology {
             Purpose::Commands => &self.last,
             Purpose::Renewals => &self.last_for_renewals,
         };
-        let mut last = last.lock().await;
+        // A task whose runtime is not driven any more may hold it: then this caller asks as well.
+        let limit = self.factory.settings.timeouts.connect;
+        let mut last = timeout(limit, last.lock()).await.ok();
         let known = self.known();
         if let Some(map) = &known
             && !seen.is_some_and(|seen| Arc::ptr_eq(seen, map))
         {
             return Ok(map.clone());
         }
-        if let Some(LastRefresh { at, failed }) = &*last {
+        if let Some(LastRefresh { at, failed }) = last.as_deref().and_then(Option::as_ref) {
             match failed {
                 Some(error) if at.elapsed() < PAUSE => return Err(error.clone()),
                 // The server that moved a slot knows the new owner. After a failure, the other servers may not know the
@@ -185,10 +187,12 @@ impl Topology {
         }
         let answer = self.ask(purpose, known.as_deref(), stale.as_ref()).await;
         let learnt = answer.map(|ranges| self.install(&ranges));
-        *last = Some(LastRefresh {
-            at: Instant::now(),
-            failed: learnt.as_ref().err().cloned(),
-        });
+        if let Some(last) = &mut last {
+            **last = Some(LastRefresh {
+                at: Instant::now(),
+                failed: learnt.as_ref().err().cloned(),
+            });
+        }
         learnt
     }
 
