@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::endpoint::RawConnection;
 use super::failure::{self, unreachable};
 use super::live::Live;
-use super::master::{FollowedMaster, KnownServer};
+use super::master::FollowedMaster;
 use super::node_context::NodeContext;
 use super::pooled::{PoolPermit, Purpose};
 use super::script::Call;
@@ -45,8 +45,8 @@ pub(super) struct SharedConnection {
     settled: Notify,
 }
 
-/// Protected by one mutex, which is never held across an await. Under it, only the mutexes of the servers and of the permit are
-/// taken.
+/// Protected by one mutex, which is never held across an await. Under it, only the mutexes of the servers, of the permit and of the
+/// current server of `waits` are taken.
 ///
 /// Transitions: `Connecting` → `Up` or `Down`; `Down` → `Up`; `Up` → `Connecting` when the connection ends or is given up;
 /// `Up` → `Up` when a probe has found it dead and another one answers. `Closed` is final: afterwards no connection is
@@ -57,8 +57,6 @@ struct ConnectionState {
     /// Rises with each connection, so that a late error of one connection does not affect the next.
     generation: u64,
     since: Instant,
-    /// The server that the connection leads to, or the last one led to.
-    server: Option<Arc<KnownServer>>,
     reconnecting: Option<AbortOnDropHandle<()>>,
     probing: Option<AbortOnDropHandle<()>>,
     /// The task that gives the connection up when another server is the master.
@@ -93,7 +91,6 @@ impl SharedConnection {
                 link: LinkState::Connecting,
                 generation: 0,
                 since: Instant::now(),
-                server: None,
                 reconnecting: None,
                 probing: None,
                 following: None,

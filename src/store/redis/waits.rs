@@ -23,6 +23,8 @@ use crate::sync::Mutex;
 pub(super) struct WaitQueue {
     callers: UnboundedSender<Caller>,
     task: AbortOnDropHandle<()>,
+    /// How long a caller waits for an answer: the runtime of the task may be blocked.
+    limit: Duration,
 }
 
 type Caller = oneshot::Sender<Result<(), StoreError>>;
@@ -33,9 +35,10 @@ impl WaitQueue {
         let (caller, answered) = oneshot::channel();
         // Without the task, the caller is dropped, which is an answer as well.
         let _ = self.callers.send(caller);
-        answered
-            .await
-            .unwrap_or_else(|gone| Err(unacknowledged(gone)))
+        match timeout(self.limit, answered).await {
+            Ok(answered) => answered.unwrap_or_else(|gone| Err(unacknowledged(gone))),
+            Err(_) => Err(silent()),
+        }
     }
 
     /// Whether no caller is answered any more, because the runtime of the task has ended.
@@ -82,7 +85,7 @@ impl WaitCoalescer {
     pub(super) fn begin(
         self: &Arc<Self>,
         connection: &MultiplexedConnection,
-        server: &Arc<KnownServer>,
+        server: Arc<KnownServer>,
         greeting: &Value,
     ) -> Option<WaitQueue> {
         if !self.wanted.is_wanted() {
@@ -90,13 +93,17 @@ impl WaitCoalescer {
         }
         *self.current.lock() = Some(server.clone());
         // An error is ignored: each `WAIT` asks again.
-        let _ = self.needed(server, greeting);
+        let _ = self.needed(&server, greeting);
         let (callers, joining) = unbounded_channel();
-        let task = self
-            .clone()
-            .serve(connection.clone(), server.clone(), joining);
+        let task = self.clone().serve(connection.clone(), server, joining);
         let task = AbortOnDropHandle::new(tokio::spawn(task));
-        Some(WaitQueue { callers, task })
+        // The round under way, and that of the caller. A round begins its last `WAIT` within `within`.
+        let limit = 2 * (self.wanted.within + self.answered_within());
+        Some(WaitQueue {
+            callers,
+            task,
+            limit,
+        })
     }
 
     async fn serve(
@@ -159,6 +166,11 @@ impl WaitCoalescer {
         }
     }
 
+    /// How long a `WAIT` may take.
+    fn answered_within(&self) -> Duration {
+        self.timeouts.response + self.wanted.within
+    }
+
     /// Sends `WAIT`. Returns how many replicas have acknowledged, and for `Replicas::All` the answer to `ROLE`.
     async fn wait(
         &self,
@@ -173,7 +185,7 @@ impl WaitCoalescer {
             questions.cmd("ROLE");
         }
         let answers = connection.send_packed_commands(&questions, 0, 1 + usize::from(all));
-        let answers = timeout(self.timeouts.response + self.wanted.within, answers).await;
+        let answers = timeout(self.answered_within(), answers).await;
         let mut answers = answers
             .map_err(|_| silent())?
             .map_err(unacknowledged)?

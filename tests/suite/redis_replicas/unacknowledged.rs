@@ -229,3 +229,36 @@ async fn a_runtime_that_is_not_driven_keeps_no_caller_of_another_waiting() {
     .await;
     first.shutdown_background();
 }
+
+/// L4. The runtime that drives the connection is blocked after it has delivered the answer of the caller's script.
+#[tokio::test]
+async fn a_runtime_that_is_blocked_keeps_no_caller_of_another_waiting() {
+    let replicated = Replicated::start(1).await;
+    let builder = RedisStore::builder(replicated.master().url())
+        .replicas(Replicas::AtLeast(1))
+        .response_timeout(SHORT)
+        .replica_timeout(Duration::from_secs(1));
+    let first = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
+    let first = first.unwrap();
+    let store = first.spawn(builder.connect()).await.unwrap().unwrap();
+    replicated.hold_links();
+    let monitor = replicated.master().monitor().await;
+    let asking = async move { store.acquire(&attempt("k", LockMode::Reentrant)).await };
+    let asking = tokio::spawn(timeout(LIMIT, asking));
+    eventually("it waits for a replica", LIMIT, async || {
+        let lines = monitor.lines().await;
+        lines.iter().any(|line| line.contains("\"WAIT\""))
+    })
+    .await;
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    first.spawn(async move { ended.recv() });
+    let answer = asking.await.unwrap();
+    drop(end);
+    first.shutdown_background();
+    let unknown = answer.expect("it waits for the other runtime").unwrap_err();
+    // Its withdrawal gets no answer either.
+    assert_eq!(unknown.kind(), StoreErrorKind::Unanswered, "{unknown:?}");
+}

@@ -77,14 +77,13 @@ impl SharedConnection {
         state.generation += 1;
         state.since = Instant::now();
         let at = master.as_ref().map(|followed| &followed.master);
-        // The former one is kept meanwhile, because it may be the same.
+        // It may be the former one, which `waits` keeps until then.
         let server = self.context.servers.at(at);
         state.following = master.map(|followed| self.follow(state.generation, followed));
         self.permit.keep(&raw.handle);
-        let waits = self.waits.begin(&raw.handle, &server, &answer);
+        let waits = self.waits.begin(&raw.handle, server, &answer);
         let up = telemetry::store::connected(self.purpose.as_str());
         state.link = LinkState::Up(Arc::new(Live::new(raw, state.generation, waits, up)));
-        state.server = Some(server);
         state.reconnecting = None;
         self.settled.notify_waiters();
     }
