@@ -28,7 +28,8 @@ use crate::sync::Mutex;
 ///
 /// Its mutex is held for no await, and no other mutex is taken under it. Between calls: a store is `dirty` from before an attempt
 /// is sent to it until it is known that nothing was left; a store is `tainted` for ever once a question went unanswered; and
-/// `carriers` are those of the latest attempt that a majority granted, until an attempt is refused or fails.
+/// `carriers` are those of the latest attempt that a majority granted, until an attempt is refused or fails; the late ones only
+/// until the next attempt begins.
 #[derive(Default)]
 pub(super) struct QuorumHold {
     phase: QuorumPhase,
@@ -114,6 +115,8 @@ impl QuorumHold {
     pub(super) fn begin(&mut self, stores: Members, needed: Instant) -> (Epoch, Members) {
         self.epoch += 1;
         self.phase = QuorumPhase::Asking;
+        // Nothing proves the late stores of an earlier attempt any more.
+        self.carriers.late = Members::default();
         self.needed = Some(needed);
         (self.epoch, stores.without(self.tainted))
     }
@@ -129,11 +132,7 @@ impl QuorumHold {
     /// These stores have granted, and are a majority.
     pub(super) fn granted(&mut self, stores: Members) {
         self.phase = QuorumPhase::Held;
-        // Without the late stores of an earlier attempt, whose grants have been released since.
-        self.carriers = Carriers {
-            counted: stores,
-            ..Carriers::default()
-        };
+        self.carriers.counted = stores;
         self.waiting = RefusedVote::default();
     }
 

@@ -162,6 +162,43 @@ async fn a_check_of_an_earlier_hold_with_the_same_id_proves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_check_that_is_sent_before_the_next_hold_with_the_same_id_is_granted_proves_nothing() {
+    let (stores, quorum) = five();
+    let read = attempt(LockMode::Read, 1);
+    set(&stores[3..], Mood::Slow(100 * MS));
+    granted(&quorum, &read).await;
+    sleep(105 * MS).await;
+    assert_eq!(carriers(&stores, &read).await, 5);
+    set(&stores, Mood::Well);
+    let released = quorum.release_one(&read.hold).await.unwrap().status;
+    assert_eq!(released, HoldStatus::Held);
+    settle().await;
+    // The stores that were late for the first hold are late for the next one.
+    set(&stores[..3], Mood::Late(10 * MS));
+    set(&stores[3..], Mood::Slow(100 * MS));
+    let asking = tokio::spawn({
+        let (quorum, read) = (quorum.clone(), read.clone());
+        async move { granted(&quorum, &read).await }
+    });
+    settle().await;
+    set(&stores[..3], Mood::Late(200 * MS));
+    let checking = tokio::spawn({
+        let (quorum, read) = (quorum.clone(), read.clone());
+        async move { check(&quorum, &read).await }
+    });
+    settle().await;
+    assert!(!asking.is_finished());
+    asking.await.unwrap();
+    set(&stores, Mood::Well);
+    stores[0].forget();
+    stores[1].forget();
+    assert_eq!(checking.await.unwrap().unwrap(), HoldStatus::Held);
+    assert_eq!(carriers(&stores, &read).await, 3);
+    let released = quorum.release_one(&read.hold).await.unwrap().status;
+    assert_eq!(released, HoldStatus::Gone);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_release_that_reached_no_store_is_not_confirmed() {
     let (stores, quorum) = five();
     granted(&quorum, &reentrant(1)).await;
