@@ -58,14 +58,20 @@ impl RedisStore {
         Ok(statuses.into_iter().map(Ok).collect())
     }
 
-    /// Renews, or checks, each of these holds by a script of its own, which most often needs one key only.
+    /// Renews, or checks, each of these holds by a script of its own, which most often needs one key only. It fails
+    /// if all fail.
     async fn renew_each(&self, batch: Vec<&Renewal>) -> Vec<Result<HoldStatus, StoreError>> {
         let each = batch.into_iter().map(async |renewal| {
             let status = Box::pin(self.renew_batch(vec![renewal])).await;
-            // The others are known.
-            status.map_or(Ok(HoldStatus::Unknown), |mut one| one.swap_remove(0))
+            status.and_then(|mut one| one.swap_remove(0))
         });
-        join_all(each).await
+        let statuses = join_all(each).await;
+        if statuses.iter().all(Result::is_err) {
+            return statuses;
+        }
+        // One that failed is unknown, and does not fail the others.
+        let known = |status: Result<_, _>| Ok(status.unwrap_or(HoldStatus::Unknown));
+        statuses.into_iter().map(known).collect()
     }
 
     /// Asks every server that has locks.

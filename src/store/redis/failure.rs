@@ -60,10 +60,11 @@ pub(super) fn no_connection(error: RedisError) -> StoreError {
 }
 
 /// Whether a server of a Cluster has some of the keys of a script, and another server has the others: their slot is being moved.
+/// The last refusal is that of either server.
 pub(super) fn is_split(error: &StoreError) -> bool {
     let source = std::error::Error::source(error);
     let refusal = source.and_then(|source| source.downcast_ref::<ServerError>());
-    refusal.is_some_and(|refusal| refusal.code() == "TRYAGAIN")
+    refusal.is_some_and(|refusal| matches!(refusal.code(), "TRYAGAIN" | "ASK"))
 }
 
 /// Picks the more informative of two failures: a refusal before a missing answer.

@@ -170,16 +170,7 @@ async fn holds_of_one_slot_are_renewed_while_its_keys_are_being_moved() {
         assert!(asks(&store, attempt).await);
     }
     cluster.begin_move(slot, 0, 1).await;
-    let port = cluster.nodes[1].port().to_string();
-    let words = [
-        "MIGRATE",
-        "127.0.0.1",
-        &port,
-        held[0].hold.key.as_str(),
-        "0",
-        "5000",
-    ];
-    cluster.nodes[0].ask::<()>(&words).await;
+    cluster.move_key(held[0].hold.key.as_str(), 0, 1).await;
 
     let renewals = held
         .each_ref()
@@ -187,6 +178,32 @@ async fn holds_of_one_slot_are_renewed_while_its_keys_are_being_moved() {
     assert_eq!(store.renew(&renewals).await.unwrap(), [HoldStatus::Held; 2]);
 
     assert_eq!(cluster.move_keys(slot, 0, 1).await, 1);
+    cluster.end_move(slot, 0, 1).await;
+    for attempt in &held {
+        assert!(releases(&store, attempt).await);
+    }
+}
+
+/// Each of these renewals needs two keys, of which one has moved.
+#[tokio::test]
+async fn renewals_that_no_server_can_make_one_by_one_fail_with_the_reason() {
+    let (cluster, store) = movers().await;
+    let (name, slot) = on_first(cluster).await;
+    let held = ["a", "b"].map(|part| attempt(format!("{{{name}}}{part}"), LockMode::Read));
+    for attempt in &held {
+        assert!(asks(&store, attempt).await);
+    }
+    cluster.begin_move(slot, 0, 1).await;
+    for attempt in &held {
+        cluster.move_key(attempt.hold.key.as_str(), 0, 1).await;
+    }
+    let renewals = held
+        .each_ref()
+        .map(|one| Renewal::new(one.hold.clone(), LEASE));
+    let failed = store.renew(&renewals).await.unwrap_err();
+    assert_eq!(failed.kind(), StoreErrorKind::Transient, "{failed:?}");
+
+    cluster.move_keys(slot, 0, 1).await;
     cluster.end_move(slot, 0, 1).await;
     for attempt in &held {
         assert!(releases(&store, attempt).await);

@@ -57,16 +57,21 @@ impl RedisCluster {
 
     /// Moves all keys that are in the slot now.
     pub(crate) async fn move_keys(&self, slot: u16, from: usize, to: usize) -> usize {
-        let port = self.nodes[to].port().to_string();
         let slot = slot.to_string();
         let keys: Vec<String> = self.nodes[from]
             .ask(&["CLUSTER", "GETKEYSINSLOT", &slot, "1000"])
             .await;
         for key in &keys {
-            let words = ["MIGRATE", "127.0.0.1", &port, key, "0", "5000"];
-            self.nodes[from].ask::<()>(&words).await;
+            self.move_key(key, from, to).await;
         }
         keys.len()
+    }
+
+    /// Moves one key of a slot that is being moved.
+    pub(crate) async fn move_key(&self, key: &str, from: usize, to: usize) {
+        let port = self.nodes[to].port().to_string();
+        let words = ["MIGRATE", "127.0.0.1", &port, key, "0", "5000"];
+        self.nodes[from].ask::<()>(&words).await;
     }
 
     /// Ends the move: the other node has the slot. The replicas learn of it a little later.
