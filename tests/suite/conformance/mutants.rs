@@ -189,8 +189,12 @@ impl<const FLAW: u8> LockStore for Flawed<FLAW> {
                     sleep(Duration::from_millis(5)).await;
                     let mut woken = store.subscribe(&attempt).await.expect("it never fails");
                     loop {
-                        woken.wait().await;
-                        signal.send_replace(());
+                        tokio::select! {
+                            () = woken.wait() => {
+                                signal.send_replace(());
+                            }
+                            () = signal.closed() => return,
+                        }
                     }
                 });
                 Ok(Wakeups::new(wakeups, ()))
