@@ -101,6 +101,7 @@ S5 confirmed exclusion  yes
 S6 rising tokens        no";
         assert_eq!(audit.to_string(), expected);
     }
+
     /// A quorum of Clusters, for example.
     #[test]
     fn what_weakens_a_member_of_a_member_is_shown_and_counted() {
