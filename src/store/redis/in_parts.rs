@@ -2,10 +2,11 @@
 //!
 //! One read may bring the answers that many tasks wait for, and each of these tasks may send its next command at once. A write
 //! for each command costs the client and the server more than the command. One write for all of them leaves the server without
-//! work while the tasks run, and the tasks without work while it answers. So the task of a connection reads a few answers each
-//! time it runs. In between, the tasks that wait for these answers run, and their commands go out in one write.
+//! work while the tasks run, and the tasks without work while it answers. So the first read takes a few answers, and the tasks
+//! that wait for them run before the connection reads more: their commands go out in one write, before those of the others.
 
 use std::io;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -17,15 +18,15 @@ const LINES_OF_ONE: usize = 4;
 /// How many bytes the first part has at most: eight answers of one digit. Each further part with several answers is twice as long.
 const FIRST_PART: usize = 32;
 
-/// After a part with several answers, delays reads until its task runs again.
+/// Delays the read that follows a part with several answers, so that the tasks that wait for them run first.
 ///
-/// No byte waits without a wake-up: a delayed read wakes its task at once. The task reads, then writes and flushes, each time it
-/// runs, so a write or a flush ends the delay. Reads do not wait for a write that is blocked: otherwise neither side would read.
+/// No byte waits without a wake-up: a delayed read wakes its task at once, and the next read is not delayed. The Redis client
+/// reads before it takes each command. So it reads the further parts when it takes the commands of the first one.
 pub(super) struct InParts<S> {
     stream: S,
     /// How many bytes the next read may take.
     part: usize,
-    /// Whether the last read has brought several answers, and nothing was written or flushed since.
+    /// Whether the last read has brought several answers. Then the next one is delayed.
     several: bool,
 }
 
@@ -45,7 +46,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for InParts<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.several {
+        if mem::take(&mut self.several) {
             // A task that wakes itself goes behind the others that are ready.
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -73,12 +74,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for InParts<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.several = false;
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.several = false;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
@@ -91,7 +90,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for InParts<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.several = false;
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 

@@ -4,7 +4,7 @@ use redis::aio::MultiplexedConnection;
 use tokio_util::sync::CancellationToken;
 
 use super::endpoint::RawConnection;
-use super::waits::{self, WaitQueue};
+use super::waits::{self, AckQueue};
 use crate::error::StoreError;
 use crate::telemetry::store::ConnectionUp;
 
@@ -16,7 +16,7 @@ pub(super) struct Live {
     /// Cancelled when the connection is given up as dead: commands without an answer fail.
     pub(super) given_up: CancellationToken,
     /// `None` if a change counts without replicas.
-    waits: Option<WaitQueue>,
+    waits: Option<AckQueue>,
     _up: ConnectionUp,
 }
 
@@ -24,7 +24,7 @@ impl Live {
     pub(super) fn new(
         raw: RawConnection,
         generation: u64,
-        waits: Option<WaitQueue>,
+        waits: Option<AckQueue>,
         up: ConnectionUp,
     ) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Live {
     /// Whether the connection is known to have ended, or cannot wait for replicas any more. `false` does not prove that it is
     /// open.
     pub(super) fn has_ended(&self) -> bool {
-        self.raw.has_ended() || self.waits.as_ref().is_some_and(WaitQueue::has_ended)
+        self.raw.has_ended() || self.waits.as_ref().is_some_and(AckQueue::has_ended)
     }
 
     /// Waits until enough replicas have everything that was written on this connection before.

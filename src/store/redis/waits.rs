@@ -20,7 +20,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::sync::Mutex;
 
 /// The callers that wait for replicas on one connection, and the task that sends `WAIT` for them. It ends with the connection.
-pub(super) struct WaitQueue {
+pub(super) struct AckQueue {
     callers: UnboundedSender<Caller>,
     task: AbortOnDropHandle<()>,
     /// How long a caller waits for an answer: the runtime of the task may be blocked.
@@ -29,7 +29,7 @@ pub(super) struct WaitQueue {
 
 type Caller = oneshot::Sender<Result<(), StoreError>>;
 
-impl WaitQueue {
+impl AckQueue {
     /// Waits until enough replicas have everything that was written on the connection before.
     pub(super) async fn join(&self) -> Result<(), StoreError> {
         let (caller, answered) = oneshot::channel();
@@ -87,7 +87,7 @@ impl WaitCoalescer {
         connection: &MultiplexedConnection,
         server: Arc<KnownServer>,
         greeting: &Value,
-    ) -> Option<WaitQueue> {
+    ) -> Option<AckQueue> {
         if !self.wanted.is_wanted() {
             return None;
         }
@@ -99,7 +99,7 @@ impl WaitCoalescer {
         let task = AbortOnDropHandle::new(tokio::spawn(task));
         // The round under way, and that of the caller. A round begins its last `WAIT` within `within`.
         let limit = 2 * (self.wanted.within + self.answered_within());
-        Some(WaitQueue {
+        Some(AckQueue {
             callers,
             task,
             limit,
