@@ -3,6 +3,6 @@
 -- ARGV     1 lease in ms, 2 hold id, 3 ms that it counts as alive (0: no place in the queue), 4 channel of the lock,
 --          5 publish command, 6 tokens to reserve, 7 retention of the counter in ms (0: for ever)
 -- Returns  0 or {0, token} granted, {1, ms} refused, 2 withdrawn before, 3 a read-write lock, 4 no expiry, 5 no lock
--- Needs    now.lua, expire.lua, token.lua, fair/queue.lua, fair/line_up.lua, fair/ask.lua
-local refused, grant = ask_fair(KEYS, ARGV)
+-- Needs    fair/grant_free.lua, fair/ask.lua and what it needs
+local refused, grant = ask_fair(KEYS, ARGV, not KEYS[6])
 return refused or grant()

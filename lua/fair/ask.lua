@@ -2,8 +2,9 @@
 -- the refusal, or nil and the function that grants. A refused attempt that waits gets a place in the queue.
 -- keys     as fair/acquire.lua
 -- args     as fair/acquire.lua
+-- taken    whether a key of the lock is known to exist
 -- Needs    now.lua, expire.lua, token.lua, holds.lua, fair/queue.lua, fair/line_up.lua
-local function ask_fair(keys, args)
+local function ask_fair(keys, args, taken)
   local name, queue, timeouts, alive, id = keys[1], keys[2], keys[3], keys[4], args[2]
 
   local function grant()
@@ -13,7 +14,7 @@ local function ask_fair(keys, args)
     return token and {0, token} or 0
   end
 
-  if redis.call('EXISTS', name, queue, alive, keys[5]) == 0 then
+  if not taken and redis.call('EXISTS', name, queue, alive, keys[5]) == 0 then
     return nil, grant
   end
   if redis.call('EXISTS', keys[5]) == 1 then

@@ -2,10 +2,11 @@
 -- was released. This script answers that it was gone, and also wakes the first in the queue.
 -- keys     1 lock hash, 2 queue, 3 timeouts, 4 alive, 5 waiting in line, 6 line
 -- args     1 hold id, 2 publish command, 3 channel of the lock
+-- removed  whether the field of the hold was removed before, 0 or 1 (absent: it was not tried)
 -- Returns  1 ended, 0 gone before, -1 ended and data of the application is left
 -- Needs    end_hold.lua, now.lua, line.lua, fair/queue.lua, fair/wake.lua
-local function leave_fair(keys, args)
-  local ended = end_hold(keys[1], args[1])
+local function leave_fair(keys, args, removed)
+  local ended = end_hold(keys[1], args[1], removed)
   if ended == 0 and (redis.call('EXISTS', keys[1]) == 1 or redis.call('EXISTS', keys[2]) == 0) then
     return 0
   end

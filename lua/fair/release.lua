@@ -2,5 +2,5 @@
 -- KEYS     as fair/leave.lua
 -- ARGV     as fair/leave.lua
 -- Returns  as fair/leave.lua
--- Needs    fair/leave.lua and what it needs
-return leave_fair(KEYS, ARGV)
+-- Needs    fair/leave_lone.lua, fair/leave.lua and what it needs
+return leave_fair(KEYS, ARGV, tonumber(removed))

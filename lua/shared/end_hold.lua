@@ -18,7 +18,8 @@ local function tidy(name)
   return -1
 end
 
+-- removed  whether the field was removed before, 0 or 1 (absent: it was not tried)
 -- Returns  0 nothing was held, 1 ended, -1 ended and other fields are left
-local function end_hold(name, field)
-  return on_hash('HDEL', name, field) == 0 and 0 or tidy(name)
+local function end_hold(name, field, removed)
+  return (removed or on_hash('HDEL', name, field)) == 0 and 0 or tidy(name)
 end

@@ -40,14 +40,14 @@ scripts! {
         "shared/outside" "exclusive/leave" "exclusive/withdraw";
 
     FAIR_ACQUIRE:
-        "shared/now" "shared/expire" "shared/token" "shared/holds" "fair/queue" "fair/line_up" "fair/ask"
-        "fair/acquire";
+        "fair/grant_free" "shared/now" "shared/expire" "shared/token" "shared/holds" "fair/queue" "fair/line_up"
+        "fair/ask" "fair/acquire";
     FAIR_RELEASE:
-        "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now" "shared/waiters" "shared/line"
-        "fair/queue" "fair/wake" "fair/leave" "fair/release";
+        "fair/leave_lone" "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now"
+        "shared/waiters" "shared/line" "fair/queue" "fair/wake" "fair/leave" "fair/release";
     FAIR_RECORD:
-        "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now" "shared/waiters" "shared/line"
-        "record/keep" "fair/queue" "fair/wake" "fair/leave" "fair/release";
+        "shared/on_hash" "record/keep" "fair/leave_lone" "shared/holds" "shared/sample" "shared/end_hold" "shared/now"
+        "shared/waiters" "shared/line" "fair/queue" "fair/wake" "fair/leave" "fair/release";
     FAIR_WITHDRAW:
         "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now" "shared/waiters" "shared/line"
         "fair/queue" "fair/wake" "fair/withdraw";
