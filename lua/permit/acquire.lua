@@ -6,6 +6,6 @@
 --          (absent: PUBLISH)
 -- Returns  0 granted, {1, ms} refused, {1, ms, 1} refused, and Redisson's channel says when to ask again, 2 withdrawn
 --          before, 5 no lock, {6, limit} another limit counts
--- Needs    permit/ask.lua and what it needs
+-- Needs    permit/grant_free.lua, permit/ask.lua and what it needs
 local refused, grant = ask_permit(KEYS, ARGV)
 return refused or grant()

@@ -7,7 +7,9 @@ local function ask_permit(keys, args)
   local counter, held, alive, line = keys[1], keys[2], keys[6], keys[7]
   local id, publish = args[2], args[5] or 'PUBLISH'
   local limit, now = tonumber(args[4]), now_ms()
-  if redis.call('EXISTS', keys[4]) == 1 then
+  -- There is no tombstone, and no attempt waits.
+  local alone = redis.call('EXISTS', keys[4], alive, keys[8]) == 0
+  if not alone and redis.call('EXISTS', keys[4]) == 1 then
     return 2
   end
   local free, lapsed = take_stock(counter, held, now)
@@ -22,9 +24,9 @@ local function ask_permit(keys, args)
   end
 
   local others, theirs, dropped
-  if args[3] ~= '0' and not ends then
+  if not (ends or alone) and args[3] ~= '0' then
     others, theirs, dropped = who_goes_first(line, alive, keys[8], id, now, free <= 0)
-  elseif not ends and free > 0 then
+  elseif not (ends or alone) and free > 0 then
     others = turn_of_line(line, alive, keys[8], now)
   end
   if not ends and (free <= 0 or others or theirs) then
@@ -43,12 +45,14 @@ local function ask_permit(keys, args)
     end
     redis.call('ZADD', held, math.max(now + args[1], tonumber(ends or 0)), id)
     outlive(counter, held, now)
-    enter(line, alive, keys[8], id, args[1], ends or args[3] ~= '0')
-    if free > 0 then
-      if lapsed > 0 then
-        redis.call(publish, keys[3], free)
+    if free > 0 and lapsed > 0 then
+      redis.call(publish, keys[3], free)
+    end
+    if not alone then
+      enter(line, alive, keys[8], id, args[1], ends or args[3] ~= '0')
+      if free > 0 then
+        call_first(line, alive, publish)
       end
-      call_first(line, alive, publish)
     end
     return 0
   end

@@ -14,7 +14,9 @@ local function take_stock(counter, held, now)
   if free and not free:find('^%-?%d+$') then
     return false
   end
-  local lapsed = redis.call('ZREMRANGEBYSCORE', held, '-inf', now)
+  -- On a full server, Redis refuses no write of a script that has written before. So nothing is removed in vain.
+  local soonest = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2]
+  local lapsed = tonumber(soonest or now + 1) <= now and redis.call('ZREMRANGEBYSCORE', held, '-inf', now) or 0
   if free and lapsed > 0 then
     redis.call('SET', counter, free + lapsed, 'KEEPTTL')
   end

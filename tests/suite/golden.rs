@@ -174,6 +174,15 @@ async fn an_uncontended_pair_costs_no_more_calls_than_it_must() {
             &["EVALSHA", "EXISTS", "HSET", "PEXPIRE"],
             &["EVALSHA", "HDEL", "EXISTS", "HLEN", "HDEL", "PUBLISH"],
         ),
+        (
+            LockMode::permits(3),
+            &[
+                "EVALSHA", "EXISTS", "GET", "PTTL", "SET", "TIME", "ZADD", "PEXPIRE",
+            ],
+            &[
+                "EVALSHA", "EXISTS", "GET", "ZSCORE", "ZREM", "SET", "PUBLISH", "TIME",
+            ],
+        ),
     ] {
         let warm = attempt("k", mode);
         assert!(asks(&store, &warm).await && releases(&store, &warm).await);

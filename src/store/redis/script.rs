@@ -77,11 +77,11 @@ scripts! {
         "shared/outside" "shared/wake_all" "write/pass" "write/leave" "write/withdraw";
 
     PERMIT_ACQUIRE:
-        "shared/now" "shared/waiters" "shared/line" "shared/outside" "shared/place" "permit/stock" "permit/give"
-        "permit/ask" "permit/acquire";
+        "shared/now" "permit/give" "permit/grant_free" "shared/waiters" "shared/line" "shared/outside" "shared/place"
+        "permit/stock" "permit/ask" "permit/acquire";
     PERMIT_RELEASE:
-        "shared/on_hash" "shared/now" "shared/waiters" "shared/line" "shared/outside" "permit/give" "permit/leave"
-        "permit/release";
+        "shared/now" "permit/leave_lone" "shared/on_hash" "shared/waiters" "shared/line" "shared/outside" "permit/give"
+        "permit/leave" "permit/release";
     PERMIT_WITHDRAW:
         "shared/on_hash" "shared/now" "shared/waiters" "shared/line" "shared/outside" "permit/give" "permit/leave"
         "permit/withdraw";

@@ -214,6 +214,27 @@ async fn a_full_server_refuses_acquisitions_and_still_releases() {
 }
 
 #[tokio::test]
+async fn a_full_server_refuses_permits_beside_held_ones() {
+    let (server, store) = server_and_store().await;
+    let mode = LockMode::permits(3);
+    let held = attempt("k", mode);
+    assert!(asks(&store, &held).await);
+    configure(&server, "maxmemory", "1").await;
+    for key in ["k", "new"] {
+        let new = attempt(key, mode);
+        assert_eq!(error_kind(&store, &new).await, StoreErrorKind::Refused);
+        store.withdraw(&new, true).await.unwrap();
+    }
+    assert!(releases(&store, &held).await);
+    assert_eq!(
+        error_kind(&store, &attempt("k", mode)).await,
+        StoreErrorKind::Refused
+    );
+    configure(&server, "maxmemory", "0").await;
+    assert!(asks(&store, &attempt("k", mode)).await);
+}
+
+#[tokio::test]
 async fn an_attempt_of_the_longest_lease_and_patience_is_no_overflow() {
     let (_server, store) = server_and_store().await;
     for mode in MODES {
