@@ -8,7 +8,7 @@ local function ask_fair(keys, args, taken)
   local name, queue, timeouts, alive, id = keys[1], keys[2], keys[3], keys[4], args[2]
 
   local function grant()
-    local token = keys[6] and next_token(keys[6], args[6], args[7])
+    local token = keys[6] and next_token(keys[6], args[5], args[6])
     redis.call('HSET', name, id, 1)
     expire(name, args[1])
     return token and {0, token} or 0
@@ -43,9 +43,9 @@ local function ask_fair(keys, args, taken)
   if left == -2 then
     local lives = redis.call('ZSCORE', alive, head)
     -- A waiter of Redisson may have missed its turn: up to version 3.31 it sleeps until a message arrives, and no
-    -- other message will arrive.
+    -- other message will arrive. `alive` is `tower_lock_alive:{<name>}`.
     if dropped or not lives then
-      redis.call(args[5], args[4] .. ':' .. head, '0')
+      redis.call(args[4] or 'PUBLISH', 'redisson_lock__channel:' .. alive:sub(18) .. ':' .. head, '0')
     end
     -- The lock waits for its next holder: as long as that waiter counts as alive, or a second for a waiter of
     -- Redisson. If there may be more dead heads, the next question drops them.

@@ -1,7 +1,7 @@
 -- Ends an exclusive hold (PROTOCOL 1.2) and wakes the first in the queue. For an expired hold, Redisson answers that it
 -- was released. This script answers that it was gone, and also wakes the first in the queue.
 -- keys     1 lock hash, 2 queue, 3 timeouts, 4 alive, 5 waiting in line, 6 line
--- args     1 hold id, 2 publish command, 3 channel of the lock
+-- args     1 hold id, 2 channel of the lock, 3 publish command (absent: PUBLISH)
 -- removed  whether the field of the hold was removed before, 0 or 1 (absent: it was not tried)
 -- Returns  1 ended, 0 gone before, -1 ended and data of the application is left
 -- Needs    end_hold.lua, now.lua, line.lua, fair/queue.lua, fair/wake.lua
@@ -10,6 +10,6 @@ local function leave_fair(keys, args, removed)
   if ended == 0 and (redis.call('EXISTS', keys[1]) == 1 or redis.call('EXISTS', keys[2]) == 0) then
     return 0
   end
-  wake(keys[2], keys[3], keys[4], args[3], args[2], keys[5], keys[6])
+  wake(keys[2], keys[3], keys[4], args[2], args[3] or 'PUBLISH', keys[5], keys[6])
   return ended
 end

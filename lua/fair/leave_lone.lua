@@ -5,6 +5,6 @@
 -- Returns  as fair/leave.lua; otherwise `removed` is the answer to HDEL
 local removed = redis.pcall('HDEL', KEYS[1], ARGV[1])
 if removed == 1 and redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[6]) == 0 then
-  redis.call(ARGV[2], ARGV[3], '0')
+  redis.call(ARGV[3] or 'PUBLISH', ARGV[2], '0')
   return 1
 end

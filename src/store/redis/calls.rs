@@ -46,7 +46,7 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
                 tombstone,
             ];
             let call = script::FAIR_ACQUIRE.call(keys.iter().chain(&counter));
-            call.arg((lease, id, liveness, names.channel(), publish, reserve))
+            call.arg((lease, id, liveness, channels, reserve))
         }
         LockMode::Read => {
             let keys = [
@@ -135,15 +135,15 @@ fn release_by(script: &'static Script, hold: &Hold, more: &[Name<'_>], publish: 
         let lock = [names.lock()];
         let call = script.call(lock.iter().chain(keys).chain(more));
         // The publish command may be left out only if it is the last argument. Scripts with more keys have more arguments
-        // after it, and so have those of `Fair`.
-        let channels = named_if(publish, is_fair || !more.is_empty());
-        call.arg((Field::plain(hold.id), channels))
+        // after it.
+        let channels = named_if(publish, !more.is_empty());
+        call.arg((Field::plain(hold.id), is_fair.then_some(channel), channels))
     };
     match hold.mode {
         LockMode::Reentrant => call(&[channel, waiting, line, outside]),
         LockMode::Fair => {
             let (queue, timeouts, alive) = (names.queue(), names.timeouts(), names.alive());
-            call(&[queue, timeouts, alive, waiting, line]).arg(channel)
+            call(&[queue, timeouts, alive, waiting, line])
         }
         LockMode::Read => {
             let timeout = names.reader_timeout(hold.id);
