@@ -179,7 +179,10 @@ impl Background {
         let watchdog = &self.handle.watchdog;
         let mut rest = Vec::new();
         for live in watchdog.all() {
-            watchdog.lose(&live, "the client was shut down");
+            if !watchdog.lose(&live, "the client was shut down") {
+                // Its guard releases it.
+                continue;
+            }
             match live.minimum() {
                 Some(until) => self.release_at(&live, until),
                 None => rest.push(live),

@@ -132,13 +132,15 @@ impl Watchdog {
         }
     }
 
-    /// Marks `live` as lost, if it has not ended.
-    pub(crate) fn lose(&self, live: &Arc<LiveHold>, reason: &'static str) {
+    /// Marks `live` as lost. Returns `false` if its release has begun, or it has ended.
+    pub(crate) fn lose(&self, live: &Arc<LiveHold>, reason: &'static str) -> bool {
         self.state().schedule.remove(live);
-        if live.lose() {
+        let is_lost = live.lose();
+        if is_lost {
             telemetry::lost(&self.journal, &live.route, &live.hold, reason);
             (self.on_lost)(live);
         }
+        is_lost
     }
 
     /// Every live hold.

@@ -59,3 +59,24 @@ fn a_request_that_a_shutdown_ends_leaves_nothing() {
 fn a_request_that_a_shutdown_ends_leaves_nothing_in_a_store_that_answers_at_once() {
     leaves_nothing(true);
 }
+
+/// A guard whose release has begun is not lost.
+#[test]
+fn a_release_that_begins_before_a_shutdown_is_confirmed() {
+    explore(500, || {
+        block_on(async {
+            let store = Paced::default();
+            let client = processes(1, &store).remove(0);
+            let guard = client.lock(KEY).await.unwrap();
+            let releasing = spawn(async move {
+                let releasing = guard.end(None);
+                // The shutdown came first.
+                let is_lost = releasing.is_lost();
+                let released = releasing.await;
+                assert!(is_lost || released.is_ok(), "{released:?}");
+            });
+            client.shutdown(Duration::from_secs(3600)).await.unwrap();
+            releasing.await.unwrap();
+        });
+    });
+}
