@@ -105,7 +105,10 @@ impl Background {
         // A renewal never shortens a lease: later renewals by the watchdog keep this one.
         let lease = until.saturating_duration_since(Instant::now());
         let renewals = lives.into_iter();
-        let renewals = renewals.map(|live| Renewal::new(live.hold.clone(), lease));
+        let renewals = renewals.map(|live| {
+            live.asks_until(until);
+            Renewal::new(live.hold.clone(), lease)
+        });
         let store = &self.handle.store;
         let renewals = store.by_partition(renewals, |renewal| &renewal.hold.key);
         let renewals = renewals.into_values();

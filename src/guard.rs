@@ -204,12 +204,30 @@ impl fmt::Debug for LockGuard {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::client::LockClient;
+    use crate::store::memory::MemoryStore;
+    use crate::watchdog::Phase;
 
     /// A program with a hundred thousand holds keeps as many guards.
     #[test]
     fn a_guard_is_small() {
         assert_eq!(size_of::<Shares>(), 32);
         assert_eq!(size_of::<LockGuard>(), 56);
+    }
+
+    /// One key is lost between the store's answer about all and the end of the request: none is held after the error.
+    #[tokio::test(start_paused = true)]
+    async fn a_minimum_of_several_keys_fails_for_all() {
+        let store = MemoryStore::new();
+        let locks = LockClient::new(store.clone());
+        let guard = locks.lock_all(["a", "b"]).await.expect("free");
+        guard.shares[1].live().finish(Phase::Lost);
+        let kept = guard.kept_until(Instant::now() + Duration::from_secs(3600));
+        assert!(matches!(kept.await, Err(LockError::Lost)));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(store.is_empty(), "nothing is held after an error");
     }
 }

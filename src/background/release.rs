@@ -178,6 +178,7 @@ pub(super) async fn release_together(
 pub(super) struct Tries {
     /// When its lease is over, by the answer to the first try. `None` before that.
     over: Option<Instant>,
+    /// How long the store may carry the hold.
     lease: Duration,
     /// The store may have released it without an answer.
     unanswered: Option<StoreError>,
@@ -187,7 +188,7 @@ impl Tries {
     pub(super) fn of(live: &LiveHold) -> Self {
         Self {
             over: None,
-            lease: live.lease().duration(),
+            lease: live.longest_rest(),
             unanswered: None,
         }
     }
@@ -231,7 +232,7 @@ pub(super) fn answered(released: &Result<Released, StoreError>) -> Released {
 
 /// Repeats a refused release until the lease is over, because the cause may end: rights and passwords may be restored.
 async fn retry_refused(store: Arc<dyn DynStore>, live: Arc<LiveHold>) {
-    let over = Instant::now() + live.lease().duration();
+    let over = Instant::now() + live.longest_rest();
     while Instant::now() < over {
         tokio::time::sleep(REFUSED_PAUSE).await;
         let tries = Tries::of(&live);

@@ -40,6 +40,10 @@ impl Shares {
         extended.await?;
         let mut lives = self.iter().map(Share::live);
         let all = lives.all(|live| live.keep_until(until));
+        if !all {
+            // The others are released as well.
+            self.iter().for_each(|share| share.live().forget_minimum());
+        }
         self.iter().for_each(|share| share.stay(false));
         all.then_some(()).ok_or(LockError::Lost)
     }

@@ -32,7 +32,7 @@ pub(crate) struct LiveHold {
     lease: u64,
     is_renewed: bool,
     is_fenced: bool,
-    /// Whether it has, or had, a minimum. It is set under the mutex of the state, and read without it.
+    /// Whether a minimum was asked for, now or before. It is set under the mutex of the state, and read without it.
     has_minimum: AtomicBool,
     /// The token of its present holder, if it is fenced. It is written under the mutex of its key's shard in the queue, while
     /// no guard shares the hold.
@@ -75,6 +75,8 @@ struct LiveState {
 struct LiveRest {
     /// The end of its minimum: until then the store carries it, also after its end here.
     kept_until: Option<Moment>,
+    /// The end of the minimum that the store was asked for. Without its answer, it may carry the hold until then.
+    asked_until: Option<Moment>,
     /// Notified when the phase is final. It exists from the first wait for that.
     changed: Option<Arc<Notify>>,
 }
@@ -241,15 +243,38 @@ impl LiveHold {
         state.limit = limit;
     }
 
-    /// Gives it a minimum that ends at `until`. Returns `false` if the hold has ended already.
+    /// The store is asked to carry it until `until`.
+    pub(crate) fn asks_until(&self, until: Instant) {
+        let mut state = self.state();
+        state.rest.get_or_insert_default().asked_until = Some(until.into());
+        self.has_minimum.store(true, Ordering::Release);
+    }
+
+    /// How long the store may carry it from now on.
+    pub(crate) fn longest_rest(&self) -> Duration {
+        let lease = self.lease().duration();
+        if !self.has_minimum.load(Ordering::Acquire) {
+            return lease;
+        }
+        let asked = self.state().rest.as_ref().and_then(|rest| rest.asked_until);
+        asked.map_or(lease, |until| lease.max(until.since(Instant::now().into())))
+    }
+
+    /// Gives it a minimum that ends at `until`, as the store was asked. Returns `false` if the hold has ended already.
     pub(crate) fn keep_until(&self, until: Instant) -> bool {
         let mut state = self.state();
         let is_held = state.phase == Phase::Held;
         if is_held {
             state.rest.get_or_insert_default().kept_until = Some(until.into());
-            self.has_minimum.store(true, Ordering::Release);
         }
         is_held
+    }
+
+    /// Takes the minimum back: the hold is released at its end.
+    pub(crate) fn forget_minimum(&self) {
+        if let Some(rest) = &mut self.state().rest {
+            rest.kept_until = None;
+        }
     }
 
     /// The end of its minimum, if that is still to come. The hold is then neither released in the store nor passed on.

@@ -274,3 +274,23 @@ async fn many_keys_of_a_caller_that_left_are_given_back_together() {
     assert!(sizes(&store, "withdraw", 1).is_empty());
     assert!(store.is_empty());
 }
+
+/// The extension is done and its answer is lost: the store keeps the key for the minimum, and the release is repeated until then.
+#[tokio::test(start_paused = true)]
+async fn a_release_after_an_unanswered_minimum_is_repeated_until_its_end() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let (lease, minimum) = (Duration::from_secs(5), Duration::from_secs(50));
+    store.cut_at_renewal(1);
+    let request = locks.lock("1:n").lease(Lease::Renewed(lease));
+    let answer = request.hold_at_least(minimum).await;
+    assert!(
+        matches!(answer, Err(LockError::Unavailable(_))),
+        "{answer:?}"
+    );
+    sleep(2 * lease).await;
+    assert!(!store.is_empty(), "the store keeps it");
+    store.mend(1);
+    sleep(Duration::from_secs(5)).await;
+    assert!(store.is_empty(), "nothing is held after an error");
+}

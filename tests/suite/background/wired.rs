@@ -26,6 +26,8 @@ struct Shared {
     inner: MemoryStore,
     /// The partitions that cannot be reached.
     cut: Mutex<HashSet<u16>>,
+    /// The partition that is cut off when it has renewed.
+    cut_at_renewal: Mutex<Option<u16>>,
     /// How long each call takes.
     latency: Mutex<Duration>,
     calls: Mutex<Vec<Call>>,
@@ -64,6 +66,17 @@ impl Wired {
     /// The next client that asks for the store's own runtime gets this handle, and the store does not keep it.
     pub(super) fn give_runtime(&self, runtime: Handle) {
         *self.shared.runtime.lock().unwrap() = Some(runtime);
+    }
+
+    /// Whether a clone of the store exists.
+    pub(super) fn observe(&self) -> impl Fn() -> bool + use<> {
+        let shared = Arc::downgrade(&self.shared);
+        move || shared.strong_count() > 0
+    }
+
+    /// The answer to the next renewal of the partition is lost, and the partition is cut off from then on.
+    pub(super) fn cut_at_renewal(&self, part: u16) {
+        *self.shared.cut_at_renewal.lock().unwrap() = Some(part);
     }
 
     /// The next `times` renewals panic.
@@ -199,7 +212,15 @@ impl LockStore for Wired {
             let next = |left: usize| left.checked_sub(1).filter(|_| !is_check);
             let panics = panics.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
             assert!(panics.is_err(), "the renewal that was to panic");
-            Ok(self.spoil(self.shared.inner.renew(renewals).await?))
+            let statuses = self.shared.inner.renew(renewals).await?;
+            if let Some(cut) = self.shared.cut_at_renewal.lock().unwrap().take() {
+                self.cut(cut);
+                return Err(StoreError::new(
+                    StoreErrorKind::Unanswered,
+                    "it was cut off before its answer",
+                ));
+            }
+            Ok(self.spoil(statuses))
         };
         let what = if is_check { "check" } else { "renew" };
         self.call(what, &keys, answer).await
