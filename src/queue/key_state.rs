@@ -185,7 +185,7 @@ impl KeyState {
             LockMode::Permit(_) => {
                 let permit = &mut self.rest().permit;
                 permit.queue.note_answer(None, at.now);
-                effects.extend(permit.done(wakeups.into()));
+                permit.granted(limit.get() as usize, wakeups.into(), &mut effects);
             }
             mode => {
                 *self.head(mode) = Head::Holding;
@@ -224,7 +224,7 @@ impl KeyState {
                 self.rest().fair -= 1;
                 effects.extend(handoff.wakeups.map(Effect::Unsubscribe));
             }
-            LockMode::Permit(_) => effects.extend(self.rest().permit.done(handoff)),
+            LockMode::Permit(_) => self.rest().permit.done(handoff, &mut effects),
             mode => {
                 if self.queue(mode).is_none_or(WaitQueue::is_empty) {
                     effects.extend(handoff.take_owed().map(Effect::Owe));

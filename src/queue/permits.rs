@@ -12,6 +12,9 @@ use crate::exploration::{self, Mutant};
 /// that ask continue: each listens and asks again. When the last of them is done, the next request asks, and so on. So one request of the process
 /// asks for a free permit, however many wait.
 ///
+/// A grant without a refusal shows that permits may be free: then two requests ask in the place of the one, and so on, until one of
+/// them is refused.
+///
 /// The mutex of the key's shard protects it. Between calls, requests wait only while `asking > 0`, and `refused` only holds then.
 #[derive(Default)]
 pub(super) struct PermitQueue {
@@ -47,21 +50,37 @@ impl PermitQueue {
         self.refused = true;
     }
 
+    /// A request that asked for one of `limit` permits was granted.
+    pub(super) fn granted(&mut self, limit: usize, handoff: Handoff, effects: &mut Vec<Effect>) {
+        let was_refused = self.refused;
+        self.done(handoff, effects);
+        if !was_refused && self.asking < limit && !self.queue.is_empty() {
+            self.pass_turn(Handoff::default(), effects);
+        }
+    }
+
     /// A request that asked is done, granted or not.
-    pub(super) fn done(&mut self, handoff: Handoff) -> Option<Effect> {
+    pub(super) fn done(&mut self, handoff: Handoff, effects: &mut Vec<Effect>) {
         self.asking -= 1;
         if self.asking > 0 && self.refused {
-            return handoff.wakeups.map(Effect::Unsubscribe);
+            effects.extend(handoff.wakeups.map(Effect::Unsubscribe));
+            return;
         }
         self.refused = false;
+        self.pass_turn(handoff, effects);
+    }
+
+    /// The next request that waits asks.
+    fn pass_turn(&mut self, handoff: Handoff, effects: &mut Vec<Effect>) {
         #[cfg(test)]
         if exploration::has(Mutant::PermitTurnKept) {
-            return handoff.wakeups.map(Effect::Unsubscribe);
+            effects.extend(handoff.wakeups.map(Effect::Unsubscribe));
+            return;
         }
         let next = self.queue.next(handoff);
         if let Some(Effect::Ask(..)) = next {
             self.begin();
         }
-        next
+        effects.extend(next);
     }
 }

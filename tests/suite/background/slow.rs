@@ -3,7 +3,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep};
 use tower_distributed_lock::{Lease, LockClient, LockError, OnceError};
 
 use super::wired::Wired;
@@ -52,4 +53,38 @@ async fn once_says_that_work_was_not_started_under_a_lock_that_was_lost() {
         matches!(lost, Err(OnceError::NotStarted(LockError::Lost))),
         "{lost:?}"
     );
+}
+
+/// Permits come free together while many requests of a process wait. They do not ask for them one after the other.
+#[tokio::test(start_paused = true)]
+async fn free_permits_are_used_while_requests_wait() {
+    const PERMITS: u32 = 16;
+    const SECTIONS: u32 = 160;
+    let latency = LATENCY / 6;
+    let store = Wired::default();
+    let (locks, other) = (
+        LockClient::new(store.clone()),
+        LockClient::new(store.inner()),
+    );
+    let all = (0..PERMITS).map(|_| other.lock("1:k").permits(PERMITS).acquire());
+    let all = join_all(all).await;
+    store.slow(latency);
+    let section = || async {
+        let guard = locks.lock("1:k").permits(PERMITS).await.expect("free");
+        sleep(LATENCY).await;
+        guard.release().await.expect("held");
+    };
+    let sections = join_all((0..SECTIONS).map(|_| section()));
+    let free = async {
+        sleep(LATENCY).await;
+        drop(all);
+        Instant::now()
+    };
+    let (_, began) = tokio::join!(sections, free);
+    let took = began.elapsed();
+    let least = (LATENCY + 2 * latency) * (SECTIONS / PERMITS);
+    assert!(took < least * 3 / 2, "{took:?} instead of {least:?}");
+    let calls = store.calls("acquire", 1).len() + store.calls("release", 1).len();
+    let most = 4 * SECTIONS as usize;
+    assert!(calls <= most, "{calls} questions for {SECTIONS} sections");
 }
