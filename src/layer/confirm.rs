@@ -30,8 +30,8 @@ pub enum Confirmation {
     /// whatever happened to clocks, processes and networks (S5).
     Store,
     /// The lease alone: by this process's clock it has not expired. The store was not asked ([`Confirm::Deadline`]) or did not
-    /// answer ([`Confirm::Store`]). If the store has lost the hold meanwhile, in a failover or a crash, such a request may
-    /// have overlapped another one.
+    /// answer ([`Confirm::Store`]). If the store has lost the hold meanwhile, in a failover or a crash, or the machine was
+    /// suspended, when that clock stands still, such a request may have overlapped another one.
     Lease,
 }
 

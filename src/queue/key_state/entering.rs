@@ -43,8 +43,8 @@ impl KeyState {
         }
         if nested.is_none() {
             if terms.mode == LockMode::Fair {
-                // A caller that does not wait asks once and does not count against the limit. The first request that asks
-                // does not count either, because it may be granted at once.
+                // The limit does not refuse a caller that does not wait: it asks once, and counts while it asks. It does not refuse
+                // the first request that asks either, because that may be granted at once.
                 let fair = &mut self.rest().fair;
                 if terms.max_waiters.is_some() && *fair > 0 {
                     terms.wait_behind(*fair, None)?;
