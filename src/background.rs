@@ -89,6 +89,16 @@ impl Background {
         self.handle.watchdog.begin(live);
     }
 
+    /// Starts jobs here whose runtime has ended: the caller may wait for what they release.
+    pub(crate) fn start_stranded(&self) {
+        self.handle.tasks.start_stranded();
+    }
+
+    /// No request comes any more. The guards that exist are renewed and released as before, on the runtimes that are known.
+    pub(crate) fn close(&self) {
+        self.handle.tasks.close();
+    }
+
     /// Another guard shares `live`: if its limit is later than before, the hold is renewed again.
     pub(crate) fn shared(&self, live: &Arc<LiveHold>) {
         if let Some(look) = live.take_extended() {

@@ -32,6 +32,9 @@ pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Default)]
 pub(crate) struct CleanupTasks {
     state: Mutex<CleanupState>,
+    /// Whether a job is stranded. It is written under the mutex, and read without it by requests that do not get their lock at
+    /// once.
+    has_stranded: AtomicBool,
     /// The number of [`Unfinished`]. Work is counted from before it begins until it is done, including while its caller
     /// drives it, so that it is always counted between the caller and the background.
     unfinished: AtomicUsize,
@@ -45,13 +48,16 @@ pub(crate) struct CleanupTasks {
 /// Protected by one mutex; no other mutex is taken under it.
 ///
 /// A job is put on a runtime. When that ends, the job moves to another one, or to `stranded` if none is known; the next
-/// runtime that is noted takes it from there. Between calls each job that is not done is in one of the two places.
+/// runtime that is noted takes it from there. Between calls each job that is not done is in one of the two places. A job has its
+/// client's store, so none stays stranded when the client is closed.
 #[derive(Default)]
 struct CleanupState {
     /// The runtimes from which locks were taken, the latest one last.
     runtimes: [Option<Handle>; 2],
     /// Jobs without a known runtime that still runs.
     stranded: Vec<RunningJob>,
+    /// No request comes any more, with a runtime that is not known.
+    closed: bool,
 }
 
 impl CleanupTasks {
@@ -62,11 +68,31 @@ impl CleanupTasks {
             if state.stranded.is_empty() && state.knows(here) {
                 return;
             }
+            self.has_stranded.store(false, Ordering::Relaxed);
             (state.remember(here), mem::take(&mut state.stranded))
         };
         // Dropped outside the mutex, because the last handle of an ended runtime may drop tasks.
         drop(replaced);
         stranded.into_iter().for_each(RunningJob::start);
+    }
+
+    /// Starts the stranded jobs here: the caller may wait for what they release.
+    pub(crate) fn start_stranded(&self) {
+        if self.has_stranded.load(Ordering::Relaxed)
+            && let Ok(here) = Handle::try_current()
+        {
+            self.note(&here);
+        }
+    }
+
+    /// Gives up the jobs that only another request could start: what they were to release ends with its lease.
+    pub(crate) fn close(&self) {
+        let stranded = {
+            let mut state = self.state.lock();
+            state.closed = true;
+            mem::take(&mut state.stranded)
+        };
+        stranded.into_iter().for_each(RunningJob::give_up);
     }
 
     /// A runtime other than those that have `ended`, from which locks were taken.
@@ -178,8 +204,13 @@ impl RunningJob {
             let mut state = tasks.state.lock();
             match here.or_else(|| state.runtime_but(&self.ended)) {
                 Some(runtime) => runtime,
+                None if state.closed => {
+                    drop(state);
+                    return self.give_up();
+                }
                 None => {
                     state.stranded.push(self);
+                    tasks.has_stranded.store(true, Ordering::Relaxed);
                     drop(state);
                     return tasks.changed.notify_waiters();
                 }
@@ -193,6 +224,10 @@ impl RunningJob {
         #[cfg(not(test))]
         let running = self;
         drop(runtime.spawn(running));
+    }
+
+    fn give_up(mut self) {
+        drop(self.job.take());
     }
 }
 

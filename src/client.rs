@@ -93,6 +93,12 @@ struct Inner {
     announcement: Option<Announcement>,
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.queues.background().close();
+    }
+}
+
 impl LockClient {
     /// A client of `store` with default settings.
     pub fn new(store: impl LockStore) -> Self {

@@ -249,8 +249,11 @@ impl Queues {
             }
             let decision = self.decide(key, state, placement, terms, at, handoff);
             Ok(Ok((decision, answer)))
-        })?;
-        match entered {
+        });
+        if matches!(&entered, Err(_) | Ok(Ok((Decision::Wait(_), _)))) {
+            self.background.start_stranded();
+        }
+        match entered? {
             Ok((decision, answer)) => {
                 // The mutex is unlocked: a share may have extended the limit of its hold.
                 if let Decision::Grant(share) = &decision {

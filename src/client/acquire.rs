@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::LockClient;
 use super::attempt::AttemptGuard;
@@ -212,6 +212,7 @@ impl<'a> Request<'a> {
         contention: &mut Contention,
     ) -> Result<(), LockError> {
         self.known = Some(retry_after);
+        self.client.inner.queues.background().start_stranded();
         self.attempts.refused(retry_after);
         let holds = self.attempts.each().map(|(attempt, _)| &attempt.hold);
         let keys = holds.map(|hold| (&hold.key, hold.mode));
@@ -233,11 +234,11 @@ impl<'a> Request<'a> {
     async fn take_turns(&mut self) -> Result<Option<Share>, LockError> {
         loop {
             let given = match self.attempts.is_empty() {
-                true => match timeout_at(self.wait.until, self.queued.given()).await {
-                    Ok(given) => Some(given),
-                    Err(_) => return Err(self.queued.in_vain()),
-                },
-                false => self.queued.given_by_now(),
+                true => Some(self.given().await?),
+                false => {
+                    self.queued.look();
+                    self.queued.given_by_now()
+                }
             };
             let Some(given) = given else {
                 return Ok(None);

@@ -64,6 +64,11 @@ impl<'a> QueuedKeys<'a> {
         self.given().now_or_never()
     }
 
+    /// [`Queued::look`].
+    pub(super) fn look(&self) {
+        self.waiting.iter().for_each(|(_, queued)| queued.look());
+    }
+
     /// The error after the time-out: others hold the keys, or the store never answered.
     pub(super) fn in_vain(&self) -> LockError {
         let errors = self.waiting.iter().map(|(_, queued)| queued.in_vain());

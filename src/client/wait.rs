@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::question::Wanted;
 use crate::backoff::jittered;
+use crate::cleanup::PATIENCE;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::store::Wakeups;
 
@@ -51,6 +52,11 @@ impl Wait {
         Wanted::One {
             patience: (!self.is_one_try()).then_some(self.patience),
         }
+    }
+
+    /// When a request looks for the first time what keeps it waiting in the process. It reads no clock.
+    pub(super) fn first_look(self) -> Instant {
+        self.until - self.patience + PATIENCE
     }
 
     pub(super) fn is_over(self) -> bool {

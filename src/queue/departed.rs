@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::wait_queue::Handoff;
-use super::{Intent, Queues, Turn};
+use super::{Intent, Queues};
 use crate::background::{Background, EndOfHold, HoldRelease};
 use crate::store::Released;
 use crate::watchdog::LiveHold;
@@ -19,7 +19,7 @@ pub(crate) type ShareRelease = HoldRelease<Departed>;
 pub(crate) struct Departed {
     queues: Arc<Queues>,
     live: Arc<LiveHold>,
-    /// When the share ended, while the turn of the next request waits for the release.
+    /// When the share ended, while the turn of the next request waits for the release. It names the release.
     turn_since: Option<Instant>,
     /// The turn, if it differs from that of the side of the hold. Boxed: most queues have no request that waits.
     special: Option<Box<(Intent, Handoff)>>,
@@ -50,15 +50,22 @@ impl Departed {
         special.is_some_and(|(intent, _)| intent.nested.is_some())
     }
 
-    /// Takes the turn, and when the share ended.
-    fn turn(&mut self) -> Option<(Turn, Instant)> {
-        let since = self.turn_since.take()?;
-        let (intent, handoff) = match self.special.take() {
+    /// Passes the turn to the next request, unless one has taken it meanwhile.
+    fn pass_turn(&mut self, released: Option<Released>) {
+        let Some(since) = self.turn_since.take() else {
+            return;
+        };
+        let (intent, mut handoff) = match self.special.take() {
             Some(special) => *special,
             None => (Intent::of_side(self.live.hold.mode), Handoff::default()),
         };
-        let turn = Turn::new(&self.queues, &self.live.hold.key, intent, handoff);
-        Some((turn, since))
+        if let Some(released) = released {
+            handoff.released(released, since);
+        }
+        let (queues, key) = (&self.queues, &self.live.hold.key);
+        let at = queues.at(Instant::now());
+        let effects = queues.with(key, |state| state.released(&intent, since, handoff, at));
+        queues.apply(key, effects);
     }
 }
 
@@ -72,17 +79,15 @@ impl EndOfHold for Departed {
     }
 
     fn asked(&mut self, released: Released) {
-        if !self.is_nested()
-            && let Some((mut turn, since)) = self.turn()
-        {
-            turn.released(released, since);
+        if !self.is_nested() {
+            self.pass_turn(Some(released));
         }
     }
 }
 
 impl Drop for Departed {
     fn drop(&mut self) {
-        drop(self.turn());
+        self.pass_turn(None);
     }
 }
 

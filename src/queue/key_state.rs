@@ -21,12 +21,14 @@ use crate::watchdog::LiveHold;
 
 mod entering;
 mod leaving;
+mod releasing;
 mod rest;
 #[cfg(feature = "console")]
 mod shown;
 
 pub(super) use entering::Placement;
 pub(super) use leaving::Left;
+use releasing::ReleaseTime;
 use rest::Rest;
 
 /// The holds and the requests of one key in this process.
@@ -37,6 +39,8 @@ use rest::Rest;
 ///
 /// * A queue that is not empty has a head.
 /// * At most one hold that is not detached stands for a `Holding` head.
+/// * The turn of a `Releasing` head returns with the release that began at `releasing`. If a request has taken it before, it
+///   returns to no request.
 /// * Every owner with an undecided request is listed in `owners`.
 /// * There are `holds` in the rest only beside a `hold`.
 ///
@@ -49,6 +53,8 @@ pub(super) struct KeyState {
     exclusive: Head,
     write: Head,
     read: Head,
+    /// When the release of a `Releasing` head began. A key is used by one of the two sides that have such heads.
+    releasing: ReleaseTime,
     /// Boxed: most keys have one holder and no waiter, and there may be many keys.
     rest: Option<Box<Rest>>,
 }
@@ -182,7 +188,7 @@ impl KeyState {
                 }
                 effects.extend(self.next(LockMode::Read, wakeups.into()));
             }
-            LockMode::Permit(_) => {
+            LockMode::Permit(limit) => {
                 let permit = &mut self.rest().permit;
                 permit.queue.note_answer(None, at.now);
                 permit.granted(limit.get() as usize, wakeups.into(), &mut effects);

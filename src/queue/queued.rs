@@ -51,6 +51,18 @@ impl Queued {
         }
     }
 
+    /// Looks whether work that this process has left elsewhere keeps the request waiting: a runtime that has ended, or is not
+    /// driven, may have the release of the hold before it. The work continues here, or does not keep the turn.
+    pub(crate) fn look(&self) {
+        self.queues.background.start_stranded();
+        let at = self.queues.at(Instant::now());
+        let effect = self
+            .queues
+            .with(&self.key, |state| state.pass_overdue_turn(self.mode, at));
+        let effects = effect.into_iter().collect();
+        self.queues.apply(&self.key, effects);
+    }
+
     /// The error after the time-out: others held the lock, or the store never answered.
     pub(crate) fn in_vain(&self) -> LockError {
         match self.known() {

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::fairness::{self, FairnessYield};
+use super::fairness;
 use super::wait_queue::{Handoff, Others};
 use super::{HandoverLimits, Intent, Queues, Share, Terms};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::lock::{HoldId, LockKey, LockMode};
-use crate::store::{Released, Wakeups};
+use crate::store::Wakeups;
 use crate::watchdog::LiveHold;
 
 /// The turn to ask the store for a key. If it is dropped without a grant, it passes to the next request.
@@ -64,24 +64,6 @@ impl Turn {
             Others::Owed(fairness) => fairness.count_message(),
             Others::Unknown | Others::None => {}
         }
-    }
-
-    /// The previous hold was released; its last share ended at `since`.
-    pub(super) fn released(&mut self, released: Released, since: Instant) {
-        self.handoff.others = match released {
-            Released {
-                in_line: true,
-                notified: 0,
-                ..
-            } => Others::None,
-            Released { in_line: true, .. } => Others::Served { messages: 0 },
-            Released { notified, .. } => {
-                let listens = self.handoff.wakeups.is_some();
-                let now = Instant::now();
-                let fairness = FairnessYield::after(notified, listens, now - since, now);
-                fairness.map_or(Others::None, |fairness| Others::Owed(Box::new(fairness)))
-            }
-        };
     }
 
     /// The mode in which to ask.

@@ -11,7 +11,7 @@ use super::{Decision, Effect, HandoverLimits, Intent, Terms};
 use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
-use crate::store::Wakeups;
+use crate::store::{Released, Wakeups};
 
 /// The requests of one side of a key, behind the request that asks the store or holds.
 ///
@@ -78,6 +78,24 @@ impl Handoff {
         self.wakeups.is_none() && matches!(self.others, Others::Unknown)
     }
 
+    /// The previous hold was released; its last share ended at `since`.
+    pub(super) fn released(&mut self, released: Released, since: Instant) {
+        self.others = match released {
+            Released {
+                in_line: true,
+                notified: 0,
+                ..
+            } => Others::None,
+            Released { in_line: true, .. } => Others::Served { messages: 0 },
+            Released { notified, .. } => {
+                let listens = self.wakeups.is_some();
+                let now = Instant::now();
+                let fairness = FairnessYield::after(notified, listens, now - since, now);
+                fairness.map_or(Others::None, |fairness| Others::Owed(Box::new(fairness)))
+            }
+        };
+    }
+
     /// Takes the turns that are owed to other processes.
     pub(super) fn take_owed(&mut self) -> Option<Box<FairnessYield>> {
         match mem::take(&mut self.others) {
@@ -99,15 +117,25 @@ impl From<Option<Wakeups>> for Handoff {
     }
 }
 
-/// The state of a queue's head: `Idle → Asking → Holding → Asking → … → Idle`.
+/// The state of a queue's head: `Idle → Asking → Holding → Releasing → Asking → … → Idle`. An uncontended hold in a store that
+/// answers at once is `Idle` after it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Head {
     /// There is no head.
     #[default]
     Idle,
-    /// It asks the store, or releases there.
+    /// It asks the store.
     Asking,
+    /// Its hold is being released. The next request gets the turn when the release was sent, or takes too long.
+    Releasing,
     Holding,
+}
+
+impl Head {
+    /// Whether it asks the store, or releases there.
+    pub(super) fn is_in_store(self) -> bool {
+        matches!(self, Self::Asking | Self::Releasing)
+    }
 }
 
 /// A request that waits in this process.

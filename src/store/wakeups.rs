@@ -35,7 +35,13 @@ impl Wakeups {
 
     /// Whether it wakes this attempt too: one that is called listens on another channel than one that hears each release.
     pub(crate) fn wakes(&self, attempt: &Attempt) -> bool {
-        self.called == attempt.is_called()
+        self.called == attempt.is_called() && !self.is_dead()
+    }
+
+    /// Whether no wake-up can come any more. A store may listen in a task of the request that subscribed, and that task ends with
+    /// its runtime.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.signal.has_changed().is_err()
     }
 
     /// Drops `more` with the subscription.

@@ -51,6 +51,11 @@ impl Moment {
     /// Later than every point in time that this process reaches.
     pub(crate) const NEVER: Self = Self(NonZeroU64::MAX);
 
+    /// The tenths of a second, of which the upper bits are cut off.
+    pub(crate) fn tenths(self) -> u32 {
+        (self.0.get() / 100_000_000) as u32
+    }
+
     /// The time from `earlier` to this; zero if it is later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))

@@ -4,6 +4,7 @@ mod cleanup;
 mod handles;
 mod refusals;
 mod release;
+mod runtimes;
 mod shutdown;
 mod slow;
 mod watchdog;

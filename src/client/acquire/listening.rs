@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
+use super::super::queued_keys::Given;
 use super::super::wait::sleep_until;
 use super::Request;
+use crate::cleanup::PATIENCE;
+use crate::error::LockError;
 use crate::lock::LockMode;
+use crate::store::Wakeups;
 
-impl Request<'_> {
+impl<'a> Request<'a> {
     /// Yields to the processes to which this process owes a turn. Returns `false` if the wait is over by then.
     pub(super) async fn let_others_go_first(&mut self) -> bool {
         while let Some(pause) = self.attempts.only_turn().and_then(|turn| turn.pause()) {
@@ -35,7 +39,8 @@ impl Request<'_> {
     }
 
     /// Subscribes to every key whose turn it has and that has no subscription for such an attempt. Returns whether there is a
-    /// new subscription.
+    /// new subscription: then the request asks again. One in the place of a dead one does not count, because a store that gives
+    /// only such would be asked again and again.
     pub(super) async fn listen(&mut self) -> bool {
         let (client, wait, is_one) = (self.client, self.wait, self.attempts.is_one());
         let silent = self.attempts.each();
@@ -52,11 +57,28 @@ impl Request<'_> {
                 attempt.hold.mode = LockMode::Reentrant;
             }
             async move {
+                let was_dead = wakeups.as_ref().is_some_and(Wakeups::is_dead);
                 *wakeups = client.subscribe(attempt, wait).await;
-                wakeups.is_some()
+                wakeups.is_some() && !was_dead
             }
         });
         join_all(subscribing).await.contains(&true)
+    }
+
+    /// Waits for what the queues of the process give.
+    ///
+    /// What the process has left elsewhere does not keep the request from the store: it looks for that again and again.
+    pub(super) async fn given(&mut self) -> Result<Given<'a>, LockError> {
+        let mut look = self.wait.first_look();
+        loop {
+            let given = timeout_at(look.min(self.wait.until), self.queued.given()).await;
+            match given {
+                Ok(given) => return Ok(given),
+                Err(_) if look >= self.wait.until => return Err(self.queued.in_vain()),
+                Err(_) => self.queued.look(),
+            }
+            look = Instant::now() + PATIENCE;
+        }
     }
 
     pub(super) async fn sleep(&mut self, retry_after: Duration) {

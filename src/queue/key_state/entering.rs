@@ -65,7 +65,7 @@ impl KeyState {
                 {
                     return Ok(Placement::Grant(grant));
                 }
-                if *self.head(terms.mode) != Head::Idle {
+                if !self.has_turn_for_new(terms.mode, at) {
                     let others = self.queue(terms.mode).map_or(0, WaitQueue::len);
                     terms.wait_behind(others, self.remaining(terms.mode, at.now))?;
                     return Ok(Placement::InQueue);
@@ -138,8 +138,7 @@ impl KeyState {
     /// Joins the youngest read hold, if it is young enough or there are too many, unless a writer of this process waits.
     fn share_read(&mut self, terms: &Terms, at: At) -> Option<NewShare> {
         let queue = self.queue(LockMode::Write);
-        let writer_waits =
-            self.write == Head::Asking || queue.is_some_and(|queue| !queue.is_empty());
+        let writer_waits = self.write.is_in_store() || queue.is_some_and(|queue| !queue.is_empty());
         if writer_waits {
             return None;
         }

@@ -55,7 +55,8 @@ impl KeyState {
             *self.head(mode) = Head::Idle;
             return Left::Release(None);
         }
-        *self.head(mode) = Head::Asking;
+        *self.head(mode) = Head::Releasing;
+        self.releasing = at.now.into();
         let handoff = self.not_held_any_more(mode, at).into();
         Left::Release(Some((Intent::of_side(mode), handoff)))
     }

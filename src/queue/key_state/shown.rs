@@ -1,6 +1,6 @@
 //! What a console shows of a key.
 
-use super::super::wait_queue::{Head, LocalWaiter, WaitQueue};
+use super::super::wait_queue::{LocalWaiter, WaitQueue};
 use super::KeyState;
 use crate::lock::LockMode;
 
@@ -17,13 +17,13 @@ impl KeyState {
     /// The mode that a request asks the store for now.
     pub(in crate::queue) fn asks(&self) -> Option<LockMode> {
         let rest = self.rest.as_ref();
-        match Head::Asking {
-            _ if rest.is_some_and(|rest| rest.fair > 0) => Some(LockMode::Fair),
-            asking if self.exclusive == asking => Some(LockMode::Reentrant),
-            asking if self.write == asking => Some(LockMode::Write),
-            asking if self.read == asking => Some(LockMode::Read),
+        match () {
+            () if rest.is_some_and(|rest| rest.fair > 0) => Some(LockMode::Fair),
+            () if self.exclusive.is_in_store() => Some(LockMode::Reentrant),
+            () if self.write.is_in_store() => Some(LockMode::Write),
+            () if self.read.is_in_store() => Some(LockMode::Read),
             // Their limit does not matter here.
-            _ => rest
+            () => rest
                 .is_some_and(|rest| !rest.permit.is_idle())
                 .then_some(LockMode::permits(1)),
         }

@@ -1,0 +1,76 @@
+//! The turn that waits for the release of a hold.
+
+use tokio::time::Instant;
+
+use super::super::wait_queue::{Handoff, Head, WaitQueue};
+use super::super::{At, Effect, Intent};
+use super::KeyState;
+use crate::cleanup::PATIENCE;
+use crate::lock::LockMode;
+use crate::watchdog::Moment;
+
+/// When a release began, in tenths of a second, in four bytes.
+///
+/// It also tells the release from the next one of its key that has a turn: that begins at once only if the first has returned the turn,
+/// and otherwise after [`PATIENCE`].
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ReleaseTime(u32);
+
+impl From<Instant> for ReleaseTime {
+    fn from(at: Instant) -> Self {
+        Self(Moment::from(at).tenths())
+    }
+}
+
+impl ReleaseTime {
+    /// Whether the release has taken longer than a caller waits for one.
+    fn is_long_ago(self, now: Instant) -> bool {
+        // Less than zero if another thread has read the clock a little earlier.
+        let tenths = Self::from(now).0.wrapping_sub(self.0) as i32;
+        tenths >= (PATIENCE.as_millis() / 100) as i32
+    }
+}
+
+impl KeyState {
+    /// Whether a new request gets the turn: there is no head, or its release takes too long, and no request waits for it.
+    ///
+    /// The release may be left on a runtime that is not driven. The turn is a matter of order: the store decides.
+    pub(super) fn has_turn_for_new(&mut self, mode: LockMode, at: At) -> bool {
+        match *self.head(mode) {
+            Head::Idle => true,
+            Head::Releasing => {
+                self.releasing.is_long_ago(at.now)
+                    && self.queue(mode).is_none_or(WaitQueue::is_empty)
+            }
+            Head::Asking | Head::Holding => false,
+        }
+    }
+
+    /// Passes the turn to the first request that waits, if the release that has it takes too long.
+    pub(in crate::queue) fn pass_overdue_turn(&mut self, mode: LockMode, at: At) -> Option<Effect> {
+        let is_overdue = !mode.is_permit()
+            && *self.head(mode) == Head::Releasing
+            && self.releasing.is_long_ago(at.now);
+        is_overdue.then(|| self.next(mode, Handoff::default()))?
+    }
+
+    /// A release with the turn was sent, or ends unsent. It began at `since`.
+    pub(in crate::queue) fn released(
+        &mut self,
+        intent: &Intent,
+        since: Instant,
+        handoff: Handoff,
+        at: At,
+    ) -> Vec<Effect> {
+        let has_turn = intent.nested.is_some()
+            || *self.head(intent.mode) == Head::Releasing && self.releasing == since.into();
+        match has_turn {
+            true => self.yielded(intent, handoff, at),
+            false => handoff
+                .wakeups
+                .map(Effect::Unsubscribe)
+                .into_iter()
+                .collect(),
+        }
+    }
+}
