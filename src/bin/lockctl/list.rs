@@ -47,7 +47,7 @@ async fn all<T>(
     loop {
         let page = page(query.clone()).await?;
         for entry in page.entries {
-            if glob::matches(&args.pattern, key(&entry).as_str()) {
+            if glob::matches(&args.pattern, key(&entry).name()) {
                 found.insert(key(&entry).clone(), entry);
             }
         }
@@ -82,7 +82,7 @@ const LOCKS: &[&str] = &["KEY", "MODE", "HOLDER", "CLIENT", "LEASE LEFT", "WAITI
 /// The row of a lock, which shows the first holder only.
 fn lock(entry: &LockEntry) -> Vec<String> {
     let found = &entry.inspection;
-    let key = plain(entry.key.as_str());
+    let key = plain(entry.key.name());
     let Some(first) = found.holders.first() else {
         return vec![key];
     };
@@ -104,7 +104,7 @@ const RECORDS: &[&str] = &["KEY", "BYTES", "KEPT FOR"];
 
 fn record(entry: &RecordEntry) -> Vec<String> {
     vec![
-        plain(entry.key.as_str()),
+        plain(entry.key.name()),
         entry.size.to_string(),
         left(entry.remaining),
     ]

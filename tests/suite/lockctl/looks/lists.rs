@@ -100,3 +100,30 @@ async fn locks_and_permits_on_every_server_of_a_cluster_are_listed() {
     guard.release().await.expect("they were held");
     permits.release().await.expect("they were held");
 }
+
+#[tokio::test]
+async fn a_name_space_is_listed_under_the_names_of_its_service() {
+    let redis = RedisServer::start().await;
+    let store = RedisStore::connect(redis.url()).await.expect("it runs");
+    let locks = LockClient::builder(store).namespace("prod:shop").build();
+    let guard = locks.lock("order:42").await.expect("it is free");
+    let other = client(&redis).await.lock("order:7").await;
+    let job = locks.once("job:{42}:a", Duration::from_secs(60));
+    assert!(job.run(async |_| Ok::<_, ()>(1)).await.is_ok());
+    for (pattern, records, expected) in [
+        ("*", false, &["order:42"][..]),
+        ("order:*", false, &["order:42"]),
+        ("prod:*", false, &[]),
+        ("job:*", true, &["job:{42}:a"]),
+        ("prod:*", true, &[]),
+    ] {
+        let mut arguments = vec!["ls", "--namespace", "prod:shop", "--match", pattern];
+        arguments.extend(records.then_some("--records"));
+        let table = looked(&redis, &arguments).await.out;
+        let rows = table.lines().skip(1).map(|row| row.split(' ').next());
+        let rows: Vec<_> = rows.flatten().collect();
+        assert_eq!(rows, expected, "{pattern}: {table}");
+    }
+    guard.release().await.expect("it was held");
+    other.expect("it is free").release().await.expect("held");
+}
