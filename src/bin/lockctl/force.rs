@@ -30,7 +30,9 @@ pub(crate) async fn break_lock(args: &BreakArgs, connection: &Connection) -> Res
         say(format_args!("{}\n", described(key, &found)));
         confirm(key).await?;
     }
-    let broken = admin.force_unlock(&**key).await?;
+    // A holder that has come since a look at a free lock is one that the user has not seen.
+    let is_meant = found.is_held() || args.yes;
+    let broken = is_meant && admin.force_unlock(&**key).await?;
     let found = LockEntry::new(LockKey::new(&**key), found);
     let report = BreakReport { broken, found };
     let text = || match broken {

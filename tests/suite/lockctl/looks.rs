@@ -4,12 +4,13 @@ mod lists;
 
 use std::io::Write;
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tower_distributed_lock::{LockClient, LockMode, RedisStore};
 
 use super::{Done, SOON, client, done, lockctl, until_written};
-use crate::support::{Process, RedisCluster, RedisServer, eventually};
+use crate::support::{Process, Proxy, RedisCluster, RedisServer, eventually};
 
 async fn looked(redis: &RedisServer, arguments: &[&str]) -> Done {
     done(lockctl(&redis.url(), arguments)).await
@@ -314,6 +315,31 @@ async fn a_lock_is_broken_by_the_person_who_types_its_name() {
             .starts_with(&id)
     );
     assert!(guard.release().await.is_err());
+}
+
+/// On a key that changes hands often, a look finds it free between two holders.
+#[tokio::test]
+async fn a_holder_that_came_after_the_look_is_left_alone_without_its_name() {
+    let redis = RedisServer::start().await;
+    let proxy = Proxy::in_front_of(&redis).await;
+    proxy.replies.delay(Duration::from_millis(300));
+    let monitor = redis.monitor().await;
+    let locks = client(&redis).await;
+    let breaking = done(lockctl(&proxy.url(), &["break", "lock:a"]));
+    let came = async {
+        eventually("lockctl has looked", SOON, async || {
+            let lines = monitor.lines().await;
+            lines.iter().any(|line| line.ends_with(r#""lock:a""#))
+        })
+        .await;
+        proxy.replies.hold();
+        let guard = locks.lock("lock:a").await.expect("it is free");
+        proxy.replies.release();
+        guard
+    };
+    let (broken, guard) = tokio::join!(breaking, came);
+    guard.release().await.expect("it was left alone");
+    assert_eq!((broken.code, &*broken.out), (1, "lock:a is free\n"));
 }
 
 #[tokio::test]
