@@ -122,15 +122,16 @@ pub(crate) struct RunArgs {
     pub(crate) key: Option<String>,
 
     /// How the lock is held
-    #[arg(long, value_enum, default_value_t = Mode::Reentrant)]
+    #[arg(long, value_enum, default_value_t = Mode::Reentrant, requires = "key")]
     pub(crate) mode: Mode,
 
     /// How many commands may hold the lock at a time: each takes one of so many permits (RPermitExpirableSemaphore)
-    #[arg(long, value_name = "NUMBER", conflicts_with = "mode")]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "mode", requires = "key")]
     #[arg(value_parser = value_parser!(u32).range(1..))]
     pub(crate) permits: Option<u32>,
 
-    /// How long to wait for the lock, such as 10s; 0 tries once. Without it: as long as it takes
+    /// How long to wait for the lock, such as 10s; 0 tries once. Without it: as long as it takes. With --key and
+    /// --idempotency-key, for both together
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) wait: Option<Duration>,
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 use std::{future, iter};
 
+use tokio::time::Instant;
 use tower_distributed_lock::{Lease, LockClient, LockError, LockHandle, LockRequest};
 
 mod child;
@@ -39,12 +40,7 @@ pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, F
         code = signals.ending() => return Ok(code),
         locks = connection.client_as(args.announce.as_deref()) => locks?,
     };
-    let job = Job {
-        args,
-        rule,
-        fenced: connection.issues_tokens(),
-        locks,
-    };
+    let job = Job::new(args, rule, connection.issues_tokens(), locks);
     let code = match (&args.idempotency_key, &args.key) {
         (Some(name), _) => once::once(&job, name, &mut signals).await,
         (None, Some(key)) => job.under(key, None, &mut signals).await.map(Ran::code),
@@ -79,6 +75,8 @@ struct Job<'a> {
     rule: Rule,
     /// Whether grants carry fencing tokens.
     fenced: bool,
+    /// Until when it waits, for all its locks; `None`: without limit.
+    until: Option<Instant>,
     locks: LockClient,
 }
 
@@ -98,7 +96,17 @@ impl Ran {
     }
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    fn new(args: &'a RunArgs, rule: Rule, fenced: bool, locks: LockClient) -> Self {
+        Self {
+            args,
+            rule,
+            fenced,
+            until: args.wait.and_then(|wait| Instant::now().checked_add(wait)),
+            locks,
+        }
+    }
+
     /// Runs the command under the lock `key`, and under `claim` if it runs once: then its output is kept. An error if its end
     /// was not confirmed by the lock.
     async fn under(
@@ -149,8 +157,10 @@ impl Job<'_> {
         }
     }
 
+    /// How long it may wait from now on. Zero is one try.
     fn wait(&self) -> Duration {
-        self.args.wait.unwrap_or(Duration::MAX)
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        self.until.map_or(Duration::MAX, left)
     }
 
     /// Runs the command to its end while all `locks` are held. Its environment names the first. What it writes is kept if its
@@ -213,9 +223,12 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::ExitStatus;
 
-    use tower_distributed_lock::{StoreError, StoreErrorKind};
+    use clap::Parser;
+    use tokio::time::sleep;
+    use tower_distributed_lock::{MemoryStore, StoreError, StoreErrorKind};
 
     use super::*;
+    use crate::cli::{Cli, Command};
 
     fn exited(code: i32) -> CommandEnd {
         CommandEnd {
@@ -226,6 +239,30 @@ mod tests {
 
     fn silent() -> LockError {
         StoreError::new(StoreErrorKind::Unanswered, "silence").into()
+    }
+
+    /// The command of a claim that another process had, of a lock that another process holds.
+    #[tokio::test(start_paused = true)]
+    async fn the_claim_and_the_lock_are_waited_for_no_longer_than_one_wait() {
+        let line = "lockctl run --idempotency-key a --key k --wait 10s true";
+        let Command::Run(args) = Cli::parse_from(line.split(' ')).command else {
+            panic!("it is `run`");
+        };
+        let locks = LockClient::new(MemoryStore::new());
+        let held = locks.lock("k").await.unwrap();
+        let claim = locks.lock("idempotency:lockctl:a").await.unwrap();
+        let claimed = async {
+            sleep(Duration::from_secs(9)).await;
+            claim.release().await.unwrap();
+        };
+        let begun = Instant::now();
+        let rule = rule(&args).unwrap();
+        let job = Job::new(&args, rule, false, locks);
+        let mut signals = ForwardedSignals::none();
+        let (code, ()) = tokio::join!(once::once(&job, "a", &mut signals), claimed);
+        assert_eq!(code.unwrap_err().code(), 80);
+        assert_eq!(begun.elapsed(), Duration::from_secs(10));
+        held.release().await.unwrap();
     }
 
     #[test]

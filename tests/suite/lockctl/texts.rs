@@ -61,9 +61,11 @@ async fn a_wrong_command_line_has_the_code_of_sysexits() {
         &[][..],
         &["run"],
         &["run", "--key", "k"],
+        &["run", "--idempotency-key", "k", "--mode", "fair", "true"],
+        &["run", "--idempotency-key", "k", "--permits", "2", "true"],
         &["--no-such-option"],
     ] {
-        let done = done(lockctl("", arguments)).await;
+        let done = done(lockctl("redis://localhost:1", arguments)).await;
         assert_eq!((done.code, &*done.out), (64, ""), "{arguments:?}");
     }
 }

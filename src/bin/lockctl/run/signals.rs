@@ -43,6 +43,14 @@ impl ForwardedSignals {
         })
     }
 
+    /// Listens for no signal.
+    #[cfg(test)]
+    pub(super) fn none() -> Self {
+        Self {
+            streams: Vec::new(),
+        }
+    }
+
     /// The next signal. Cancel safe.
     pub(super) async fn next(&mut self) -> Signal {
         poll_fn(|cx| {
