@@ -34,7 +34,7 @@ Examples:
     lockctl run --key nightly-report --wait 0 -- ./report.sh
     lockctl show nightly-report
     lockctl ls --match 'order:*' --json
-    lockctl acl --admin order: | xargs redis-cli ACL SETUSER locks on '>secret'
+    lockctl acl --admin order: | tr ' \\n' '\\0\\0' | xargs -0 redis-cli ACL SETUSER locks on '>secret'
     lockctl completions bash > /etc/bash_completion.d/lockctl
 ";
 

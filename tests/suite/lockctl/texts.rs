@@ -1,9 +1,14 @@
 //! Help texts, and commands that need no server.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
 use serde_json::Value;
 use tower_distributed_lock::RedisStore;
 
 use super::{done, lockctl};
+use crate::support::binary;
 use crate::support::project::read;
 
 async fn said(arguments: &[&str]) -> String {
@@ -98,6 +103,41 @@ async fn rights_are_those_of_the_library() {
     let json: Value = serde_json::from_str(&json).expect("JSON");
     let listed: Vec<_> = rules.iter().map(Value::from).collect();
     assert_eq!(json["rules"], Value::from(listed));
+}
+
+/// A shell and xargs have their own meanings of quotes and backslashes.
+#[tokio::test]
+async fn the_example_passes_rights_on_as_they_are() {
+    let prefix = r"it's[1]*:";
+    let help = said(&["--help"]).await;
+    let docs = read("docs/lockctl.md");
+    let [example, documented] = [&help, &docs].map(|text| {
+        let mut lines = text.lines().map(str::trim);
+        lines.find(|line| line.contains("ACL SETUSER locks"))
+    });
+    assert_eq!(example, documented);
+    let line = example.expect("an example");
+    let line = line
+        .replace("lockctl", "\"$0\"")
+        .replace("order:", "\"$1\"");
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("redis-cli");
+    fs::write(&program, "#!/bin/sh\nprintf '%s\\n' \"$@\"\n").expect("it is written");
+    let executable = Permissions::from_mode(0o755);
+    fs::set_permissions(&program, executable).expect("it is there");
+    let path = std::env::var("PATH").expect("a path");
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", &line])
+        .arg(binary("lockctl"))
+        .arg(prefix)
+        .env("PATH", format!("{}:{path}", folder.path().display()));
+    let given = done(shell).await;
+    let rules = RedisStore::acl_rules([prefix]).admin();
+    let words = ["ACL", "SETUSER", "locks", "on", ">secret"].map(str::to_owned);
+    let expected: Vec<_> = words.into_iter().chain(rules.iter()).collect();
+    let given: Vec<_> = given.out.lines().collect();
+    assert_eq!(given, expected);
 }
 
 #[tokio::test]
