@@ -9,6 +9,7 @@ mod signals;
 mod texts;
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -20,13 +21,14 @@ use crate::support::{Process, RedisServer, binary, eventually};
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// `lockctl` with these arguments, for the store at `url`.
+/// `lockctl` with these arguments, for the store at `url`. It is not in the foreground of the terminal at which the tests run.
 pub(crate) fn lockctl(url: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(binary("lockctl"));
     command
         .args(arguments)
         .env("REDIS_URL", url)
-        .stdin(Stdio::null());
+        .stdin(Stdio::null())
+        .process_group(0);
     for variable in ["REDIS_USER", "REDIS_PASSWORD", "REDIS_PASSWORD_FILE"] {
         command.env_remove(variable);
     }
@@ -69,6 +71,7 @@ fn running(redis: &RedisServer, key: &str, options: &[&str], script: &str) -> Co
 fn after(first: &str, command: &Command) -> Command {
     let mut shell = Command::new("sh");
     shell
+        .process_group(0)
         .args(["-c", &format!("{first}; exec \"$0\" \"$@\"")])
         .arg(command.get_program())
         .args(command.get_args());

@@ -59,9 +59,9 @@ The command has LOCK_KEY in its environment, and LOCK_FENCING_TOKEN (not with --
 --key). Its input and output are those of lockctl.
 
 Signals: HUP, INT, QUIT, TERM, USR1 and USR2 are passed on. The command leads a process group of its own, and signals go to
-all of the group. At a terminal it stays in the group of lockctl, so that it can read from the terminal; the terminal then sends
-INT and QUIT to both, and the other signals go to the command alone. While lockctl waits for the lock, HUP, INT, QUIT and TERM
-end the wait.
+all of the group. At a terminal (standard input is one, or lockctl is in its foreground) it stays in the group of lockctl, so that
+it can read from the terminal; the terminal then sends INT and QUIT to both, and the other signals go to the command alone. While
+lockctl waits for the lock, HUP, INT, QUIT and TERM end the wait.
 
 When the lock is lost, or can no longer be renewed in time, the command is ended (see --on-lost). With `term`, it gets TERM
 while --grace is left of the lease, and KILL when the lease is over, so that the next holder does not meet it.

@@ -1,6 +1,7 @@
 //! The command, as a process.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use std::{env, process};
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::{Pid, getppid};
+use nix::unistd::{Pid, getpgrp, getppid, tcgetpgrp};
 use tokio::time::{Instant, sleep};
 use tower_distributed_lock::LockHandle;
 
@@ -41,8 +42,16 @@ pub(super) struct Child {
 enum Group {
     /// A group of its own: a signal also reaches its children.
     Own,
-    /// The group of lockctl, so that the command may read from the terminal.
+    /// The group of lockctl, so that the command may read from the terminal, and is suspended with lockctl.
     Shared,
+}
+
+/// Whether lockctl is in the foreground of its terminal: a command may open that, whatever its standard input is.
+fn in_foreground() -> bool {
+    // A process of cron or of a service has none.
+    let terminal = File::open("/dev/tty").map_err(drop);
+    let foreground = terminal.and_then(|terminal| tcgetpgrp(terminal).map_err(drop));
+    foreground == Ok(getpgrp())
 }
 
 impl Child {
@@ -53,7 +62,7 @@ impl Child {
         on_lost: LossAction,
         captured: bool,
     ) -> io::Result<Self> {
-        let group = match io::stdin().is_terminal() {
+        let group = match io::stdin().is_terminal() || in_foreground() {
             true => Group::Shared,
             false => Group::Own,
         };
