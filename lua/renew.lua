@@ -1,11 +1,12 @@
 -- Renews the leases of several holds, or checks which of them exist. Creates nothing, and never shortens an expiry: a
--- renewal may arrive late, with a shorter lease than one that was promised since. A check changes nothing.
+-- renewal may arrive late, with a shorter lease than one that was promised since. A check changes nothing, but a server that
+-- refuses writes does not answer it.
 -- KEYS     for each hold the lock hash; for a reader then its own timeout; for a permit instead the free permits and
 --          those that are held
 -- ARGV     for each run of holds that are alike: 'hash', 'reader' or 'permit'; the lease in ms, 0 for a check; the number
 --          of holds; the field of each
 -- Returns  the number of holds that exist, then the place of each that is gone, from 1
--- Needs    on_hash.lua, permit/renew.lua and what it needs
+-- Needs    writable.lua, on_hash.lua, permit/renew.lua and what it needs
 
 -- Redis 7 compares in the command (GT), which saves one command. If that sets nothing, as on a key without an expiry,
 -- the script compares.

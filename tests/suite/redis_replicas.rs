@@ -2,6 +2,7 @@
 
 mod acknowledged;
 mod counted;
+mod demoted;
 mod isolated;
 mod unacknowledged;
 

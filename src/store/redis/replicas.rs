@@ -27,7 +27,7 @@ use std::time::Duration;
 /// | deployment | | S1 | S5 |
 /// |---|---|---|---|
 /// | one server | `None` | while it keeps its data and its clock | yes, also after it lost them |
-/// | master and replicas, with sentinels or without | `None` | not across a failover that loses the write | unless a former master still answers |
+/// | master and replicas, with sentinels or without | `None` | not across a failover that loses the write | unless a former master still accepts writes |
 /// | | `AtLeast(n)` | across a failover to one of those that acknowledged; to any, if *n* is the number of replicas | as long as a former master keeps fewer than *n* replicas |
 /// | | `All` | across every failover, while the master knows of its replicas | unless a former master still counts replicas that follow it |
 ///

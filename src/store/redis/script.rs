@@ -104,8 +104,9 @@ scripts! {
         "fair/wake" "write/pass" "admin/holders" "permit/stock" "permit/give" "permit/force" "admin/force";
     RIGHTS: "rights";
 
-    RENEW: "shared/on_hash" "shared/now" "permit/give" "permit/renew" "renew";
-    RENEW_MARKED: "replicas/mark" "shared/on_hash" "shared/now" "permit/give" "permit/renew" "renew";
+    RENEW: "shared/writable" "shared/on_hash" "shared/now" "permit/give" "permit/renew" "renew";
+    RENEW_MARKED:
+        "shared/writable" "replicas/mark" "shared/on_hash" "shared/now" "permit/give" "permit/renew" "renew";
 
     ACQUIRE_ALL:
         "shared/now" "shared/expire" "shared/token" "shared/holds" "shared/sample" "shared/settle" "shared/waiters"

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tower_distributed_lock::{Lease, LockError};
+use tower_distributed_lock::{Lease, LockError, LockMode};
 
 use super::{MODES, PATIENT, client, command, errors, told, works_again};
 use crate::support::RedisServer;
@@ -14,7 +14,8 @@ async fn a_full_server_refuses_at_once_and_still_renews_and_releases() {
     let locks = client(server.url()).await;
     let lease = Duration::from_secs(3);
     let mut guards = Vec::new();
-    for mode in MODES {
+    // The permit is first in the renewals.
+    for mode in [LockMode::permits(1)].into_iter().chain(MODES) {
         let asking = locks.lock(mode.as_str()).mode(mode);
         guards.push(asking.lease(Lease::Renewed(lease)).await.expect("free"));
     }
@@ -36,5 +37,7 @@ async fn a_full_server_refuses_at_once_and_still_renews_and_releases() {
         guard.release().await.expect("held all the time");
     }
     command(&server, &["CONFIG", "SET", "maxmemory", "0"]).await;
+    // The limit of permits is kept for a day.
+    command(&server, &["DEL", "permit"]).await;
     works_again(&server, &[&locks]).await;
 }

@@ -1,0 +1,101 @@
+//! A former master that is a replica now. Until it has the data of the new master, it has its own, which is old.
+
+use std::slice;
+
+use tower_distributed_lock::store::HoldStatus;
+use tower_distributed_lock::{
+    LockClient, LockError, LockMode, LockStoreExt, Replicas, StoreErrorKind,
+};
+
+use super::{LIMIT, patient_store, store};
+use crate::redis_store::{LEASE, asks, attempt, configure};
+use crate::support::{RedisServer, Replicated, eventually};
+
+const MODES: [LockMode; 5] = [
+    LockMode::Reentrant,
+    LockMode::Fair,
+    LockMode::Read,
+    LockMode::Write,
+    LockMode::permits(2),
+];
+
+/// Makes the server a replica of one that cannot be reached, so that it keeps its data. Its connections stay open.
+async fn demote(server: &RedisServer) {
+    let () = server.ask(&["REPLICAOF", "127.0.0.1", "1"]).await;
+}
+
+/// S5. Another client may have got the key from the new master.
+#[tokio::test]
+async fn an_owner_check_on_a_replica_confirms_nothing() {
+    for replicas in [Replicas::None, Replicas::All] {
+        let replicated = Replicated::start(0).await;
+        let store = store(&replicated, replicas).await;
+        let attempts = MODES.map(|mode| attempt(format!("{mode:?}"), mode));
+        for attempt in &attempts {
+            assert!(asks(&store, attempt).await);
+        }
+        let holds = attempts.map(|attempt| attempt.hold);
+        demote(replicated.master()).await;
+        let alone = holds.iter().map(slice::from_ref);
+        for asked in alone.chain([&holds[..]]) {
+            let error = store.check(asked).await.unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::Transient, "{error:?}");
+        }
+        // A new connection leads to the same server.
+        let () = replicated.master().ask(&["REPLICAOF", "NO", "ONE"]).await;
+        let known = eventually("it answers", LIMIT, async || store.check(&holds).await).await;
+        assert_eq!(known, [HoldStatus::Held; MODES.len()]);
+    }
+}
+
+/// S5. Those that ask for such a check: a hand-over, a shared read, and a hold with a minimum.
+#[tokio::test]
+async fn a_hold_that_lives_on_is_not_confirmed_by_a_replica() {
+    let replicated = Replicated::start(0).await;
+    let locks = LockClient::new(store(&replicated, Replicas::None).await);
+    let request = |key: &str| locks.lock(key).wait(LIMIT);
+    let handed_over = request("handed over").await.unwrap();
+    let [shared, other] = [(); 2].map(|()| request("read").mode(LockMode::Read).acquire());
+    let (shared, other) = (shared.await.unwrap(), other.await.unwrap());
+    let kept = request("kept").hold_at_least(LEASE).await.unwrap();
+    demote(replicated.master()).await;
+    let (next, released) = tokio::join!(request("handed over").acquire(), handed_over.release());
+    let next = next.expect("the hold was handed over");
+    for released in [released, shared.release().await, kept.release().await] {
+        let error = released.unwrap_err();
+        assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
+    }
+    assert!(!next.is_lost() && !other.is_lost());
+}
+
+/// S5. A server with this setting refuses writes when it may have been replaced, and then its answers do not count either.
+#[tokio::test]
+async fn an_owner_check_on_a_master_that_lacks_replicas_confirms_nothing() {
+    let replicated = Replicated::start(0).await;
+    let server = replicated.master();
+    if !server.knows_shards().await {
+        // Redis 6.2 does not refuse scripts then.
+        return;
+    }
+    let store = store(&replicated, Replicas::None).await;
+    let hold = attempt("k", LockMode::Write);
+    assert!(asks(&store, &hold).await);
+    configure(server, "min-replicas-to-write", "1").await;
+    let error = store.check(slice::from_ref(&hold.hold)).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Transient, "{error:?}");
+    configure(server, "min-replicas-to-write", "0").await;
+    let known = store.check(slice::from_ref(&hold.hold)).await.unwrap();
+    assert_eq!(known, [HoldStatus::Held]);
+}
+
+/// A full server refuses only what needs memory.
+#[tokio::test]
+async fn an_owner_check_on_a_full_server_is_acknowledged() {
+    let replicated = Replicated::start(1).await;
+    let store = patient_store(&replicated, Replicas::AtLeast(1), LIMIT).await;
+    let hold = attempt("k", LockMode::Write);
+    assert!(asks(&store, &hold).await);
+    configure(replicated.master(), "maxmemory", "1").await;
+    let known = store.check(slice::from_ref(&hold.hold)).await.unwrap();
+    assert_eq!(known, [HoldStatus::Held]);
+}
