@@ -36,10 +36,10 @@ pub(super) fn accepted(answer: Value) -> Result<Value, StoreError> {
 pub(super) fn is_read_only(error: &ServerError) -> bool {
     match error.code() {
         "READONLY" | "MASTERDOWN" => true,
-        // The form of Redis 6.2 inside a script.
+        // The form inside a script: of Redis 6.2, and of an error that the script raises again.
         "ERR" => error
             .details()
-            .is_some_and(|text| text.contains("-READONLY")),
+            .is_some_and(|text| text.contains("READONLY")),
         _ => false,
     }
 }

@@ -52,3 +52,40 @@ fn an_error_is_known_by_its_code_even_inside_a_script() {
         assert_eq!(meaning(code, Some(detail)), expected, "{code} {detail}");
     }
 }
+
+#[test]
+fn a_server_that_refuses_writes_is_known_also_inside_a_script() {
+    for (code, details, expected) in [
+        (
+            "READONLY",
+            "You can't write against a read only replica.",
+            true,
+        ),
+        (
+            "MASTERDOWN",
+            "Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            true,
+        ),
+        (
+            "ERR",
+            "Error running script (call to f_1): @user_script:7: -READONLY You can't",
+            true,
+        ),
+        (
+            "ERR",
+            "user_script:7: READONLY You can't write against a read only replica.",
+            true,
+        ),
+        (
+            "ERR",
+            "user_script:7: WRONGTYPE the fencing counter is not a number",
+            false,
+        ),
+    ] {
+        let answer = format!("-{code} {details}\r\n");
+        let Ok(Value::ServerError(error)) = redis::parse_redis_value(answer.as_bytes()) else {
+            panic!("{answer}");
+        };
+        assert_eq!(is_read_only(&error), expected, "{code} {details}");
+    }
+}
