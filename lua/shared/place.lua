@@ -1,9 +1,8 @@
 -- An attempt's place in line.
 -- Needs    now.lua, waiters.lua, line.lua, outside.lua
 
--- Who goes before an attempt in line. Returns three values: the ms for which an earlier id may block it at most, nil without
--- one; the ms for which waiters outside the line have their turn, nil if they do not; whether a dead id was dropped.
--- `taken`: the lock is held.
+-- Who goes before an attempt in line. Returns for how many ms an earlier id may block it at most, or nil; for how many ms
+-- waiters outside the line have their turn, or nil; whether a dead id was dropped. `taken`: the lock is held.
 local function who_goes_first(line, alive, outside, id, now, taken)
   local first, lives, dropped = first_in_line_of_ours(line, alive, now)
   if first and first ~= id then
@@ -51,10 +50,11 @@ local function turn_of_line(line, alive, outside, now)
   end
 end
 
--- An attempt is granted a hold, and gives up its place. If it has none and ids wait in line, they have the next turn.
+-- An attempt is granted a hold, and gives up its place. If it has none and ids wait in line, they have the next turn. A day
+-- is longer than nearly any hold lasts, however often it is renewed.
 local function enter(line, alive, outside, id, lease, has_place)
   leave_line(line, alive, id)
   if not has_place and is_in_line(line, alive, now_ms()) then
-    redis.call('SET', outside, 0, 'PX', lease)
+    redis.call('SET', outside, 0, 'PX', math.max(lease, 86400000))
   end
 end

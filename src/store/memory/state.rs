@@ -113,7 +113,7 @@ impl State {
                 let overtakes = !in_line && !self.holds(hold);
                 self.grant(hold, until);
                 if overtakes {
-                    self.take_outside_turn(hold.mode, until);
+                    self.take_outside_turn(hold.mode, until, now);
                 }
             }
             Outcome::Refused { .. } if attempt.patience.is_some() => {

@@ -15,6 +15,10 @@ use crate::store::memory::channel::{Channel, Wake};
 /// How long waiters outside the line have to take the lock after a release that woke them.
 const OUTSIDE_TURN: Duration = Duration::from_millis(5);
 
+/// For how long it is known that a hold was granted in front of the line: longer than nearly any hold lasts, however often it is
+/// renewed.
+const IN_FRONT: Duration = Duration::from_secs(24 * 60 * 60);
+
 pub(super) const NONE_WOKEN: Wake = [None; 4];
 
 impl State {
@@ -101,9 +105,10 @@ impl State {
         self.outside = Some((turn, after(now, OUTSIDE_TURN)));
     }
 
-    /// An attempt without a place in line is granted a hold. (10)
-    pub(super) fn take_outside_turn(&mut self, mode: LockMode, until: Instant) {
+    /// An attempt without a place in line is granted a hold, first until `until`. (10)
+    pub(super) fn take_outside_turn(&mut self, mode: LockMode, until: Instant, now: Instant) {
         if mode.has_line() && self.line.first().is_some() {
+            let until = until.max(after(now, IN_FRONT));
             self.outside = Some((OutsideTurn::Had, until));
         }
     }
