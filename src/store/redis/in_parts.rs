@@ -8,7 +8,7 @@
 use std::io;
 use std::mem;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -53,7 +53,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for InParts<S> {
         }
         let most = self.part.min(buf.remaining());
         let mut part = ReadBuf::new(buf.initialize_unfilled_to(most));
-        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
+        if Pin::new(&mut self.stream)
+            .poll_read(cx, &mut part)?
+            .is_pending()
+        {
+            self.part = FIRST_PART;
+            return Poll::Pending;
+        }
         let read = part.filled().len();
         let lines = part.filled().iter().filter(|byte| **byte == b'\n');
         self.several = lines.count() > LINES_OF_ONE;

@@ -1,7 +1,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Wake, Waker};
+use std::task::{Wake, Waker, ready};
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo};
@@ -61,18 +61,17 @@ impl AsyncWrite for Recorded {
     }
 }
 
-const TASKS: usize = 32;
 const ROUNDS: usize = 50;
 const ANSWER: &str = ":1\r\n";
 
-/// Answers all commands of a round at once. Each is `PING` and has one line with a dollar sign.
-async fn answer_in_rounds(mut far: DuplexStream) {
+/// Answers all commands of a round, one of each task, at once. Each is `PING` and has one line with a dollar sign.
+async fn answer_in_rounds(mut far: DuplexStream, tasks: usize) {
     let (mut asked, mut chunk) = (0, [0; 4096]);
     while let Ok(read @ 1..) = far.read(&mut chunk).await {
         asked += chunk[..read].iter().filter(|byte| **byte == b'$').count();
-        if asked == TASKS {
+        if asked == tasks {
             asked = 0;
-            far.write_all(ANSWER.repeat(TASKS).as_bytes())
+            far.write_all(ANSWER.repeat(tasks).as_bytes())
                 .await
                 .unwrap();
         }
@@ -82,6 +81,16 @@ async fn answer_in_rounds(mut far: DuplexStream) {
 /// A runtime of several threads runs the task that was woken last before the others, also with one thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_tasks_of_a_part_send_by_one_write_while_others_have_no_answer_yet() {
+    // The answers to 24 fill two parts.
+    for (tasks, parts) in [(24, [8, 16]), (32, [8, 24])] {
+        let writes = commands_of_each_write(tasks).await;
+        // The tasks of the first part send before the others have their answers.
+        assert_eq!(writes, parts.repeat(ROUNDS - 1), "{tasks} tasks");
+    }
+}
+
+/// How many commands each write has, after the first round, whose tasks nothing has woken together.
+async fn commands_of_each_write(count: usize) -> Vec<usize> {
     let (near, far) = duplex(64 * 1024);
     let (stream, done) = Recorded::new(near);
     let settings = RedisConnectionInfo::default();
@@ -93,10 +102,10 @@ async fn the_tasks_of_a_part_send_by_one_write_while_others_have_no_answer_yet()
     let opening = MultiplexedConnection::new_with_config(&settings, stream, config);
     let (handle, driver) = opening.await.unwrap();
     tokio::spawn(driver);
-    tokio::spawn(answer_in_rounds(far));
+    tokio::spawn(answer_in_rounds(far, count));
 
     let mut tasks = JoinSet::new();
-    for _ in 0..TASKS {
+    for _ in 0..count {
         let mut handle = handle.clone();
         tasks.spawn(async move {
             let ping = redis::cmd("PING");
@@ -108,16 +117,12 @@ async fn the_tasks_of_a_part_send_by_one_write_while_others_have_no_answer_yet()
     tasks.join_all().await;
     let done = done.lock().clone();
     let command = redis::cmd("PING").get_packed_command().len();
-    // Nothing has woken the tasks of the first round together.
     let first = done.iter().position(|done| matches!(done, Done::Read(_)));
     let writes = done[first.unwrap()..].iter().filter_map(|done| match done {
         Done::Wrote(bytes) => Some(bytes / command),
         Done::Read(_) => None,
     });
-    let writes: Vec<_> = writes.collect();
-    // The tasks of the first part send before the others have their answers.
-    let parts = [8, 24];
-    assert_eq!(writes, parts.repeat(ROUNDS - 1), "commands of each write");
+    writes.collect()
 }
 
 #[derive(Default)]
