@@ -306,7 +306,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         if releases.iter().any(|release| release.record.is_some()) {
             return Err(missing(Feature::Records));
         }
-        several::released(
+        several::of_each(
             releases
                 .iter()
                 .map(|release| self.release_majority(&release.hold)),

@@ -107,17 +107,17 @@ async fn any<S: LockStore + ?Sized>(
     }
 }
 
-/// Combines the answers about each hold into the answer to a release of several.
-pub(super) async fn released(
-    answers: impl IntoIterator<Item = impl Future<Output = Result<Released, StoreError>>>,
-) -> Result<Vec<Released>, StoreError> {
+/// Asks about each of several holds. It fails if every question failed.
+pub(super) async fn of_each<A: From<HoldStatus>>(
+    answers: impl IntoIterator<Item = impl Future<Output = Result<A, StoreError>>>,
+) -> Result<Vec<A>, StoreError> {
     known(join_all(answers).await)
 }
 
-/// The status of several holds after their release. It fails if every release failed.
-pub(super) fn known(
-    answers: Vec<Result<Released, StoreError>>,
-) -> Result<Vec<Released>, StoreError> {
+/// The answers about several holds. It fails if every question failed; otherwise a hold whose question failed is unknown.
+pub(super) fn known<A: From<HoldStatus>>(
+    answers: Vec<Result<A, StoreError>>,
+) -> Result<Vec<A>, StoreError> {
     if !answers.is_empty() && answers.iter().all(Result::is_err) {
         return answers.into_iter().collect();
     }

@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use super::pooled::Purpose;
 use super::{RedisStore, calls, failure, many, reply};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::ext::only;
 use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, grouped, several};
 
 impl RedisStore {
@@ -23,55 +24,46 @@ impl RedisStore {
             let purpose = purpose_of(renewal);
             (purpose, router.together(purpose, &renewal.hold.key))
         };
-        let answers = in_batches(renewals, group, |batch| self.renew_batch(batch));
+        let answers = in_batches(renewals, group, async |batch| {
+            let statuses = self.renew_batch(batch).await?;
+            Ok(statuses.into_iter().map(Ok).collect())
+        });
         answers.await.into_iter().collect()
     }
 
     /// Renews, or checks, the holds of a batch by one script.
-    async fn renew_batch(
-        &self,
-        batch: Vec<&Renewal>,
-    ) -> Result<Vec<Result<HoldStatus, StoreError>>, StoreError> {
+    async fn renew_batch(&self, batch: Vec<&Renewal>) -> Result<Vec<HoldStatus>, StoreError> {
         let (router, purpose) = (&self.inner.router, purpose_of(batch[0]));
         let is_marked = purpose == Purpose::Commands && self.inner.acknowledging;
         let (key, call) = (&batch[0].hold.key, calls::renew(&batch, is_marked));
-        let answered = match router.call(purpose, key, &call).await {
+        let mut answered = router.call(purpose, key, &call).await;
+        if purpose == Purpose::Renewals
+            && answered.as_ref().is_err_and(no_connection)
+            && router.lacks_renewals(key)
+        {
             // There is no connection for renewals. The server may be at its connection limit, while the other connections
             // are up. The keys may belong to different ones of these: a renewal takes effect in any order with other commands.
-            Err(error)
-                if purpose == Purpose::Renewals
-                    && no_connection(&error)
-                    && router.lacks_renewals(key) =>
-            {
-                router.call(Purpose::Commands, key, &call).await
-            }
+            answered = router.call(Purpose::Commands, key, &call).await;
+        }
+        let (answer, sent) = match answered {
             Err(error) if batch.len() > 1 && failure::is_split(&error) => {
-                return Ok(self.renew_each(batch).await);
+                return self.renew_each(batch).await;
             }
-            answered => answered,
+            answered => answered?,
         };
-        let (answer, sent) = answered?;
         let statuses = reply::renewed(&answer, batch.len())?;
         if statuses.contains(&HoldStatus::Held) {
             sent.acknowledged().await?;
         }
-        Ok(statuses.into_iter().map(Ok).collect())
+        Ok(statuses)
     }
 
-    /// Renews, or checks, each of these holds by a script of its own, which most often needs one key only. It fails
-    /// if all fail.
-    async fn renew_each(&self, batch: Vec<&Renewal>) -> Vec<Result<HoldStatus, StoreError>> {
-        let each = batch.into_iter().map(async |renewal| {
-            let status = Box::pin(self.renew_batch(vec![renewal])).await;
-            status.and_then(|mut one| one.swap_remove(0))
-        });
-        let statuses = join_all(each).await;
-        if statuses.iter().all(Result::is_err) {
-            return statuses;
-        }
-        // One that failed is unknown, and does not fail the others.
-        let known = |status: Result<_, _>| Ok(status.unwrap_or(HoldStatus::Unknown));
-        statuses.into_iter().map(known).collect()
+    /// Renews, or checks, each of these holds by a script of its own, which most often needs one key only.
+    async fn renew_each(&self, batch: Vec<&Renewal>) -> Result<Vec<HoldStatus>, StoreError> {
+        let each = batch
+            .into_iter()
+            .map(async |renewal| only(Box::pin(self.renew_batch(vec![renewal])).await?));
+        several::of_each(each).await
     }
 
     /// Asks every server that has locks.

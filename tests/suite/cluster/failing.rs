@@ -9,13 +9,15 @@ use http::request::Parts;
 use http::{Request, StatusCode};
 use tokio::sync::Notify;
 use tower::ServiceExt;
+use tower_distributed_lock::store::{HoldStatus, Renewal};
 use tower_distributed_lock::{
-    DistributedLockLayer, Lease, LockClient, LockError, LockKey, LockMode, OnLost, Owner,
-    RedisStore, Replicas, StoreErrorKind,
+    DistributedLockLayer, Lease, LockClient, LockError, LockKey, LockMode, LockStore, OnLost,
+    Owner, RedisStore, Replicas, StoreErrorKind,
 };
 
 use super::{LIMIT, store};
 use crate::redis_sentinel::failover::seen_by;
+use crate::redis_store::{asks, attempt};
 use crate::support::{Peer, RedisCluster, eventually};
 
 const LEASE: Duration = Duration::from_secs(5);
@@ -138,6 +140,26 @@ async fn a_hold_is_kept_when_its_server_takes_no_more_connections() {
     tokio::time::sleep(LEASE * 2).await;
     assert!(!guard.is_lost(), "it is not renewed");
     guard.release().await.unwrap();
+}
+
+/// S1, L6. The same, while one of two keys with a common script has moved.
+#[tokio::test]
+async fn holds_of_a_moving_slot_are_kept_when_their_server_takes_no_more_connections() {
+    let cluster = RedisCluster::start().await;
+    let store = store(&cluster).await;
+    let name = cluster.name_on(0, "full-").await;
+    let slot = cluster.slot(&name).await;
+    let held = ["a", "b"].map(|part| attempt(format!("{{{name}}}{part}"), LockMode::Reentrant));
+    for attempt in &held {
+        assert!(asks(&store, attempt).await);
+    }
+    cluster.begin_move(slot, 0, 1).await;
+    cluster.move_key(held[0].hold.key.as_str(), 0, 1).await;
+    let limit = ["CONFIG", "SET", "maxclients", "1"];
+    cluster.nodes[0].ask::<()>(&limit).await;
+    let renewals = held.map(|one| Renewal::new(one.hold, LEASE));
+    let renewed = store.renew(&renewals).await;
+    assert_eq!(renewed.expect("it answers"), [HoldStatus::Held; 2]);
 }
 
 /// A server neither answers nor closes its connections: first the other servers give it up, then its clients.
