@@ -7,8 +7,8 @@ use tokio::time::timeout;
 use super::connector::Connector;
 use super::endpoint::Endpoint;
 use super::failure::unreachable;
-use super::master::{FollowedMaster, KnownServers};
-use super::replicas::Acknowledgement;
+use super::master::FollowedMaster;
+use super::replicas::{Acknowledgement, KnownServers};
 use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
 use crate::error::StoreError;
@@ -38,7 +38,7 @@ impl NodeContext {
         Arc::new(Self {
             connector,
             settings,
-            servers: KnownServers::default(),
+            servers: KnownServers::new(|_| false),
             probes: Mutex::default(),
         })
     }

@@ -3,6 +3,7 @@
 //! `WAIT` covers everything that its connection has written before it, and blocks every later command. So one `WAIT` is
 //! under way at a time on a connection, and callers that write meanwhile take part in the next.
 
+use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::master::KnownServer;
-use super::replicas::{Acknowledgement, Replicas};
+use super::replicas::{Acknowledgement, KnownServer, Replicas, ServerRow};
 use super::timeouts::{Timeouts, ms};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sync::Mutex;
@@ -52,7 +52,7 @@ pub(super) struct WaitCoalescer {
     wanted: Acknowledgement,
     timeouts: Timeouts,
     /// Protects the server to which the latest of these connections leads.
-    current: Mutex<Option<Arc<KnownServer>>>,
+    current: Mutex<Option<ServerRow>>,
 }
 
 impl WaitCoalescer {
@@ -85,7 +85,7 @@ impl WaitCoalescer {
     pub(super) fn begin(
         self: &Arc<Self>,
         connection: &MultiplexedConnection,
-        server: Arc<KnownServer>,
+        server: ServerRow,
         greeting: &Value,
     ) -> Option<AckQueue> {
         if !self.wanted.is_wanted() {
@@ -109,7 +109,7 @@ impl WaitCoalescer {
     async fn serve(
         self: Arc<Self>,
         mut connection: MultiplexedConnection,
-        server: Arc<KnownServer>,
+        server: ServerRow,
         mut joining: UnboundedReceiver<Caller>,
     ) {
         let mut round = Vec::new();
@@ -125,7 +125,7 @@ impl WaitCoalescer {
     async fn ask(
         &self,
         connection: &mut MultiplexedConnection,
-        server: &Arc<KnownServer>,
+        server: &ServerRow,
     ) -> Result<(), StoreError> {
         let over = Instant::now() + self.wanted.within;
         let mut expected = match self.wanted.replicas {
@@ -135,8 +135,7 @@ impl WaitCoalescer {
         loop {
             let left = over.saturating_duration_since(Instant::now());
             let (acknowledged, role) = self.wait(connection, expected, left).await?;
-            let current = self.current.lock().clone();
-            if !current.is_some_and(|current| Arc::ptr_eq(&current, server)) {
+            if !self.is_current(server) {
                 return Err(unacknowledged("another server is the master now"));
             }
             let needed = self.needed(server, &role)?;
@@ -152,6 +151,13 @@ impl WaitCoalescer {
             }
             expected = needed;
         }
+    }
+
+    fn is_current(&self, server: &KnownServer) -> bool {
+        let current = self.current.lock();
+        current
+            .as_ref()
+            .is_some_and(|current| ptr::eq(&**current, server))
     }
 
     /// How many replicas must acknowledge a change. For `Replicas::All`, `role` is the server's answer to `ROLE`.

@@ -9,6 +9,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::super::live::Live;
 use super::super::master::FollowedMaster;
 use super::super::pooled::Purpose;
+use super::super::replicas::KnownServer;
 use super::super::timeouts::RECONNECT;
 use super::{ConnectionState, LinkState, NewConnection, SharedConnection, is_running};
 use crate::telemetry;
@@ -76,9 +77,9 @@ impl SharedConnection {
     ) {
         state.generation += 1;
         state.since = Instant::now();
-        let at = master.as_ref().map(|followed| &followed.master);
+        let at = master.as_ref().map(|followed| followed.master.address());
         // It may be the former one, which `waits` keeps until then.
-        let server = self.context.servers.at(at);
+        let server = self.context.servers.find_or(&at, KnownServer::default);
         state.following = master.map(|followed| self.follow(state.generation, followed));
         self.permit.keep(&raw.handle);
         let waits = self.waits.begin(&raw.handle, server, &answer);
