@@ -31,7 +31,7 @@
 //!
 //! # What a request goes through
 //!
-//! 1. Requests that only read (GET, HEAD, QUERY, OPTIONS, TRACE, CONNECT) pass. So do those without a
+//! 1. Requests that do not write (GET, HEAD, QUERY, OPTIONS, TRACE, CONNECT) pass. So do those without a
 //!    [`key`](IdempotencyLayer::key), unless it is [`required`](IdempotencyLayer::required). Their bodies are not read.
 //! 2. The body is read, at most [`body_limit`](IdempotencyLayer::body_limit) bytes. With method, path, query and content
 //!    type it is the [`fingerprint`](IdempotencyLayer::fingerprint) of the request.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Response;
 use http::request::Parts;
-use http::{Method, Response};
 use http_body::Body;
 use tokio::time::{Instant, timeout};
 
@@ -42,11 +42,9 @@ struct Identity<'a> {
 struct Claimed(Vec<LockKey>);
 
 impl<K: KeyExtractor> IdempotencyLayer<K> {
-    /// Whether the layer applies to a request with this head: one that writes, and opens no tunnel, which cannot be replayed.
+    /// Whether the layer applies to a request with this head: one that writes.
     pub(super) fn applies_to(&self, parts: &Parts) -> bool {
-        by_method().mode(parts) == Some(LockMode::Write)
-            && parts.method != Method::CONNECT
-            && self.settings.serve.apply_to(parts)
+        by_method().mode(parts) == Some(LockMode::Write) && self.settings.serve.apply_to(parts)
     }
 
     /// Answers a repeat, or claims the key of a request.

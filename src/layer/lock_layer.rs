@@ -26,9 +26,9 @@ use crate::lock::{Lease, LockMode};
 
 /// Puts a distributed lock around each request.
 ///
-/// By default the key is the matched axum route with its parameters, or the path ([`DefaultKey`]); GET, HEAD, QUERY, OPTIONS and
-/// TRACE read, other methods write; a body of axum is read first, up to 2 MiB; a request waits 10 s at most, its lease is
-/// renewed at 30 s, it holds for 5 min at most, and 1024 requests may wait for a key at a time.
+/// By default the key is the matched axum route with its parameters, or the path ([`DefaultKey`]); GET, HEAD and QUERY read,
+/// OPTIONS, TRACE and CONNECT pass without a lock, other methods write; a body of axum is read first, up to 2 MiB; a request
+/// waits 10 s at most, its lease is renewed at 30 s, it holds for 5 min at most, and 1024 requests may wait for a key at a time.
 ///
 /// On axum, add it by `Router::route_layer`, after the routes that it locks. `Router::layer` makes every path of the router
 /// depend on the store, also `/healthz` and 404.
@@ -140,7 +140,10 @@ impl<K, M> DistributedLockLayer<K, M> {
         self
     }
 
-    /// Sets the mode of a request: a [`LockMode`], [`by_method`](super::by_method) (the default), or a closure over `&Parts`.
+    /// Sets the mode of a request: [`by_method`](super::by_method) (the default), a [`LockMode`], or a closure over `&Parts`.
+    ///
+    /// A [`LockMode`] is for every method, OPTIONS too: a CORS preflight that reaches the layer waits for its lock.
+    /// With [`safe_methods`](Self::safe_methods) it passes.
     pub fn mode(mut self, mode: impl ModePolicy) -> Self {
         self.policy.mode = Closure(Arc::new(mode));
         self
@@ -173,8 +176,8 @@ impl<K, M> DistributedLockLayer<K, M> {
         self.mode(LockMode::permits(limit))
     }
 
-    /// Sets the mode of the safe methods (GET, HEAD, QUERY, OPTIONS and TRACE) in place of `mode`; `None` lets them pass without
-    /// a lock.
+    /// Sets the mode of GET, HEAD and QUERY in place of `mode`; `None` lets them pass without a lock. OPTIONS, TRACE and CONNECT
+    /// pass without a lock then, whatever `mode` says of them.
     pub fn safe_methods(mut self, mode: impl Into<Option<LockMode>>) -> Self {
         self.policy.safe = Some(mode.into());
         self

@@ -1,6 +1,5 @@
 //! The lock mode of a request.
 
-use http::Method;
 use http::request::Parts;
 
 use crate::lock::LockMode;
@@ -27,8 +26,9 @@ pub trait ModePolicy: Send + Sync + 'static {
     }
 }
 
-/// The safe methods of HTTP read: GET, HEAD, QUERY, OPTIONS and TRACE. Every other method writes, unknown ones too. The
-/// default.
+/// GET, HEAD and QUERY read ([`LockMode::Read`]). OPTIONS, TRACE and CONNECT are not locked: what they ask for is no part of the
+/// resource, and a CORS preflight must not wait for a request that writes. Every other method writes ([`LockMode::Write`]),
+/// unknown ones too. The default.
 pub fn by_method() -> ByMethod {
     ByMethod
 }
@@ -40,9 +40,10 @@ pub struct ByMethod;
 
 impl ModePolicy for ByMethod {
     fn mode(&self, parts: &Parts) -> Option<LockMode> {
-        match is_safe(&parts.method) {
-            true => Some(LockMode::Read),
-            false => Some(LockMode::Write),
+        match parts.method.as_str() {
+            "GET" | "HEAD" | "QUERY" => Some(LockMode::Read),
+            "OPTIONS" | "TRACE" | "CONNECT" => None,
+            _ => Some(LockMode::Write),
         }
     }
 
@@ -69,9 +70,4 @@ where
     fn mode(&self, parts: &Parts) -> Option<LockMode> {
         self(parts).into()
     }
-}
-
-/// Whether a method only reads (RFC 9110, 9.2.1).
-pub(super) fn is_safe(method: &Method) -> bool {
-    method.is_safe() || method.as_str() == "QUERY"
 }

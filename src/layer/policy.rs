@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::request::Parts;
 
 use super::closure::{Closure, OfRequest};
-use super::mode::{ByMethod, ModePolicy, is_safe};
+use super::mode::{ModePolicy, by_method};
 use super::serve_settings::ServeSettings;
 use super::settings::{Confirm, OnLost, OnMissing, OnUnavailable, ReleaseOn};
 use crate::client::LockClient;
@@ -19,7 +19,7 @@ use crate::telemetry::Seldom;
 pub(super) struct Policy {
     pub(super) serve: ServeSettings,
     pub(super) mode: Closure<dyn ModePolicy>,
-    /// The mode of safe methods, if it was set.
+    /// The mode of GET, HEAD and QUERY, if it was set.
     pub(super) safe: Option<Option<LockMode>>,
     pub(super) max_keys: usize,
     pub(super) fenced: bool,
@@ -45,7 +45,7 @@ impl Policy {
     pub(super) fn new(client: LockClient) -> Self {
         Self {
             serve: ServeSettings::new(client, Duration::from_secs(10), 1024),
-            mode: Closure(Arc::new(ByMethod)),
+            mode: Closure(Arc::new(by_method())),
             safe: None,
             max_keys: 32,
             fenced: false,
@@ -68,9 +68,13 @@ impl Policy {
         if !self.serve.apply_to(parts) {
             return None;
         }
-        match self.safe {
-            Some(mode) if is_safe(&parts.method) => mode,
-            _ => self.mode.mode(parts),
+        let Some(safe) = self.safe else {
+            return self.mode.mode(parts);
+        };
+        match by_method().mode(parts) {
+            Some(LockMode::Read) => safe,
+            Some(_) => self.mode.mode(parts),
+            None => None,
         }
     }
 

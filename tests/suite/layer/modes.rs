@@ -24,17 +24,18 @@ async fn modes<const N: usize>(layer: DistributedLockLayer, methods: [&str; N]) 
     modes
 }
 
-const SAFE: [&str; 5] = ["GET", "HEAD", "QUERY", "OPTIONS", "TRACE"];
-const WRITING: [&str; 7] = [
-    "PUT", "POST", "PATCH", "DELETE", "PROPFIND", "CONNECT", "get",
-];
+const READING: [&str; 3] = ["GET", "HEAD", "QUERY"];
+/// They concern no resource: a preflight of CORS must not wait for one.
+const PASSING: [&str; 3] = ["OPTIONS", "TRACE", "CONNECT"];
+const WRITING: [&str; 6] = ["PUT", "POST", "PATCH", "DELETE", "PROPFIND", "get"];
 
 #[tokio::test(start_paused = true)]
-async fn safe_methods_read_and_unknown_ones_write() {
+async fn three_methods_read_three_need_no_lock_and_the_others_write() {
     let (_store, _locks, layer) = locking();
     for layer in [layer.clone(), layer.mode(by_method())] {
-        assert_eq!(modes(layer.clone(), SAFE).await, ["read"; 5]);
-        assert_eq!(modes(layer, WRITING).await, ["write"; 7]);
+        assert_eq!(modes(layer.clone(), READING).await, ["read"; 3]);
+        assert_eq!(modes(layer.clone(), PASSING).await, ["none"; 3]);
+        assert_eq!(modes(layer, WRITING).await, ["write"; 6]);
     }
 }
 
@@ -43,20 +44,32 @@ async fn one_mode_is_for_every_method() {
     let (_store, _locks, layer) = locking();
     for mode in [LockMode::Reentrant, LockMode::Fair, LockMode::Write] {
         let layer = layer.clone().mode(mode);
-        assert_eq!(modes(layer.clone(), SAFE).await, [mode.as_str(); 5]);
-        assert_eq!(modes(layer, WRITING).await, [mode.as_str(); 7]);
+        assert_eq!(modes(layer.clone(), READING).await, [mode.as_str(); 3]);
+        assert_eq!(modes(layer.clone(), PASSING).await, [mode.as_str(); 3]);
+        assert_eq!(modes(layer, WRITING).await, [mode.as_str(); 6]);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_can_be_turned_off_in_one_call_whatever_the_mode() {
+async fn the_mode_of_safe_methods_is_set_in_one_call_whatever_the_mode() {
     let (_store, _locks, layer) = locking();
-    let layer = layer.safe_methods(None);
-    assert_eq!(modes(layer.clone(), SAFE).await, ["none"; 5]);
-    assert_eq!(modes(layer.clone(), WRITING).await, ["write"; 7]);
-    let fair = layer.mode(LockMode::Fair);
-    assert_eq!(modes(fair.clone(), SAFE).await, ["none"; 5]);
-    assert_eq!(modes(fair, WRITING).await, ["fair"; 7]);
+    for safe in [None, Some(LockMode::Read)] {
+        let reading = safe.map_or("none", LockMode::as_str);
+        for mode in [None, Some(LockMode::Write)] {
+            let layer = match mode {
+                Some(mode) => layer.clone().mode(mode),
+                None => layer.clone(),
+            };
+            let layer = layer.safe_methods(safe);
+            assert_eq!(modes(layer.clone(), READING).await, [reading; 3]);
+            assert_eq!(modes(layer.clone(), PASSING).await, ["none"; 3]);
+            assert_eq!(modes(layer, WRITING).await, ["write"; 6]);
+        }
+    }
+    let closure = layer.mode(|_: &Parts| LockMode::Fair).safe_methods(None);
+    assert_eq!(modes(closure.clone(), READING).await, ["none"; 3]);
+    assert_eq!(modes(closure.clone(), PASSING).await, ["none"; 3]);
+    assert_eq!(modes(closure, WRITING).await, ["fair"; 6]);
 }
 
 #[tokio::test(start_paused = true)]
