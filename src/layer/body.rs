@@ -10,13 +10,11 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Either, Full};
 use pin_project_lite::pin_project;
 
-use super::settings::{Confirm, OnLost};
 use crate::error::BoxError;
-use crate::guard::LockGuard;
 
 mod hold;
 
-use hold::BodyLock;
+pub(super) use hold::BodyLock;
 
 /// A body that the layer made itself: one that is there already, or another one.
 pub(crate) type LocalBody = Either<Full<Bytes>, UnsyncBoxBody<Bytes, BoxError>>;
@@ -69,16 +67,9 @@ impl<B> ResponseBody<B> {
         }
     }
 
-    /// The handler's body under the lock. `length` is the declared length: a reader that has so many bytes does not poll
-    /// again.
-    pub(super) fn guarded(
-        body: B,
-        guard: LockGuard,
-        length: Option<u64>,
-        how: Confirm,
-        on_lost: OnLost,
-    ) -> Self {
-        let lock = Some(Box::new(BodyLock::new(guard, length, how, on_lost)));
+    /// The handler's body under the lock.
+    pub(super) fn guarded(body: B, lock: BodyLock) -> Self {
+        let lock = Some(Box::new(lock));
         Self {
             kind: Kind::Handlers { body, lock },
         }

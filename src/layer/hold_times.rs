@@ -1,7 +1,10 @@
 //! When a refused client may try again.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::error::LockError;
 
@@ -55,6 +58,18 @@ impl HoldTimes {
             0 => None,
             average => Some(Duration::from_micros(average)),
         }
+    }
+}
+
+/// Adds the time since the grant to those of a layer, when it is dropped.
+pub(crate) struct TimedHold {
+    pub(super) granted: Instant,
+    pub(super) hold_times: Arc<HoldTimes>,
+}
+
+impl Drop for TimedHold {
+    fn drop(&mut self) {
+        self.hold_times.add(self.granted.elapsed());
     }
 }
 

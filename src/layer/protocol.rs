@@ -9,9 +9,10 @@ use http::{Method, Response, StatusCode};
 use http_body::Body;
 
 use super::admission::EndTerms;
-use super::body::ResponseBody;
+use super::body::{BodyLock, ResponseBody};
 use super::body_mode::BodyMode;
 use super::confirm::{Confirmation, Confirming, Unconfirmed, confirm};
+use super::hold_times::TimedHold;
 use super::policy::Policy;
 use super::serve::{Claim, Handling, HeldByBody, Protocol, Served, Unclaimed, confirmed};
 use super::serve_settings::ServeSettings;
@@ -66,7 +67,7 @@ where
                 if policy.release_on == ReleaseOn::BodyEnd && has_body(&response, method) =>
             {
                 // The head goes out before the lock is released.
-                Ok(Ok(in_body(response, guard, &terms, policy.on_lost)))
+                Ok(Ok(policy.in_body(response, guard, &terms)))
             }
             Ok(result) => {
                 let confirming = confirm(terms.confirm, guard, None);
@@ -115,6 +116,29 @@ impl Policy {
         }
     }
 
+    /// The response with its lock inside the body.
+    fn in_body<R: Body>(
+        &self,
+        response: Response<R>,
+        guard: LockGuard,
+        terms: &EndTerms,
+    ) -> Response<ResponseBody<R>> {
+        let timed = TimedHold {
+            granted: terms.granted,
+            hold_times: self.serve.hold_times.clone(),
+        };
+        let length = length(&response);
+        let lock = BodyLock::new(guard, timed, length, terms.confirm, self.on_lost);
+        let mut response = response.map(|body| ResponseBody::guarded(body, lock));
+        // That of a layer further in or out does not speak for this lock.
+        response.extensions_mut().remove::<Confirmation>();
+        response.extensions_mut().insert(HeldByBody);
+        if let Some(waited) = terms.waited {
+            server_timing::add(&mut response, waited, None);
+        }
+        response
+    }
+
     /// Logs at most once a minute that the store did not confirm a response.
     fn warn_of_lease(&self) {
         if let Some(left_out) = self.by_lease.due() {
@@ -124,25 +148,6 @@ impl Policy {
             );
         }
     }
-}
-
-/// The response with its lock inside the body.
-fn in_body<R: Body>(
-    response: Response<R>,
-    guard: LockGuard,
-    terms: &EndTerms,
-    on_lost: OnLost,
-) -> Response<ResponseBody<R>> {
-    let length = length(&response);
-    let guarded = |body| ResponseBody::guarded(body, guard, length, terms.confirm, on_lost);
-    let mut response = response.map(guarded);
-    // That of a layer further in or out does not speak for this lock.
-    response.extensions_mut().remove::<Confirmation>();
-    response.extensions_mut().insert(HeldByBody);
-    if let Some(waited) = terms.waited {
-        server_timing::add(&mut response, waited, None);
-    }
-    response
 }
 
 /// Whether the client reads the body to its end.

@@ -10,11 +10,14 @@ use crate::client::Held;
 use crate::error::{BoxError, LockError};
 use crate::guard::LockGuard;
 use crate::layer::confirm::{Confirming, Unconfirmed, confirm};
+use crate::layer::hold_times::TimedHold;
 use crate::layer::settings::{Confirm, OnLost};
 
 /// The lock inside a body.
-pub(super) struct BodyLock {
+pub(in crate::layer) struct BodyLock {
     phase: BodyPhase,
+    /// Until the lock is released or lost.
+    timed: Option<TimedHold>,
     how: Confirm,
     held: Held,
     /// Resolves when the lock is lost, if the loss ends the body.
@@ -33,8 +36,10 @@ enum BodyPhase {
 }
 
 impl BodyLock {
-    pub(super) fn new(
+    /// `length` is the declared length: a reader that has so many bytes does not poll again.
+    pub(in crate::layer) fn new(
         guard: LockGuard,
+        timed: TimedHold,
         length: Option<u64>,
         how: Confirm,
         on_lost: OnLost,
@@ -46,6 +51,7 @@ impl BodyLock {
             }),
             held: Held::new(guard.handle()),
             phase: BodyPhase::Open(guard),
+            timed: Some(timed),
             how,
             remaining: length,
             withheld: None,
@@ -80,6 +86,7 @@ impl BodyLock {
                 BodyPhase::Releasing(releasing) => match ready!(Pin::new(releasing).poll(cx)) {
                     Ok(_) => {
                         self.phase = BodyPhase::Released;
+                        drop(self.timed.take());
                         return Poll::Ready(self.withheld.take().map(Ok));
                     }
                     Err(Unconfirmed) => return self.fail(Box::new(LockError::Lost)),
@@ -115,6 +122,7 @@ impl BodyLock {
     /// Ends the body with an error; the lock is released in the background.
     fn fail(&mut self, error: BoxError) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         self.phase = BodyPhase::Failed;
+        drop(self.timed.take());
         self.withheld = None;
         self.lost = None;
         Poll::Ready(Some(Err(error)))

@@ -1,14 +1,20 @@
 //! The `Retry-After` of refused clients.
 
 use std::collections::HashSet;
+use std::io;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::response::Response;
 use axum::routing::any;
 use futures_util::future::join_all;
+use futures_util::stream;
+use http_body_util::BodyExt;
+use tokio::time::sleep;
+use tower_distributed_lock::ReleaseOn;
 
-use super::{locking, put, settle};
+use super::{locking, put, request, send, settle};
 
 fn seconds(response: &Response) -> u64 {
     response.headers()["retry-after"]
@@ -71,4 +77,47 @@ async fn requests_beyond_the_queue_are_spread_over_the_time_that_it_takes() {
     );
     assert!(told.iter().collect::<HashSet<_>>().len() >= 4, "{told:?}");
     settle().await;
+}
+
+/// An answer to HEAD has no body, and releases its lock before its head.
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_body_that_holds_its_lock_counts() {
+    const LONG: Duration = Duration::from_secs(8);
+    for end in ["read", "broken", "dropped"] {
+        let (_store, _locks, layer) = locking();
+        let export = async move || {
+            let data = move || match end {
+                "broken" => Err(io::Error::other("broken")),
+                _ => Ok("data"),
+            };
+            Body::from_stream(stream::once(async move {
+                sleep(LONG).await;
+                data()
+            }))
+        };
+        let layer = layer.release_on(ReleaseOn::BodyEnd).wait(Duration::ZERO);
+        let app = Router::new()
+            .route("/orders/{id}", any(export))
+            .layer(layer);
+        let body = put(&app, "/orders/1").await.into_body();
+        match end {
+            "dropped" => {
+                sleep(LONG).await;
+                drop(body);
+            }
+            end => assert_eq!(body.collect().await.is_ok(), end == "read"),
+        }
+        settle().await;
+        let head = send(&app, request("HEAD", "/orders/1")).await;
+        assert_eq!(head.status(), 200, "{end}");
+        let held = put(&app, "/orders/1").await;
+        let refused = put(&app, "/orders/1").await;
+        assert_eq!(
+            (held.status(), refused.status().as_u16()),
+            (http::StatusCode::OK, 423)
+        );
+        // Seven eighths of eight seconds, and up to as many again.
+        let told = seconds(&refused);
+        assert!((7..=14).contains(&told), "{end}: {told} s");
+    }
 }
