@@ -128,8 +128,12 @@ pub enum ReleaseOn {
     /// Before the head of the response is sent; the body is sent without the lock.
     #[default]
     Head,
-    /// At the end of the body. The last frame is withheld until the release is confirmed; if it is not confirmed, the body ends
-    /// in an error. Responses without a body, and upgrades, release before the head. A slow reader keeps the lock, for at most
-    /// the longest hold.
+    /// At the end of the body, which is withheld until the release is confirmed: the last frame, or after a stream the sign that
+    /// no frame follows. If the release is not confirmed, the body ends in an error. Responses without a body, and upgrades,
+    /// release before the head. A slow reader keeps the lock, for at most the longest hold.
+    ///
+    /// **With HTTP/1.0, a body of unknown length cannot end in an error.** The end of the connection is its end, so it looks
+    /// complete although its lock was lost. Give the response a `Content-Length`, or let the proxy in front speak HTTP/1.1
+    /// (`proxy_http_version 1.1` in nginx).
     BodyEnd,
 }
