@@ -1,5 +1,7 @@
 //! Key extractors for idempotency keys.
 
+use std::borrow::Cow;
+
 use http::HeaderName;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -32,37 +34,46 @@ pub struct IdempotencyKey;
 impl KeyExtractor for IdempotencyKey {
     async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
         let key = key_in(only_line(parts, &IDEMPOTENCY_KEY)?)?;
-        compose("idempotency-key".into(), [key.as_str()])
+        compose("idempotency-key".into(), [&*key])
     }
 }
 
 /// Parses a string of RFC 8941, or a key without quotes.
-fn key_in(value: &str) -> Result<String, KeyError> {
-    let invalid = || KeyError::invalid("the idempotency key is not one string");
+fn key_in(value: &str) -> Result<Cow<'_, str>, KeyError> {
+    let key = unquoted(value)?;
+    let plain = |char: char| char.is_ascii_graphic() && !matches!(char, '"' | ',');
+    match key {
+        Cow::Borrowed(key) if !key.chars().all(plain) => Err(not_one_string()),
+        key => Ok(key),
+    }
+}
+
+/// What is in the quotes, if `value` begins with one: the whole of it is a string of RFC 8941 then, and not empty.
+fn unquoted(value: &str) -> Result<Cow<'_, str>, KeyError> {
     let Some(quoted) = value.strip_prefix('"') else {
-        let plain = |char: char| char.is_ascii_graphic() && !matches!(char, '"' | ',');
-        return match value.chars().all(plain) {
-            true => Ok(value.to_owned()),
-            false => Err(invalid()),
-        };
+        return Ok(value.into());
     };
-    let mut key = String::with_capacity(quoted.len());
+    let mut text = String::with_capacity(quoted.len());
     let mut chars = quoted.chars();
     loop {
         match chars.next() {
             Some('"') => break,
             Some('\\') => match chars.next() {
-                Some(char @ ('"' | '\\')) => key.push(char),
-                _ => return Err(invalid()),
+                Some(char @ ('"' | '\\')) => text.push(char),
+                _ => return Err(not_one_string()),
             },
-            Some(char @ ' '..='~') => key.push(char),
-            _ => return Err(invalid()),
+            Some(char @ ' '..='~') => text.push(char),
+            _ => return Err(not_one_string()),
         }
     }
-    match key.is_empty() || !chars.as_str().is_empty() {
-        true => Err(invalid()),
-        false => Ok(key),
+    match text.is_empty() || !chars.as_str().is_empty() {
+        true => Err(not_one_string()),
+        false => Ok(text.into()),
     }
+}
+
+fn not_one_string() -> KeyError {
+    KeyError::invalid("the header is not one string")
 }
 
 /// The header `webhook-id` of [Standard Webhooks](https://www.standardwebhooks.com).
@@ -129,11 +140,13 @@ impl KeyExtractor for CloudEvents {
         if is_structured(parts)? {
             return self.structured.extract(parts).await;
         }
-        // A header has the value percent-encoded, and the body does not (HTTP binding of CloudEvents 1.0, 3.1.3.2).
+        // A header has the value percent-encoded, perhaps in quotes, and the body has it as it is (HTTP binding of CloudEvents 1.0,
+        // 3.1.3.2).
         let decoded = |name| {
-            let value = only_line(parts, &HeaderName::from_static(name))?;
-            let value = percent_decode_str(value).decode_utf8();
-            value.map_err(|_| KeyError::invalid("a header of the event is not UTF-8"))
+            let value = unquoted(only_line(parts, &HeaderName::from_static(name))?)?;
+            let value = percent_decode_str(&value).decode_utf8();
+            let value = value.map_err(|_| KeyError::invalid("a header of the event is not UTF-8"));
+            value.map(Cow::into_owned)
         };
         let (source, id) = (decoded("ce-source")?, decoded("ce-id")?);
         compose("cloudevent".into(), [&*source, &*id])
