@@ -116,23 +116,23 @@ impl LockGuard {
         F: FnOnce(LockHandle) -> W,
         W: Future,
     {
-        let value = match self.is_lost() {
-            true => None,
-            false => self.while_held(grace, work).await,
-        };
+        let value = self.while_held(grace, work).await;
         let released = self.release().await;
         value
             .ok_or(LockError::Lost)
             .and_then(|value| released.map(|()| value))
     }
 
-    /// The value of `work`; `None` if the lock was lost before it ended. Then it has this time to end. The caller has
-    /// seen that the lock is not lost already.
+    /// The value of `work`; `None` if the lock was lost before it ended. Then it has this time to end. It is not started under a
+    /// lock that is lost already.
     async fn while_held<F, W>(&self, grace: Duration, work: F) -> Option<W::Output>
     where
         F: FnOnce(LockHandle) -> W,
         W: Future,
     {
+        if self.is_lost() {
+            return None;
+        }
         let mut work = pin!(work(self.handle()));
         tokio::select! {
             // If the work ends and a loss is noticed at the same moment, the release decides.
