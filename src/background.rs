@@ -141,19 +141,16 @@ impl Background {
         store.is_some_and(|store| store.holds_now(&live.hold))
     }
 
-    /// Asks the store whether it carries the hold now. Concurrent callers share one question.
+    /// Asks the store whether it carries the hold now. Concurrent callers share one question. The caller bounds the wait.
     ///
     /// # Errors
     ///
-    /// `Lost`, also if it was seen lost; `Unavailable` if that is not known within [`PATIENCE`](crate::cleanup::PATIENCE).
+    /// `Lost`, also if it was seen lost; `Unavailable` if the store does not say.
     pub(crate) async fn check(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
-        let checked = in_time(async {
-            match self.handle.checks.check(live).await {
-                Ok(HoldStatus::Gone) => self.explain_the_absence_of(live).await,
-                status => held(status),
-            }
-        });
-        let checked = checked.await;
+        let checked = match self.handle.checks.check(live).await {
+            Ok(HoldStatus::Gone) => self.explain_the_absence_of(live).await,
+            status => held(status),
+        };
         // Another guard may know of a loss since, which is final, also if the store carries the hold.
         match live.was_seen_lost() {
             true => Err(LockError::Lost),

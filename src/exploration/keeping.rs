@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::store::Paced;
 use super::{Mutant, explore, finds, pass};
 use crate::background::{Background, EndOfHold, ReleaseQuestion};
-use crate::cleanup::PATIENCE;
+use crate::cleanup::{PATIENCE, in_time};
 use crate::error::LockError;
 use crate::lock::{Hold, HoldId, Lease, LockMode};
 use crate::store::{Attempt, HoldStatus, LockStore, Outcome, Released, Renewal, erase};
@@ -128,7 +128,7 @@ impl Watch {
     async fn asker(self: Arc<Self>) {
         for _ in 0..3 {
             let asked = Instant::now();
-            let answer = self.background.check(&self.live).await;
+            let answer = in_time(self.background.check(&self.live)).await;
             match answer {
                 Ok(()) => {}
                 Err(LockError::Lost) => {

@@ -131,7 +131,8 @@ impl Share {
         };
         let is_lost = is_over || lives.iter().any(|live| live.was_seen_lost());
         let released = async move {
-            let checks = shared.iter().map(|share| background.check(&share.live));
+            let checks = shared.iter();
+            let checks = checks.map(|share| in_time(background.check(&share.live)));
             let (released, checked) = tokio::join!(in_time(release), join_all(checks));
             worst(checked.into_iter().chain([released]))
         };
