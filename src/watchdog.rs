@@ -27,7 +27,7 @@ mod task;
 
 pub(crate) use live::{LiveHold, Phase, valid_for};
 pub(crate) use moment::Moment;
-use schedule::{Batch, RenewalSchedule};
+use schedule::{Batch, RenewalSchedule, Round};
 
 /// How often an outage is logged while it lasts.
 const REMINDER: Duration = Duration::from_secs(10);
@@ -169,17 +169,11 @@ impl Watchdog {
 
     /// Begins all renewals that are due. Returns when to look again; `None` if there will be no more.
     fn look(self: &Arc<Self>, running: &mut FuturesUnordered<Job>) -> Option<Instant> {
-        let mut lost = Vec::new();
-        let partition = |live: &LiveHold| self.store.partition_of(&live.hold.key);
-        let due = self
-            .state()
-            .schedule
-            .due(Instant::now(), partition, &mut lost);
-        for batches in due {
+        let mut round = Round::default();
+        while !self.compose(&mut round) {}
+        let probes = round.probes.into_iter().map(|probe| vec![probe]);
+        for batches in round.batches.into_values().chain(probes) {
             running.push(Box::pin(self.clone().renew_one_by_one(batches)));
-        }
-        for live in &lost {
-            self.lose(live, live.why_over());
         }
         let mut state = self.state();
         if state.retired && running.is_empty() {
@@ -189,6 +183,17 @@ impl Watchdog {
         Some(state.schedule.set_alarm(Instant::now()))
     }
 
+    /// Composes a part of a round. Returns whether the round is complete. The mutex is not held between two parts.
+    fn compose(self: &Arc<Self>, round: &mut Round) -> bool {
+        let partition = |live: &LiveHold| self.store.partition_of(&live.hold.key);
+        let now = Instant::now();
+        let is_complete = self.state().schedule.due(now, partition, round);
+        for live in round.lost.drain(..) {
+            self.lose(&live, live.why_over());
+        }
+        is_complete
+    }
+
     /// Asks for the batches of one partition, each after the answer to the one before, so that the server serves others between
     /// them. No answer is waited for long: all are sent within a hundredth of a lease, and leases that are cut at a limit are
     /// sent at once.
@@ -196,11 +201,10 @@ impl Watchdog {
         if let [only] = &batches[..] {
             return self.renew(only.clone()).await;
         }
-        let leases = batches.iter().flat_map(|batch| &batch.holds);
-        let shortest = leases.map(|(live, _)| live.lease().duration()).min();
-        let pause =
-            shortest.unwrap_or_default() / 100 / u32::try_from(batches.len()).unwrap_or(u32::MAX);
-        let (cut, full): (Vec<_>, Vec<_>) = batches.into_iter().partition(|batch| batch.is_cut());
+        let (cut, full): (Vec<_>, Vec<_>) = batches.into_iter().partition(|batch| batch.is_cut);
+        let leases = full.iter().flat_map(|batch| &batch.holds);
+        let shortest = leases.map(|(_, lease)| *lease).min().unwrap_or_default();
+        let pause = shortest / 100 / u32::try_from(full.len().max(1)).unwrap_or(u32::MAX);
         let cut = cut.into_iter().map(|batch| self.renew(batch));
         let mut running: FuturesUnordered<_> = cut.collect();
         for batch in full {
@@ -247,6 +251,9 @@ impl Watchdog {
         let (lost, outage) = {
             let mut state = self.state();
             let lost = state.schedule.answered(batch, sent, now, statuses);
+            if state.schedule.is_recovering() {
+                self.work.notify_one();
+            }
             let is_over = !state.schedule.is_failing();
             (lost, state.outage.take_if(|_| is_over))
         };

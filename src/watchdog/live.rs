@@ -16,7 +16,7 @@ use crate::telemetry::{ObservedHold, Route};
 
 mod renewing;
 
-pub(super) use renewing::{Due, RenewalState};
+pub(super) use renewing::{Due, Placed, RenewalState, Wanted};
 
 /// A hold of this process, from its grant to its end: `Held → Releasing → Released | Lost`, or `Held → Lost`.
 ///

@@ -56,6 +56,10 @@ impl Moment {
         (self.0.get() / 100_000_000) as u32
     }
 
+    pub(super) fn nanos(self) -> u64 {
+        self.0.get()
+    }
+
     /// The time from `earlier` to this; zero if it is later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))

@@ -1,12 +1,12 @@
 //! The schedule of renewals.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::live::{Due, LiveHold, RenewalState};
+use super::live::{Due, LiveHold, Placed, RenewalState};
 use super::moment::Moment;
 use super::new_holds::NewHolds;
 use crate::store::{BATCH, HoldStatus};
@@ -15,10 +15,10 @@ mod batch;
 mod failing;
 mod look_queue;
 
+use batch::AskedBatches;
 pub(super) use batch::Batch;
-use batch::{AskedBatches, in_batches};
 use failing::{Failing, PAUSE};
-use look_queue::{Look, LookQueue};
+use look_queue::LookQueue;
 
 /// The parts of a lease within which a renewal may come early. What is due within the first fills a batch that is sent
 /// anyway. What is due within the second is sent in the same round: batches that follow each other find this process and the
@@ -26,30 +26,44 @@ use look_queue::{Look, LookQueue};
 const FILLS: u32 = 30;
 const ROUND: u32 = 100;
 
-/// How many entries of holds that have left may stand in the queue, beside as many as there are holds in it.
-const SPARE: usize = 64;
+/// How many holds a call of [`RenewalSchedule::due`] visits: so few that a thread which waits for the mutex need not sleep.
+const PART: usize = 16;
 
 /// Every live hold, by the time of its next look.
 ///
-/// A hold is `New` until the first renewal of any new hold comes near: most holds end before that, and never enter the queue.
-/// Then it is `Scheduled` until its renewal is sent, `Asked` until that is answered, and `Failed` from a renewal that failed
-/// until one of its partition succeeds. The hold itself says where it stands ([`LiveHold::renewal`]). Invariants between calls:
+/// A hold is `New` until its first renewal comes near: most holds end before that, and never enter the queue. Then it is
+/// `Scheduled` until its renewal is sent, `Asked` until that is answered, and `Failed` from a renewal that failed until one of its
+/// partition succeeds. The hold itself says where it stands ([`LiveHold::renewal`]). Invariants between calls:
 ///
 /// * `new` has every `New` hold.
-/// * `queue` has an entry for each `Scheduled` and each `Failed` hold, at its look; that of a `Failed` hold is its deadline.
-///   `queued` is the number of these holds. Other entries are passed over when their time comes.
+/// * `queue` has every `Scheduled` and every `Failed` hold at its look, and no other; that of a `Failed` hold is its deadline.
 /// * Each `Asked` hold is in a batch of `asked`.
-/// * A partition is in `failing` exactly while it has a `Failed` hold, and then it has one entry in `probes`.
+/// * A partition is in `failing` exactly while it has a `Failed` hold. It has one entry in `probes` until it answers.
+///
+/// No call visits more than [`BATCH`] holds, because each acquire and release waits for it; but for `all`, at the end of the
+/// client, and `ask_again`, at the end of a runtime.
 #[derive(Default)]
 pub(super) struct RenewalSchedule {
     new: NewHolds,
     queue: LookQueue,
-    queued: usize,
     asked: AskedBatches,
     failing: BTreeMap<u16, Failing>,
     probes: BTreeSet<(Instant, u16)>,
     /// The next scheduled wake-up of the task.
     alarm: Option<Moment>,
+}
+
+/// What is due, from several calls of [`RenewalSchedule::due`].
+#[derive(Default)]
+pub(super) struct Round {
+    /// The batches of each partition, to be sent one after the other.
+    pub(super) batches: BTreeMap<u16, Vec<Arc<Batch>>>,
+    /// Batches that probe a partition.
+    pub(super) probes: Vec<Arc<Batch>>,
+    /// The holds past their deadline, which were removed.
+    pub(super) lost: Vec<Arc<LiveHold>>,
+    /// The number of renewals.
+    count: usize,
 }
 
 impl RenewalSchedule {
@@ -59,44 +73,25 @@ impl RenewalSchedule {
         self.is_before_the_alarm(look)
     }
 
-    /// Puts the new holds into the queue.
-    fn settle(&mut self) {
-        let new = self.new.take().into_iter();
-        let mut looks: Vec<_> = new.map(|live| (live.renewal().1, live)).collect();
-        looks.sort_by_key(|(look, _)| *look);
-        for (look, live) in looks {
-            self.place(&live, RenewalState::Scheduled, Some(look));
-        }
-    }
-
     /// Removes a hold.
-    pub(super) fn remove(&mut self, live: &LiveHold) {
+    pub(super) fn remove(&mut self, live: &Arc<LiveHold>) {
         let before = live.stand(RenewalState::Absent);
-        if let RenewalState::New(place) = before {
-            self.new.remove(place);
-        }
-        self.left(before);
+        self.left(live, before);
     }
 
     /// Every hold.
     pub(super) fn all(&self) -> Vec<Arc<LiveHold>> {
-        let queued = self.queue.iter().filter(|entry| entry.is_valid());
-        let queued = queued.map(|entry| &entry.live);
-        let all = self.new.iter().chain(queued).chain(self.asked.holds());
-        // A hold may have two entries with the same time.
-        let mut seen = HashSet::new();
-        all.filter(|live| seen.insert(Arc::as_ptr(live)))
-            .cloned()
-            .collect()
+        let all = self.new.iter().chain(self.queue.holds());
+        let all = all.chain(self.asked.holds());
+        all.cloned().collect()
     }
 
     /// The limit of a hold was extended since its last look. Returns whether the task must wake earlier.
     pub(super) fn look_earlier(&mut self, live: &Arc<LiveHold>, look: Moment) -> bool {
         let (state, next) = live.renewal();
-        match state {
-            RenewalState::New(place) if look < next => self.new.remove(place),
-            RenewalState::Scheduled if look < next => {}
-            _ => return false,
+        let is_planned = matches!(state, RenewalState::New(..) | RenewalState::Scheduled);
+        if !is_planned || look >= next {
+            return false;
         }
         self.place(live, RenewalState::Scheduled, Some(look));
         self.is_before_the_alarm(look)
@@ -110,67 +105,71 @@ impl RenewalSchedule {
         }
     }
 
-    /// Handles every hold that is due: removes those past their deadline, and returns those to renew: batches of one partition
-    /// together, to be sent one after the other.
+    /// Handles holds that are due, [`PART`] at most: removes those past their deadline, and composes batches of those to renew.
+    /// Returns whether the round is complete.
     pub(super) fn due(
         &mut self,
         now: Instant,
         partition: impl Fn(&LiveHold) -> u16,
-        lost: &mut Vec<Arc<LiveHold>>,
-    ) -> Vec<Vec<Arc<Batch>>> {
+        round: &mut Round,
+    ) -> bool {
         let at = Moment::from(now);
-        if self.new.settles().is_some_and(|settles| settles <= at) {
-            self.settle();
+        if let Some(new) = self.new.take(at, PART) {
+            for live in new {
+                self.queue.push(live.settle(), live);
+            }
+            return false;
         }
-        for live in self.asked.over(at) {
-            self.remove(&live);
-            lost.push(live);
+        if let Some(over) = self.asked.over(at) {
+            over.iter().for_each(|live| self.remove(live));
+            round.lost.extend(over);
+            return false;
         }
-        let mut renewals = BTreeMap::<u16, Vec<_>>::new();
-        let mut count = 0;
-        while let Some(Look { at: look, live }) = self.next(at, count) {
-            match live.due(look, at) {
-                Due::Elsewhere => {}
-                Due::Over => {
-                    self.remove(&live);
-                    lost.push(live);
-                }
-                Due::Waits(at) => self.queue.push(Look { at, live }),
-                Due::Renews(lease, deadline) => {
-                    self.left(RenewalState::Scheduled);
-                    let partition = partition(&live);
-                    if self.failing.contains_key(&partition) {
-                        self.fail(partition, &live, now);
-                        continue;
-                    }
-                    let renewals = renewals.entry(partition).or_default();
-                    renewals.push((live, lease, deadline));
-                    count += 1;
-                }
+        if self.reschedule(now) || self.probe(now, &mut round.probes) {
+            return false;
+        }
+        for _ in 0..PART {
+            if !self.renew_next(now, &partition, round) {
+                round.add(self.asked.close_all());
+                return true;
             }
         }
-        let mut batches = in_batches(renewals, &mut self.asked);
-        self.probe(now, &mut batches);
-        batches
+        false
     }
 
-    /// The next entry, if it is due, or may come early because `count` renewals are sent anyway.
-    fn next(&mut self, now: Moment, count: usize) -> Option<Look> {
-        let first = self.queue.first()?;
-        if first.at > now {
-            let part = match count {
-                0 => return None,
-                count if count % BATCH == 0 => ROUND,
-                _ => FILLS,
-            };
-            // A hold whose renewals have ended waits for its deadline.
-            let is_renewal = first.at < first.live.deadline().into();
-            let early = first.live.lease().duration() / part;
-            if !is_renewal || first.at > now + early {
-                return None;
+    /// The next look, if it is due, or may come early because other renewals are sent anyway.
+    fn renew_next(
+        &mut self,
+        now: Instant,
+        partition: impl Fn(&LiveHold) -> u16,
+        round: &mut Round,
+    ) -> bool {
+        let early = match round.count {
+            0 => None,
+            count if count % BATCH == 0 => Some(ROUND),
+            _ => Some(FILLS),
+        };
+        let next = self.queue.pop_if(|live| live.due(now.into(), early));
+        let Some((live, due)) = next else {
+            return false;
+        };
+        match due {
+            Due::Over => {
+                self.remove(&live);
+                round.lost.push(live);
+            }
+            Due::Waits(at) => self.queue.push(at, live),
+            Due::Renews(wanted) => {
+                let partition = partition(&live);
+                if self.is_down(partition) {
+                    self.fail(partition, &live, now);
+                } else {
+                    round.count += 1;
+                    round.add(self.asked.add(partition, live, &wanted));
+                }
             }
         }
-        self.queue.pop()
+        true
     }
 
     /// The store has answered about each hold of a batch that was sent at `sent`. Returns the holds that it does not carry.
@@ -184,21 +183,20 @@ impl RenewalSchedule {
         self.asked.end(batch);
         let mut lost = Vec::new();
         for ((live, lease), status) in batch.holds.iter().zip(statuses) {
-            let look = match status {
-                HoldStatus::Held => live.renewed(sent, *lease),
+            match status {
+                HoldStatus::Held => self.placed(live, live.renewed(sent, *lease)),
                 // Its deadline does not change, and it is renewed again soon; the others of its batch are not affected.
                 HoldStatus::Unknown => {
-                    Moment::from(now) + PAUSE.1.min(live.lease().duration() / 10)
+                    let look = now + PAUSE.1.min(live.lease().duration() / 10);
+                    self.place(live, RenewalState::Scheduled, Some(look.into()));
                 }
                 HoldStatus::Gone => {
                     self.remove(live);
                     lost.push(live);
-                    continue;
                 }
-            };
-            self.place(live, RenewalState::Scheduled, Some(look));
+            }
         }
-        self.recover(batch.partition, now);
+        self.recover(batch.partition);
         lost
     }
 
@@ -216,34 +214,32 @@ impl RenewalSchedule {
 
     /// Moves a hold, unless it was removed. Without a time, the next look is at its deadline.
     fn place(&mut self, live: &Arc<LiveHold>, state: RenewalState, look: Option<Moment>) {
-        let (before, at) = live.place(state, look);
-        if before == RenewalState::Absent {
-            return;
-        }
-        self.left(before);
-        self.queued += 1;
-        self.queue.push(Look {
-            at,
-            live: live.clone(),
-        });
+        self.placed(live, live.place(state, look));
     }
 
-    /// A hold has left this state.
-    fn left(&mut self, state: RenewalState) {
+    /// A hold was moved.
+    fn placed(&mut self, live: &Arc<LiveHold>, placed: Placed) {
+        if placed.before.0 == RenewalState::Absent {
+            return;
+        }
+        self.left(live, placed.before);
+        self.queue.push(placed.look, live.clone());
+    }
+
+    /// A hold has left this state, in which it would have been looked at at this time.
+    fn left(&mut self, live: &Arc<LiveHold>, (state, at): (RenewalState, Moment)) {
         match state {
-            RenewalState::Absent | RenewalState::New(_) | RenewalState::Asked => return,
+            RenewalState::Absent | RenewalState::Asked => return,
+            RenewalState::New(slice, place) => return self.new.remove(slice, place),
             RenewalState::Scheduled => {}
             RenewalState::Failed(partition) => self.leave_failing(partition),
         }
-        self.queued -= 1;
-        if self.queue.len() > 2 * self.queued + SPARE {
-            self.queue.tidy();
-        }
+        self.queue.remove(at, live);
     }
 
     /// When to look again.
     pub(super) fn set_alarm(&mut self, now: Instant) -> Instant {
-        let look = self.queue.first().map(|entry| entry.at);
+        let look = self.queue.first();
         let probe = self.probes.first().map(|&(probe, _)| probe.into());
         let first = [look, probe, self.new.settles(), self.asked.until()];
         let first = first.into_iter().flatten().min();
@@ -266,6 +262,15 @@ impl RenewalSchedule {
         // The alarm is kept even if its hold ends: otherwise every short hold would wake the task.
         self.alarm = Some(look);
         true
+    }
+}
+
+impl Round {
+    fn add(&mut self, batches: impl IntoIterator<Item = Arc<Batch>>) {
+        for batch in batches {
+            let batches = self.batches.entry(batch.partition).or_default();
+            batches.push(batch);
+        }
     }
 }
 

@@ -62,6 +62,7 @@ fn round(last: Duration) -> Vec<Arc<Batch>> {
         Arc::new(Batch {
             partition: 0,
             holds: vec![(Arc::new(live), lease)],
+            is_cut: lease < LEASE,
         })
     };
     (0..BATCHES).map(batch).collect()

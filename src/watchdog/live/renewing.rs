@@ -16,8 +16,8 @@ use crate::watchdog::moment::Moment;
 pub(in crate::watchdog) enum RenewalState {
     /// Nowhere: before it begins, and after it has ended.
     Absent,
-    /// Among the new holds, at this place.
-    New(u32),
+    /// Among the new holds, in this slice at this place.
+    New(u8, u32),
     Scheduled,
     Asked,
     /// Among the holds of this partition that wait until it answers.
@@ -26,14 +26,29 @@ pub(in crate::watchdog) enum RenewalState {
 
 /// What the schedule finds when it looks at a hold.
 pub(in crate::watchdog) enum Due {
-    /// It stands elsewhere by now.
-    Elsewhere,
     /// Its deadline has passed.
     Over,
     /// It is not renewed any more; the next look is at its deadline.
     Waits(Moment),
-    /// It is to be renewed for this lease, and is `Asked` now. Its deadline.
-    Renews(Duration, Moment),
+    /// It is to be renewed.
+    Renews(Wanted),
+}
+
+/// A move of a hold to `Scheduled` or `Failed`. One that has ended stays `Absent`.
+pub(in crate::watchdog) struct Placed {
+    /// Where it stood, and when the schedule would have looked at it.
+    pub(in crate::watchdog) before: (RenewalState, Moment),
+    /// When the schedule looks at it next.
+    pub(in crate::watchdog) look: Moment,
+}
+
+/// A renewal that is due. The hold is `Asked` now.
+pub(in crate::watchdog) struct Wanted {
+    pub(in crate::watchdog) lease: Duration,
+    /// Whether the lease is cut at a limit, and so counts from now.
+    pub(in crate::watchdog) is_cut: bool,
+    /// The deadline of the hold.
+    pub(in crate::watchdog) until: Moment,
 }
 
 impl LiveHold {
@@ -43,17 +58,17 @@ impl LiveHold {
         (state.renewal, state.look)
     }
 
-    /// Moves it in the schedule. Returns where it stood.
-    pub(in crate::watchdog) fn stand(&self, renewal: RenewalState) -> RenewalState {
-        mem::replace(&mut self.state().renewal, renewal)
+    /// Moves it in the schedule. Returns where it stood, and when the schedule would have looked at it next.
+    pub(in crate::watchdog) fn stand(&self, renewal: RenewalState) -> (RenewalState, Moment) {
+        let mut state = self.state();
+        (mem::replace(&mut state.renewal, renewal), state.look)
     }
 
     /// Enters the schedule as a new hold. Returns when it is first renewed: at any time within a third of its lease, short
-    /// holds excepted, so that holds that were granted together are not renewed together ever after.
-    pub(in crate::watchdog) fn enter(&self, place: u32) -> Moment {
+    /// holds excepted, so that holds that were granted together are not renewed together ever after. `place`: where it stands.
+    pub(in crate::watchdog) fn enter(&self, place: impl FnOnce(Moment) -> RenewalState) -> Moment {
         const PARTS: u64 = 1024;
         let mut state = self.state();
-        state.renewal = RenewalState::New(place);
         state.look = state.deadline;
         if self.is_renewed {
             let part = fastrand::u64(PARTS / 4..=PARTS);
@@ -64,56 +79,56 @@ impl LiveHold {
         if let Some(look) = state.take_extended(self.lease()) {
             state.look = state.look.min(look);
         }
+        state.renewal = place(state.look);
         state.look
     }
 
-    /// Moves it to `Scheduled` or `Failed`, with the next look at `look`; at its deadline at the latest. Returns where it stood,
-    /// and the time of the look. A hold that has ended stays `Absent`.
-    pub(in crate::watchdog) fn place(
-        &self,
-        renewal: RenewalState,
-        look: Option<Moment>,
-    ) -> (RenewalState, Moment) {
-        let mut state = self.state();
-        let before = state.renewal;
-        if before != RenewalState::Absent {
-            state.renewal = renewal;
-            state.look = look.map_or(state.deadline, |look| look.min(state.deadline));
-        }
-        (before, state.look)
+    /// Moves a new hold to `Scheduled`. Returns the time of the first look.
+    pub(in crate::watchdog) fn settle(&self) -> Moment {
+        self.stand(RenewalState::Scheduled).1
     }
 
-    /// The look at a scheduled or failed hold that was planned for `look`.
-    pub(in crate::watchdog) fn due(&self, look: Moment, now: Moment) -> Due {
+    /// Moves it to `Scheduled` or `Failed`, with the next look at `look`; at its deadline at the latest.
+    pub(in crate::watchdog) fn place(&self, renewal: RenewalState, look: Option<Moment>) -> Placed {
+        self.state().place(renewal, look)
+    }
+
+    /// The look at a scheduled or failed hold; `None` if its time has not come. It may be as early as this part of its lease if it
+    /// is a renewal.
+    pub(in crate::watchdog) fn due(&self, now: Moment, early: Option<u32>) -> Option<Due> {
         let mut state = self.state();
-        let stands_here = matches!(
-            state.renewal,
-            RenewalState::Scheduled | RenewalState::Failed(_)
-        );
-        if !stands_here || state.look != look {
-            return Due::Elsewhere;
+        if state.look > now {
+            let early = early.map_or(0, |part| self.lease / u64::from(part));
+            let is_renewal = state.look < state.deadline;
+            if !is_renewal || state.look > now + Duration::from_nanos(early) {
+                return None;
+            }
         }
         if now >= state.deadline {
-            return Due::Over;
+            return Some(Due::Over);
         }
-        match (self.lease(), state.next_lease(self.lease(), now)) {
-            (Lease::Renewed(_), Some(lease)) if state.renewal == RenewalState::Scheduled => {
+        Some(match (self.lease(), state.next_lease(self.lease(), now)) {
+            (Lease::Renewed(full), Some(lease)) if state.renewal == RenewalState::Scheduled => {
                 state.renewal = RenewalState::Asked;
-                Due::Renews(lease, state.deadline)
+                Due::Renews(Wanted {
+                    lease,
+                    is_cut: lease < full,
+                    until: state.deadline,
+                })
             }
             _ => {
                 // Without another change, the next look is at the deadline.
                 state.look = state.deadline;
                 Due::Waits(state.look)
             }
-        }
+        })
     }
 
-    /// The store has renewed it for `lease`, as it was asked at `sent`. Returns when to renew it again: a third of the lease
+    /// The store has renewed it for `lease`, as it was asked at `sent`. It is `Scheduled` to be renewed again a third of the lease
     /// later; earlier, if the renewal was cut short by a limit that was extended while it was under way.
     ///
     /// The deadline may become earlier if a limit shortened the lease. A renewal after the deadline has no effect.
-    pub(in crate::watchdog) fn renewed(&self, sent: Instant, lease: Duration) -> Moment {
+    pub(in crate::watchdog) fn renewed(&self, sent: Instant, lease: Duration) -> Placed {
         let full = self.lease().duration();
         let sent = Moment::from(sent);
         let deadline = sent + valid_for(lease);
@@ -130,7 +145,8 @@ impl LiveHold {
         }
         let allowed = state.next_lease(self.lease(), sent).unwrap_or_default();
         let is_cut_too_short = lease < full && lease < allowed;
-        sent + if is_cut_too_short { lease } else { full } / 3
+        let look = sent + if is_cut_too_short { lease } else { full } / 3;
+        state.place(RenewalState::Scheduled, Some(look))
     }
 
     /// When the last question was sent that the store answered with a confirmation.
@@ -172,6 +188,18 @@ impl LiveHold {
 }
 
 impl LiveState {
+    fn place(&mut self, renewal: RenewalState, look: Option<Moment>) -> Placed {
+        let before = (self.renewal, self.look);
+        if self.renewal != RenewalState::Absent {
+            self.renewal = renewal;
+            self.look = look.map_or(self.deadline, |look| look.min(self.deadline));
+        }
+        Placed {
+            before,
+            look: self.look,
+        }
+    }
+
     fn take_extended(&mut self, lease: Lease) -> Option<Moment> {
         if !mem::take(&mut self.extended) {
             return None;

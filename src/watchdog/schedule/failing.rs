@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Batch, RenewalSchedule, RenewalState};
+use super::{Batch, PART, RenewalSchedule, RenewalState};
 use crate::backoff::jittered;
 use crate::store::BATCH;
 use crate::watchdog::LiveHold;
@@ -24,63 +24,92 @@ pub(super) struct Failing {
     pub(super) probe: Instant,
     pause: Duration,
     shortest: Duration,
+    /// Its last renewal was answered: it is not probed, and its holds are scheduled again.
+    pub(super) answers: bool,
 }
 
 impl RenewalSchedule {
-    /// The number of holds whose last renewal failed.
+    /// The number of holds that wait until their partition answers.
     pub(in super::super) fn failing(&self) -> usize {
-        self.failing.values().map(|part| part.holds).sum()
+        let failing = self.failing.values().filter(|part| !part.answers);
+        failing.map(|part| part.holds).sum()
     }
 
     pub(in super::super) fn is_failing(&self) -> bool {
-        !self.failing.is_empty()
+        self.failing.values().any(|part| !part.answers)
     }
 
-    /// One batch for each failing partition whose pause is over.
-    pub(super) fn probe(&mut self, now: Instant, batches: &mut Vec<Vec<Arc<Batch>>>) {
-        while let Some(&(at, partition)) = self.probes.first()
-            && at <= now
-        {
-            let failing = self.failing.get_mut(&partition);
-            let failing = failing.expect("a partition is probed while it fails");
-            let mut holds = Vec::new();
-            let mut tried = 0;
-            for _ in 0..failing.waiting.len() {
-                let Some(live) = failing.waiting.pop_front() else {
-                    break;
-                };
-                if live.renewal().0 != RenewalState::Failed(partition) {
-                    continue;
-                }
-                // A hold whose limit is reached waits for its deadline.
-                if let Some(lease) = live.next_lease(now.into()) {
-                    holds.push((live.clone(), lease));
-                }
-                failing.waiting.push_back(live);
-                tried += 1;
-                if tried == BATCH {
-                    break;
-                }
+    /// Whether the last renewal of the partition failed.
+    pub(super) fn is_down(&self, partition: u16) -> bool {
+        let failing = self.failing.get(&partition);
+        failing.is_some_and(|failing| !failing.answers)
+    }
+
+    /// Composes a batch for a failing partition whose pause is over. Returns whether there is such a partition.
+    pub(super) fn probe(&mut self, now: Instant, probes: &mut Vec<Arc<Batch>>) -> bool {
+        let Some(&(at, partition)) = self.probes.first().filter(|(at, _)| *at <= now) else {
+            return false;
+        };
+        let failing = self.failing.get_mut(&partition);
+        let failing = failing.expect("a partition is probed while it fails");
+        let mut holds = Vec::new();
+        let (mut tried, mut is_cut) = (0, false);
+        for _ in 0..failing.waiting.len().min(BATCH) {
+            let live = failing.waiting.pop_front().expect("it was counted");
+            if live.renewal().0 != RenewalState::Failed(partition) {
+                continue;
             }
-            let pause = failing.pause.min(failing.shortest / 10);
-            failing.pause = (failing.pause * 2).min(PAUSE.1);
-            // The next probe does not wait for the answer to this one, which may hang.
-            self.probes.remove(&(at, partition));
-            failing.probe = now + jittered(pause);
-            self.probes.insert((failing.probe, partition));
-            if !holds.is_empty() {
-                batches.push(vec![Arc::new(Batch { partition, holds })]);
+            // A hold whose limit is reached waits for its deadline.
+            if let Some(lease) = live.next_lease(now.into()) {
+                is_cut |= lease < live.lease().duration();
+                holds.push((live.clone(), lease));
             }
+            failing.waiting.push_back(live);
+            tried += 1;
+        }
+        if tried == 0 {
+            // They have all left: the next call passes over more, or finds one.
+            return true;
+        }
+        let pause = failing.pause.min(failing.shortest / 10);
+        failing.pause = (failing.pause * 2).min(PAUSE.1);
+        // The next probe does not wait for the answer to this one, which may hang.
+        self.probes.remove(&(at, partition));
+        failing.probe = now + jittered(pause);
+        self.probes.insert((failing.probe, partition));
+        if !holds.is_empty() {
+            probes.push(Arc::new(Batch {
+                partition,
+                holds,
+                is_cut,
+            }));
+        }
+        true
+    }
+
+    /// A partition answers again.
+    pub(super) fn recover(&mut self, partition: u16) {
+        if let Some(failing) = self.failing.get_mut(&partition) {
+            failing.answers = true;
+            self.probes.remove(&(failing.probe, partition));
         }
     }
 
-    /// A partition answers again: its failed holds are renewed over some time, because there may be many.
-    pub(super) fn recover(&mut self, partition: u16, now: Instant) {
-        let Some(failing) = self.failing.get_mut(&partition) else {
-            return;
+    /// Whether failed holds wait to be scheduled again.
+    pub(in super::super) fn is_recovering(&self) -> bool {
+        self.failing.values().any(|part| part.answers)
+    }
+
+    /// Schedules failed holds of a partition that answers again: they are renewed over some time, because there may be many. Returns
+    /// whether there is such a partition.
+    pub(super) fn reschedule(&mut self, now: Instant) -> bool {
+        let mut parts = self.failing.iter_mut();
+        let Some((&partition, failing)) = parts.find(|(_, part)| part.answers) else {
+            return false;
         };
+        let some = failing.waiting.len().min(PART);
         // The last one that leaves ends the outage.
-        for live in std::mem::take(&mut failing.waiting) {
+        for live in failing.waiting.drain(..some).collect::<Vec<_>>() {
             if live.renewal().0 == RenewalState::Failed(partition) {
                 let left = live.deadline().saturating_duration_since(now);
                 let spread = (live.lease().duration() / 10).min(left / 4);
@@ -88,22 +117,25 @@ impl RenewalSchedule {
                 self.place(&live, RenewalState::Scheduled, Some(look.into()));
             }
         }
+        true
     }
 
     /// A hold waits until its partition answers.
     pub(super) fn fail(&mut self, partition: u16, live: &Arc<LiveHold>, now: Instant) {
         let lease = live.lease().duration();
-        let failing = self.failing.entry(partition).or_insert_with(|| {
-            let probe = now + PAUSE.0.min(lease / 10);
-            self.probes.insert((probe, partition));
-            Failing {
-                waiting: VecDeque::new(),
-                holds: 0,
-                probe,
-                pause: 2 * PAUSE.0,
-                shortest: lease,
-            }
+        let failing = self.failing.entry(partition).or_insert_with(|| Failing {
+            waiting: VecDeque::new(),
+            holds: 0,
+            probe: now,
+            pause: PAUSE.0,
+            shortest: lease,
+            answers: true,
         });
+        if std::mem::take(&mut failing.answers) {
+            failing.probe = now + PAUSE.0.min(lease / 10);
+            failing.pause = 2 * PAUSE.0;
+            self.probes.insert((failing.probe, partition));
+        }
         failing.shortest = failing.shortest.min(lease);
         let state = RenewalState::Failed(partition);
         if live.renewal().0 != state {

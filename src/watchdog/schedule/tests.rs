@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use uuid::Uuid;
 
 use super::*;
@@ -30,9 +32,20 @@ fn schedule(holds: u64) -> (RenewalSchedule, Vec<Arc<LiveHold>>) {
 }
 
 fn due(schedule: &mut RenewalSchedule, now: Instant) -> Vec<Arc<Batch>> {
-    let due = schedule.due(now, |_| 0, &mut Vec::new());
+    let round = round(schedule, now);
+    round
+        .batches
+        .into_values()
+        .flatten()
+        .chain(round.probes)
+        .collect()
+}
+
+fn round(schedule: &mut RenewalSchedule, now: Instant) -> Round {
+    let mut round = Round::default();
+    while !schedule.due(now, |_| 0, &mut round) {}
     is_sound(schedule);
-    due.into_iter().flatten().collect()
+    round
 }
 
 fn count(batches: &[Arc<Batch>]) -> usize {
@@ -41,7 +54,6 @@ fn count(batches: &[Arc<Batch>]) -> usize {
 
 /// Checks the invariants between calls.
 fn is_sound(schedule: &RenewalSchedule) {
-    assert_eq!(schedule.probes.len(), schedule.failing.len());
     let all = schedule.all();
     let asked: HashSet<_> = schedule.asked.holds().map(Arc::as_ptr).collect();
     let failing = schedule.failing.values();
@@ -50,38 +62,96 @@ fn is_sound(schedule: &RenewalSchedule) {
         .collect();
     let (mut new, mut queued, mut failed) = (0, 0, 0);
     for live in &all {
-        let (state, look) = live.renewal();
+        let (state, at) = live.renewal();
+        let look = || schedule.queue.has(at, live);
         match state {
             RenewalState::Absent => unreachable!("it has left"),
-            RenewalState::New(_) => {
-                assert!(schedule.new.settles().expect("they settle once") <= look);
+            RenewalState::New(slice, place) => {
+                assert!(schedule.new.settles().expect("they settle once") <= at);
+                let there = schedule.new.at(slice, place).expect("it is there");
+                assert!(Arc::ptr_eq(there, live));
                 new += 1;
             }
             RenewalState::Asked => {
                 assert!(asked.contains(&Arc::as_ptr(live)));
-                assert!(schedule.asked.until() <= Some(live.deadline().into()));
             }
-            RenewalState::Scheduled => queued += 1,
+            RenewalState::Scheduled => {
+                assert!(look());
+                queued += 1;
+            }
             RenewalState::Failed(partition) => {
                 assert!(schedule.failing.contains_key(&partition));
                 assert!(waiting.contains(&Arc::as_ptr(live)));
-                assert_eq!(look, live.deadline().into());
+                assert_eq!(at, live.deadline().into());
+                assert!(look());
                 queued += 1;
-                failed += 1;
+                failed += usize::from(schedule.is_down(partition));
             }
         }
     }
-    assert_eq!(schedule.new.len(), new);
-    assert_eq!(schedule.queued, queued);
-    assert!(schedule.queue.len() <= 2 * queued + SPARE + 1);
-    for (place, live) in schedule.new.iter().enumerate() {
-        assert_eq!(live.renewal().0, RenewalState::New(place as u32));
-    }
+    assert_eq!(schedule.new.iter().count(), new);
+    assert_eq!(schedule.queue.holds().count(), queued);
     assert_eq!(schedule.failing(), failed);
     for (partition, failing) in &schedule.failing {
         assert!(failing.holds > 0);
-        assert!(schedule.probes.contains(&(failing.probe, *partition)));
+        let is_probed = schedule.probes.contains(&(failing.probe, *partition));
+        assert_eq!(is_probed, !failing.answers);
     }
+    let down = schedule.failing.values().filter(|part| !part.answers);
+    assert_eq!(schedule.probes.len(), down.count());
+}
+
+/// The number of holds that a call moves or removes.
+fn moved<R>(all: &[Arc<LiveHold>], call: impl FnOnce() -> R) -> (usize, R) {
+    let states = || all.iter().map(|live| live.renewal()).collect::<Vec<_>>();
+    let before = states();
+    let result = call();
+    let after = states();
+    let changed = before.iter().zip(&after).filter(|(a, b)| a != b);
+    (changed.count(), result)
+}
+
+/// Every acquire and release waits while a call has the mutex.
+#[test]
+fn no_call_moves_more_holds_than_a_batch() {
+    let (mut schedule, all) = schedule(20 * BATCH as u64);
+    let calls_until_complete = |schedule: &mut RenewalSchedule, now: Instant| {
+        let mut whole = Round::default();
+        for calls in 1.. {
+            let (count, is_complete) = moved(&all, || schedule.due(now, |_| 0, &mut whole));
+            assert!(count <= BATCH, "{count} holds in a call");
+            is_sound(schedule);
+            if is_complete {
+                return (calls, whole);
+            }
+        }
+        unreachable!("it ends")
+    };
+    // All first renewals are due at once, because the process had stopped.
+    let now = Instant::now() + LEASE / 3;
+    let (calls, asked) = calls_until_complete(&mut schedule, now);
+    assert!(calls > 2 * all.len() / BATCH, "{calls} calls");
+    let asked: Vec<_> = asked.batches.into_values().flatten().collect();
+    assert_eq!(count(&asked), all.len());
+    // The store does not answer, and then it does.
+    for batch in &asked {
+        schedule.not_answered(batch, now, now);
+    }
+    let now = schedule.set_alarm(now);
+    let (_, round) = calls_until_complete(&mut schedule, now);
+    let [probe] = &round.probes[..] else {
+        panic!("one batch probes");
+    };
+    let held = vec![HoldStatus::Held; BATCH];
+    let (answered, _) = moved(&all, || schedule.answered(probe, now, now, &held));
+    assert_eq!(answered, BATCH);
+    let (calls, _) = calls_until_complete(&mut schedule, now);
+    assert!(calls >= all.len() / BATCH - 1, "{calls} calls");
+    // All are lost at their deadlines.
+    let end = now + 2 * LEASE;
+    let (_, round) = calls_until_complete(&mut schedule, end);
+    assert_eq!(round.lost.len(), all.len());
+    is_sound(&schedule);
 }
 
 /// What ends before its first renewal has never stood in the queue, and leaves nothing behind.
@@ -94,8 +164,8 @@ fn short_holds_leave_nothing_in_the_schedule() {
         let short = hold(number);
         schedule.enter(&short);
         schedule.remove(&short);
-        assert!(schedule.queue.len() == 0);
-        assert_eq!(schedule.new.len(), 1);
+        assert!(schedule.queue.first().is_none());
+        assert_eq!(schedule.new.iter().count(), 1);
     }
     is_sound(&schedule);
     // The one that lasts is renewed within its third.
@@ -124,21 +194,20 @@ fn what_is_soon_due_fills_the_batches_of_a_round_and_no_more() {
     }
 }
 
-/// A hold that has left is passed over in the queue, and there are not many of them.
 #[test]
-fn long_holds_that_end_leave_little_in_the_queue() {
-    let (mut schedule, all) = schedule(10_000);
-    schedule.settle();
-    is_sound(&schedule);
+fn long_holds_that_end_leave_nothing_in_the_queue() {
+    let (mut schedule, all) = schedule(1000);
+    let now = Instant::now() + LEASE / 3;
+    for batch in due(&mut schedule, now) {
+        let held = vec![HoldStatus::Held; batch.holds.len()];
+        schedule.answered(&batch, now, now, &held);
+    }
+    assert_eq!(schedule.queue.holds().count(), all.len());
     for live in &all[1..] {
         schedule.remove(live);
     }
     is_sound(&schedule);
-    assert!(
-        schedule.queue.len() <= SPARE + 3,
-        "{}",
-        schedule.queue.len()
-    );
+    assert_eq!(schedule.queue.holds().count(), 1);
     let look = all[0].renewal().1;
     assert_eq!(count(&due(&mut schedule, look.into())), 1);
 }
@@ -153,13 +222,11 @@ fn a_hold_that_is_asked_for_is_lost_at_its_deadline() {
     let first = all[0].deadline().min(all[1].deadline());
     let last = all[0].deadline().max(all[1].deadline());
     assert_eq!(schedule.set_alarm(now), first);
-    let mut lost = Vec::new();
     for deadline in [first, last] {
-        schedule.due(deadline - Duration::from_nanos(1), |_| 0, &mut lost);
-        schedule.due(deadline, |_| 0, &mut lost);
-        is_sound(&schedule);
+        let before = round(&mut schedule, deadline - Duration::from_nanos(1));
+        assert!(before.lost.is_empty());
+        assert_eq!(round(&mut schedule, deadline).lost.len(), 1);
     }
-    assert_eq!(lost.len(), 2);
     assert_eq!(schedule.all().len(), 0);
 }
 
@@ -202,6 +269,7 @@ fn a_partition_that_fails_is_probed_by_other_holds_each_time() {
     assert!(schedule.answered(&probe, now, now, &statuses).is_empty());
     is_sound(&schedule);
     assert!(!schedule.is_failing());
+    assert_eq!(count(&due(&mut schedule, now)), 0);
     let soon = now + LEASE / 10;
     assert_eq!(count(&due(&mut schedule, soon)), all.len() - BATCH);
 }
@@ -229,10 +297,7 @@ fn a_hold_whose_partition_fails_is_lost_at_its_deadline() {
     let now = Instant::now() + LEASE / 3;
     let batch = due(&mut schedule, now).remove(0);
     schedule.not_answered(&batch, now, now);
-    let mut lost = Vec::new();
-    let deadline = all[0].deadline();
-    schedule.due(deadline, |_| 0, &mut lost);
-    is_sound(&schedule);
+    let lost = round(&mut schedule, all[0].deadline()).lost;
     assert_eq!(lost.len(), 1);
     assert!(!schedule.is_failing());
 }
@@ -270,28 +335,4 @@ fn a_hold_whose_limit_is_extended_before_it_enters_is_renewed() {
     let look = schedule.set_alarm(begun);
     assert!(look < live.deadline());
     assert_eq!(count(&due(&mut schedule, look)), 1);
-}
-
-#[test]
-fn looks_come_in_the_order_of_their_times() {
-    let mut random = fastrand::Rng::with_seed(1);
-    let now = Instant::now();
-    let (mut looks, mut expected) = (LookQueue::default(), Vec::new());
-    for number in 0..2_000 {
-        let live = lasting(number, Duration::from_secs(random.u64(10..30)));
-        let at = Moment::from(now + Duration::from_millis(random.u64(..20_000)));
-        looks.push(Look { at, live });
-        expected.push(at);
-        if random.bool() {
-            expected.sort_unstable();
-            assert_eq!(looks.first().map(|look| look.at), Some(expected[0]));
-            assert_eq!(looks.pop().map(|look| look.at), Some(expected.remove(0)));
-        }
-        assert_eq!(looks.len(), expected.len());
-    }
-    expected.sort_unstable();
-    for at in expected {
-        assert_eq!(looks.pop().map(|look| look.at), Some(at));
-    }
-    assert!(looks.pop().is_none());
 }
