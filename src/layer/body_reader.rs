@@ -15,9 +15,6 @@ use tokio::time::timeout;
 use super::rejection::RejectionKind;
 use crate::error::BoxError;
 
-/// The first capacity of a buffer (bytes). A sender must send this much before the buffer grows.
-const FIRST: usize = 4 * 1024;
-
 /// How much of a body over the limit is still read (bytes), so that a client that is still writing gets the answer.
 const DRAINED: usize = 256 * 1024;
 
@@ -184,8 +181,7 @@ impl Budget {
         if length <= capacity {
             return Ok(());
         }
-        let doubled = capacity.saturating_mul(2).max(FIRST);
-        let wanted = doubled.min(longest).max(length);
+        let wanted = capacity.saturating_mul(2).min(longest).max(length);
         buffer.share.merge(self.take(wanted - capacity)?);
         buffer.bytes.reserve_exact(wanted - buffer.bytes.len());
         Ok(())

@@ -129,6 +129,19 @@ async fn bodies_that_are_not_finished_occupy_no_more_than_the_budget() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_sender_occupies_at_most_twice_what_it_has_sent() {
+    const SENDERS: usize = 100;
+    let (_store, _locks, layer) = locking();
+    let budget = 4 * SENDERS;
+    let app = reading().layer(layer.buffer_body(budget).body_budget(budget));
+    let requests = (0..SENDERS).map(|n| upload(&format!("/orders/{n}"), dribbling("x")));
+    let mut uploads = sending(&app, requests).await;
+    let half = upload("/orders/9", Body::from(vec![b'x'; budget / 2]));
+    assert_eq!(text(send(&app, half).await).await, "200");
+    uploads.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_budget_is_free_again_when_the_handlers_are_done() {
     let (_store, _locks, layer) = locking();
     let app = reading().layer(layer.buffer_body(8192).body_budget(8192));
