@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::backoff::Backoff;
 use crate::cleanup::{CleanupTasks, Job, NonCancellable, ReleaseLimit, Work, in_time};
 use crate::error::{LockError, StoreError, worst};
-use crate::store::{DynStore, HoldStatus, Renewal};
+use crate::store::{BATCH, DynStore, HoldStatus, Renewal};
 use crate::telemetry::Journal;
 use crate::watchdog::{LiveHold, LossCallback, Phase, Watchdog};
 
@@ -114,19 +114,28 @@ impl Background {
     ) -> impl Future<Output = Result<(), LockError>> + Send + 'static {
         // A renewal never shortens a lease: later renewals by the watchdog keep this one.
         let lease = until.saturating_duration_since(Instant::now());
-        let renewals = lives.into_iter();
-        let renewals = renewals.map(|live| {
-            live.asks_until(until);
-            Renewal::new(live.hold.clone(), lease)
-        });
+        let lives = lives.into_iter().cloned();
+        let lives = lives.inspect(|live| live.asks_until(until));
         let store = &self.handle.store;
-        let renewals = store.by_partition(renewals, |renewal| &renewal.hold.key);
-        let renewals = renewals.into_values();
-        let renewals = join_all(renewals.map(|renewals| self.store().renew(renewals)));
-        let all_held = |statuses: Result<Vec<HoldStatus>, StoreError>| {
-            worst(statuses?.into_iter().map(|status| held(Ok(status))))
-        };
-        let all_held = async move { worst(renewals.await.into_iter().map(all_held)) };
+        let partitions = store.by_partition(lives, |live| &live.hold.key);
+        let renewals = partitions.into_values().map(|lives| {
+            let renewals = lives.iter();
+            let renewals = renewals.map(|live| Renewal::new(live.hold.clone(), lease));
+            let renewed = self.store().renew(renewals.collect());
+            async move {
+                let statuses: Result<Vec<HoldStatus>, StoreError> = renewed.await;
+                // Of several batches, one may have been executed.
+                if let Err(error) = &statuses
+                    && error.is_without_effect()
+                    && lives.len() <= BATCH
+                {
+                    lives.iter().for_each(|live| live.was_not_asked());
+                }
+                worst(statuses?.into_iter().map(|status| held(Ok(status))))
+            }
+        });
+        let renewals = join_all(renewals);
+        let all_held = async move { worst(renewals.await) };
         in_time(NonCancellable::boxed(self.handle.tasks.begin(), all_held))
     }
 

@@ -29,6 +29,13 @@ pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 ///
 /// A job runs on the runtime of the caller that drops it, otherwise on the one that last took a lock. When a runtime
 /// ends, its jobs move to another one.
+///
+/// A runtime that lives and is not driven keeps its jobs. A request of another runtime does not wait for such a release longer
+/// than [`PATIENCE`], apart from its hold's lease in the store. Two things are not taken from it:
+///
+/// * The turn of a nested read: the next nested read of its owner waits until that release is done.
+/// * A subscription whose task runs there: the requests that use it hear no wake-up, and each hand-over by another process costs
+///   one poll.
 #[derive(Default)]
 pub(crate) struct CleanupTasks {
     state: Mutex<CleanupState>,
@@ -85,14 +92,15 @@ impl CleanupTasks {
         }
     }
 
-    /// Gives up the jobs that only another request could start: what they were to release ends with its lease.
+    /// Starts the stranded jobs here. Without a runtime here it gives them up, because only another request could start them: what
+    /// they were to release ends with its lease.
     pub(crate) fn close(&self) {
         let stranded = {
             let mut state = self.state.lock();
             state.closed = true;
             mem::take(&mut state.stranded)
         };
-        stranded.into_iter().for_each(RunningJob::give_up);
+        stranded.into_iter().for_each(RunningJob::start);
     }
 
     /// A runtime other than those that have `ended`, from which locks were taken.

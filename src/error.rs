@@ -172,6 +172,17 @@ impl StoreError {
         self.kind
     }
 
+    /// Whether the operation has certainly had no effect.
+    pub(crate) fn is_without_effect(&self) -> bool {
+        match self.kind {
+            StoreErrorKind::Unreachable
+            | StoreErrorKind::Transient
+            | StoreErrorKind::Refused
+            | StoreErrorKind::Conflict => true,
+            StoreErrorKind::Unanswered | StoreErrorKind::Unacknowledged => false,
+        }
+    }
+
     /// Whether the cause does not end within seconds, so that the question is not repeated.
     pub(crate) fn is_final(&self) -> bool {
         matches!(

@@ -224,9 +224,18 @@ mod tests {
         let store = MemoryStore::new();
         let locks = LockClient::new(store.clone());
         let guard = locks.lock_all(["a", "b"]).await.expect("free");
+        let id = guard.shares[0].live().hold.id;
+        let waiter = tokio::spawn(locks.lock("a").wait(Duration::from_secs(60)).acquire());
+        tokio::time::sleep(Duration::from_millis(10)).await;
         guard.shares[1].live().finish(Phase::Lost);
         let kept = guard.kept_until(Instant::now() + Duration::from_secs(3600));
         assert!(matches!(kept.await, Err(LockError::Lost)));
+        let next = waiter.await.expect("no panic").expect("it is released");
+        assert!(
+            next.shares[0].live().hold.id != id,
+            "the store would keep the next hold for the minimum"
+        );
+        next.release().await.expect("held");
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(store.is_empty(), "nothing is held after an error");
     }

@@ -116,6 +116,7 @@ impl AllOf<'_> {
             let granted = match reply.map_err(|_| over(None))?? {
                 Reply::Granted(granted) => attempts.granted(granted, self.terms),
                 Reply::Refused { index, retry_after } => {
+                    self.client.inner.queues.background().start_stranded();
                     return Ok(Err(Blocked {
                         index: asked[index],
                         retry_after: Some(retry_after),

@@ -19,7 +19,7 @@ pub(crate) type ShareRelease = HoldRelease<Departed>;
 pub(crate) struct Departed {
     queues: Arc<Queues>,
     live: Arc<LiveHold>,
-    /// When the share ended, while the turn of the next request waits for the release. It names the release.
+    /// When the share ended, while the turn of the next request waits for the release.
     turn_since: Option<Instant>,
     /// The turn, if it differs from that of the side of the hold. Boxed: most queues have no request that waits.
     special: Option<Box<(Intent, Handoff)>>,
@@ -64,7 +64,7 @@ impl Departed {
         }
         let (queues, key) = (&self.queues, &self.live.hold.key);
         let at = queues.at(Instant::now());
-        let effects = queues.with(key, |state| state.released(&intent, since, handoff, at));
+        let effects = queues.with(key, |state| state.released(&intent, handoff, at));
         queues.apply(key, effects);
     }
 }

@@ -39,8 +39,8 @@ use rest::Rest;
 ///
 /// * A queue that is not empty has a head.
 /// * At most one hold that is not detached stands for a `Holding` head.
-/// * The turn of a `Releasing` head returns with the release that began at `releasing`. If a request has taken it before, it
-///   returns to no request.
+/// * The turn of a `Releasing` head returns with the end of a release of its side. That is its own, or an earlier one whose turn a
+///   request has taken: then the turn returns early. If the head is not `Releasing`, it returns to no request.
 /// * Every owner with an undecided request is listed in `owners`.
 /// * There are `holds` in the rest only beside a `hold`.
 ///
@@ -53,7 +53,7 @@ pub(super) struct KeyState {
     exclusive: Head,
     write: Head,
     read: Head,
-    /// When the release of a `Releasing` head began. A key is used by one of the two sides that have such heads.
+    /// When the latest release with a turn began. It is one of the two sides that have such heads: rarely, both have one.
     releasing: ReleaseTime,
     /// Boxed: most keys have one holder and no waiter, and there may be many keys.
     rest: Option<Box<Rest>>,

@@ -41,11 +41,12 @@ impl Shares {
         let mut lives = self.iter().map(Share::live);
         let all = lives.all(|live| live.keep_until(until));
         if !all {
-            // The others are released as well.
+            // The others are released as well, and not handed over: the store keeps them for the minimum.
             self.iter().for_each(|share| share.live().forget_minimum());
+            return Err(LockError::Lost);
         }
         self.iter().for_each(|share| share.stay(false));
-        all.then_some(()).ok_or(LockError::Lost)
+        Ok(())
     }
 
     /// Ends the shares. The release returns whether the store carried every hold until now, and the store keeps `record` if it

@@ -72,7 +72,8 @@ use thread::ConnectionThread;
 /// Clients renew their holds on a thread of the store, so that locks stay held while all workers of the runtime are busy.
 /// The thread starts with the first hold, or, with sentinels, with the first connection.
 ///
-/// When its memory is full, Redis refuses new grants, but holds are still released, with their records, and attempts
+/// When its memory is full, Redis refuses new grants, unless the script of the attempt has first removed something, such as a permit
+/// that has lapsed. But holds are still released, with their records, and attempts
 /// withdrawn: each of these scripts first frees memory, or writes without allocation, and Redis lets a script that has
 /// written finish.
 ///

@@ -250,6 +250,13 @@ impl LiveHold {
         self.has_minimum.store(true, Ordering::Release);
     }
 
+    /// The store was certainly not asked: it carries the hold for its lease.
+    pub(crate) fn was_not_asked(&self) {
+        if let Some(rest) = &mut self.state().rest {
+            rest.asked_until = None;
+        }
+    }
+
     /// How long the store may carry it from now on.
     pub(crate) fn longest_rest(&self) -> Duration {
         let lease = self.lease().duration();

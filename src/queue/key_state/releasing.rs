@@ -10,10 +10,7 @@ use crate::lock::LockMode;
 use crate::watchdog::Moment;
 
 /// When a release began, in tenths of a second, in four bytes.
-///
-/// It also tells the release from the next one of its key that has a turn: that begins at once only if the first has returned the turn,
-/// and otherwise after [`PATIENCE`].
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy)]
 pub(super) struct ReleaseTime(u32);
 
 impl From<Instant> for ReleaseTime {
@@ -54,16 +51,17 @@ impl KeyState {
         is_overdue.then(|| self.next(mode, Handoff::default()))?
     }
 
-    /// A release with the turn was sent, or ends unsent. It began at `since`.
+    /// A release with the turn was sent, or ends unsent.
+    ///
+    /// If it is late, the turn that it returns may be that of the next release. The request that gets it then asks before that
+    /// release: this costs only order.
     pub(in crate::queue) fn released(
         &mut self,
         intent: &Intent,
-        since: Instant,
         handoff: Handoff,
         at: At,
     ) -> Vec<Effect> {
-        let has_turn = intent.nested.is_some()
-            || *self.head(intent.mode) == Head::Releasing && self.releasing == since.into();
+        let has_turn = intent.nested.is_some() || *self.head(intent.mode) == Head::Releasing;
         match has_turn {
             true => self.yielded(intent, handoff, at),
             false => handoff

@@ -74,19 +74,29 @@ fn a_release_whose_runtime_has_ended_keeps_no_request_from_its_key() {
 
 #[test]
 fn a_release_whose_runtime_has_ended_keeps_no_try_from_its_key() {
-    let (locks, guard) = guard_of_an_ended_runtime(&Wired::default(), LockMode::Reentrant);
-    drop(guard);
-    runtime().block_on(async {
-        let began = Instant::now();
-        let guard = loop {
-            match locks.try_lock("1:n").await.expect("an answer") {
-                Some(guard) => break guard,
-                None => sleep(Duration::from_millis(10)).await,
-            }
-            assert!(began.elapsed() < LEASE, "it is in use for ever");
-        };
-        guard.release().await.expect("held");
-    });
+    let modes = [LockMode::Reentrant, LockMode::Write, LockMode::Fair];
+    for (mode, keys) in modes
+        .into_iter()
+        .flat_map(|mode| [(mode, &["1:n"][..]), (mode, &["1:n", "1:m"])])
+    {
+        let (locks, guard) = guard_of_an_ended_runtime(&Wired::default(), mode);
+        drop(guard);
+        runtime().block_on(async {
+            let began = Instant::now();
+            let guard = loop {
+                let tried = locks.lock_all(keys.to_vec()).mode(mode).try_acquire();
+                match tried.await.expect("an answer") {
+                    Some(guard) => break guard,
+                    None => sleep(Duration::from_millis(10)).await,
+                }
+                assert!(
+                    began.elapsed() < Duration::from_secs(1),
+                    "{mode:?}, {keys:?}: it is in use until its lease is over"
+                );
+            };
+            guard.release().await.expect("held");
+        });
+    }
 }
 
 /// The request has no lock, so the clean-up does not know its runtime when the release loses its own.
@@ -101,7 +111,10 @@ fn a_request_that_waits_when_the_runtime_of_a_release_ends_gets_the_key() {
     drop(first);
     drop(guard);
     here.block_on(async {
+        let began = Instant::now();
         let guard = waiter.await.unwrap().expect("it is released");
+        let waited = began.elapsed();
+        assert!(waited < Duration::from_secs(5), "a lease: {waited:?}");
         guard.release().await.expect("held");
         soon_again(&locks, "1:n").await;
     });
@@ -168,6 +181,44 @@ fn a_runtime_that_is_not_driven_keeps_no_request_from_a_key_that_is_free() {
             soon_again(&locks, "1:n").await;
         });
     }
+}
+
+/// The two sides of a key do not confuse their releases. The first key is free when its lease is over.
+#[test]
+fn a_late_release_of_a_write_returns_its_turn_after_a_release_of_another_mode() {
+    let locks = LockClient::new(Wired::default());
+    let (first, here) = (runtime(), runtime());
+    let write = locks.lock("1:n").mode(LockMode::Write).acquire();
+    first.block_on(async { drop(write.await.expect("free")) });
+    here.block_on(async {
+        sleep(LEASE).await;
+        let other = locks.lock("1:n").wait(LONG).await;
+        other
+            .expect("its lease is over")
+            .release()
+            .await
+            .expect("held");
+    });
+    first.block_on(async {
+        for _ in 0..10 {
+            yield_now().await;
+        }
+    });
+    assert_eq!(locks.keys_in_use(), 0);
+}
+
+/// The runtime where the last client is dropped was not known: no request came from it.
+#[test]
+fn a_release_whose_runtime_has_ended_begins_where_its_client_is_dropped() {
+    let store = Wired::default();
+    let (locks, guard) = guard_of_an_ended_runtime(&store, LockMode::Reentrant);
+    outside(move || drop(guard));
+    runtime().block_on(async {
+        drop(locks);
+        sleep(Duration::from_secs(1)).await;
+    });
+    assert_eq!(store.calls("release", 1).len(), 1);
+    assert!(store.is_empty(), "it is released");
 }
 
 /// L8. No request comes any more that could start it.
