@@ -16,7 +16,7 @@ use crate::telemetry::{ObservedHold, Route};
 
 mod renewing;
 
-pub(super) use renewing::{Due, Placed, RenewalState, Wanted};
+pub(super) use renewing::{Due, DueRenewal, Placed, RenewalState};
 
 /// A hold of this process, from its grant to its end: `Held → Releasing → Released | Lost`, or `Held → Lost`.
 ///

@@ -31,7 +31,7 @@ pub(in crate::watchdog) enum Due {
     /// It is not renewed any more; the next look is at its deadline.
     Waits(Moment),
     /// It is to be renewed.
-    Renews(Wanted),
+    Renews(DueRenewal),
 }
 
 /// A move of a hold to `Scheduled` or `Failed`. One that has ended stays `Absent`.
@@ -43,7 +43,7 @@ pub(in crate::watchdog) struct Placed {
 }
 
 /// A renewal that is due. The hold is `Asked` now.
-pub(in crate::watchdog) struct Wanted {
+pub(in crate::watchdog) struct DueRenewal {
     pub(in crate::watchdog) lease: Duration,
     /// Whether the lease is cut at a limit, and so counts from now.
     pub(in crate::watchdog) is_cut: bool,
@@ -110,7 +110,7 @@ impl LiveHold {
         Some(match (self.lease(), state.next_lease(self.lease(), now)) {
             (Lease::Renewed(full), Some(lease)) if state.renewal == RenewalState::Scheduled => {
                 state.renewal = RenewalState::Asked;
-                Due::Renews(Wanted {
+                Due::Renews(DueRenewal {
                     lease,
                     is_cut: lease < full,
                     until: state.deadline,

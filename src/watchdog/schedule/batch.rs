@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::store::BATCH;
-use crate::watchdog::live::{LiveHold, RenewalState, Wanted};
+use crate::watchdog::live::{DueRenewal, LiveHold, RenewalState};
 use crate::watchdog::moment::Moment;
 
 /// Holds of one partition to renew together, and for how long.
@@ -37,7 +37,7 @@ impl AskedBatches {
         &mut self,
         partition: u16,
         live: Arc<LiveHold>,
-        wanted: &Wanted,
+        due: &DueRenewal,
     ) -> Option<Arc<Batch>> {
         let open = self.open.entry(partition).or_insert_with(|| AskedBatch {
             batch: Batch {
@@ -45,11 +45,11 @@ impl AskedBatches {
                 holds: Vec::new(),
                 is_cut: false,
             },
-            until: wanted.until,
+            until: due.until,
         });
-        open.batch.holds.push((live, wanted.lease));
-        open.batch.is_cut |= wanted.is_cut;
-        open.until = open.until.min(wanted.until);
+        open.batch.holds.push((live, due.lease));
+        open.batch.is_cut |= due.is_cut;
+        open.until = open.until.min(due.until);
         if open.batch.holds.len() < BATCH {
             return None;
         }
