@@ -174,8 +174,8 @@ impl LocalHold {
     /// Sets whether it is released at its end, and not handed over, because a next holder would use the same id:
     ///
     /// * Its owner reads under this write, or asks to. In the store the read has the id of this hold and outlives it.
-    /// * The store is asked to keep it for a minimum, and has not answered, or does not keep all of its guard. A hold with a minimum has one share, without an
-    ///   owner, so no read is under it.
+    /// * The store is asked to keep it for a minimum, and has not answered, or another key of its guard is lost. A hold with a
+    ///   minimum has one share, without an owner, so no read is under it.
     pub(super) fn stay(&mut self, stays: bool) {
         self.rest().stays = stays;
     }
