@@ -30,10 +30,12 @@ pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// A job runs on the runtime of the caller that drops it, otherwise on the one that last took a lock. When a runtime
 /// ends, its jobs move to another one.
 ///
-/// A runtime that lives and is not driven keeps its jobs. A request of another runtime does not wait for such a release longer
-/// than [`PATIENCE`], apart from its hold's lease in the store. Two things are not taken from it:
+/// A runtime that lives and is not driven keeps its jobs. A request of another runtime waits for such a release twice [`PATIENCE`]
+/// at most, apart from its hold's lease in the store, and another release waits for its place [`PATIENCE`] at most. This is not
+/// taken from it:
 ///
 /// * The turn of a nested read: the next nested read of its owner waits until that release is done.
+/// * A turn or a hold that a request there has got, and has not noticed: other requests wait for it as for any holder.
 /// * A subscription whose task runs there: the requests that use it hear no wake-up, and each hand-over by another process costs
 ///   one poll.
 #[derive(Default)]
@@ -214,7 +216,7 @@ impl RunningJob {
                 Some(runtime) => runtime,
                 None if state.closed => {
                     drop(state);
-                    return self.give_up();
+                    return drop(self.job.take());
                 }
                 None => {
                     state.stranded.push(self);
@@ -232,10 +234,6 @@ impl RunningJob {
         #[cfg(not(test))]
         let running = self;
         drop(runtime.spawn(running));
-    }
-
-    fn give_up(mut self) {
-        drop(self.job.take());
     }
 }
 

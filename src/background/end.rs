@@ -97,7 +97,7 @@ impl Background {
         ends: Vec<E>,
     ) -> Vec<Result<(), LockError>> {
         let mut place = match cleanup::is_in_background() {
-            true => Some(self.handle.release_limit.enter(partition).await),
+            true => self.handle.release_limit.enter(partition).await,
             false => None,
         };
         let mut ends: Vec<_> = ends.into_iter().map(Finishing).collect();

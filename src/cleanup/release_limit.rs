@@ -1,9 +1,15 @@
 //! Limits how many releases the background sends at once.
 
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep_until};
 
+use super::PATIENCE;
 use crate::shared_table::SharedTable;
 use crate::store::BATCH;
 
@@ -19,11 +25,25 @@ impl Default for ReleaseLimit {
 }
 
 impl ReleaseLimit {
-    /// Waits for one of the places of `partition`.
-    pub(crate) async fn enter(&self, partition: u16) -> OwnedSemaphorePermit {
+    /// Waits for one of the places of `partition`, [`PATIENCE`] at most: the releases that have them, or wait for one before, may
+    /// be on a runtime that is not driven.
+    pub(crate) async fn enter(&self, partition: u16) -> Option<OwnedSemaphorePermit> {
         let new = || Arc::new(Semaphore::new(BATCH));
         let places = self.0.find_or(&partition, new);
-        let place = Arc::clone(&places).acquire_owned().await;
-        place.expect("the places are never closed")
+        let mut place = pin!(Arc::clone(&places).acquire_owned());
+        let (until, mut limit) = (Instant::now() + PATIENCE, None);
+        poll_fn(|cx| {
+            if let Poll::Ready(place) = place.as_mut().poll(cx) {
+                return Poll::Ready(place.ok());
+            }
+            // When its runtime ends, the release waits on another one, where the timer of the first one panics.
+            let here = Handle::current().id();
+            let timer = match &mut limit {
+                Some((on, timer)) if *on == here => timer,
+                none => &mut none.insert((here, Box::pin(sleep_until(until)))).1,
+            };
+            Pin::new(timer).poll(cx).map(|()| None)
+        })
+        .await
     }
 }

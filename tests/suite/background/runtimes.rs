@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
@@ -181,6 +182,61 @@ fn a_runtime_that_is_not_driven_keeps_no_request_from_a_key_that_is_free() {
             soon_again(&locks, "1:n").await;
         });
     }
+}
+
+/// More releases than there are places begin there, and none is answered.
+fn fill_the_places(locks: &LockClient, there: &Runtime) {
+    there.block_on(async {
+        let asking = (0..150).map(|n| locks.lock(format!("1:{n}")).acquire());
+        drop(join_all(asking).await);
+        for _ in 0..10 {
+            yield_now().await;
+        }
+    });
+}
+
+/// L1, L8. The releases that have the places are on a runtime that is not driven, and so are the next that wait for one.
+#[test]
+fn a_runtime_that_is_not_driven_keeps_no_release_from_the_store() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let (first, here) = (runtime(), runtime());
+    store.slow(Duration::from_millis(10));
+    fill_the_places(&locks, &first);
+    for keys in [&["1:n"][..], &["1:a", "1:b"]] {
+        here.block_on(async {
+            let began = Instant::now();
+            drop(locks.lock_all(keys.to_vec()).await.expect("free"));
+            let again = locks.lock_all(keys.to_vec()).wait(LONG).await;
+            let waited = began.elapsed();
+            assert!(waited < Duration::from_secs(10), "a lease: {waited:?}");
+            again.expect("released").release().await.expect("held");
+        });
+    }
+}
+
+/// It waits for a place when its runtime ends.
+#[test]
+fn a_release_that_waits_for_its_place_goes_on_elsewhere() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let (first, second, here) = (runtime(), runtime(), runtime());
+    store.slow(Duration::from_millis(10));
+    fill_the_places(&locks, &first);
+    second.block_on(async {
+        drop(locks.lock("1:n").await.expect("free"));
+        yield_now().await;
+    });
+    here.block_on(async {
+        let other = locks.lock("2:n").await.expect("free");
+        outside(move || drop(second));
+        let began = Instant::now();
+        let again = locks.lock("1:n").wait(LONG).await;
+        let waited = began.elapsed();
+        assert!(waited < Duration::from_secs(10), "a lease: {waited:?}");
+        again.expect("released").release().await.expect("held");
+        other.release().await.expect("held");
+    });
 }
 
 /// The two sides of a key do not confuse their releases. The first key is free when its lease is over.
