@@ -243,8 +243,8 @@ impl Watchdog {
             let (route, mode) = (&live.route, live.hold.mode);
             match status {
                 HoldStatus::Held => telemetry::renewed(route, mode, || live.overdue()),
-                HoldStatus::Gone => telemetry::not_renewed(route, mode, "lost"),
                 HoldStatus::Unknown => telemetry::not_renewed(route, mode, "failed"),
+                HoldStatus::Gone => {}
             }
         }
         let now = Instant::now();
@@ -261,7 +261,10 @@ impl Watchdog {
             tracing::info!(outage = ?(now - outage.began), "renewals are answered again");
         }
         for live in lost {
-            self.lose(live, "the store does not carry it any more");
+            // One whose release has begun since is not lost.
+            if self.lose(live, "the store does not carry it any more") {
+                telemetry::not_renewed(&live.route, live.hold.mode, "lost");
+            }
         }
         let unknown = statuses.iter();
         let unknown = unknown
@@ -297,6 +300,8 @@ impl Watchdog {
             if !state.schedule.is_failing() {
                 return;
             }
+            // The partition is probed soon, also while another batch of its round has no answer.
+            self.work.notify_one();
             let began = match &mut state.outage {
                 Some(outage) if !is_new && now < outage.logged + REMINDER => return,
                 Some(outage) if !is_new => {

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use metrics_util::debugging::DebuggingRecorder;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
 use tower_distributed_lock::{Lease, LockClient, LockGuard, MemoryStore};
@@ -128,6 +129,29 @@ async fn an_answer_for_too_few_holds_moves_no_deadline() {
     for guard in held {
         guard.release().await.expect("held all the time");
     }
+}
+
+/// It leaves while its renewal is under way, which then finds no hold.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_released_during_its_renewal_is_not_counted_as_lost() {
+    let recorder = DebuggingRecorder::new();
+    let snapshots = recorder.snapshotter();
+    let _local = metrics::set_default_local_recorder(&recorder);
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let guard = take(&locks, 1, 1).await.remove(0);
+    store.slow(Duration::from_millis(100));
+    while store.calls("renew", 1).is_empty() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    store.slow(Duration::ZERO);
+    guard.release().await.expect("held");
+    sleep(Duration::from_secs(1)).await;
+    let renewals = snapshots.snapshot().into_hashmap().into_iter();
+    let renewals = renewals
+        .filter(|(key, _)| key.key().name() == "distributed_lock_renewals_total")
+        .map(|(_, (.., count))| count);
+    assert_eq!(renewals.collect::<Vec<_>>(), []);
 }
 
 /// A runtime on which only `block_on` lets time pass.
