@@ -26,14 +26,14 @@ use look_queue::LookQueue;
 const FILLS: u32 = 30;
 const ROUND: u32 = 100;
 
-/// How many holds a call of [`RenewalSchedule::due`] visits: so few that a thread which waits for the mutex need not sleep.
+/// How many holds most calls of [`RenewalSchedule::due`] visit: so few that a thread which waits for the mutex need not sleep.
 const PART: usize = 16;
 
 /// Every live hold, by the time of its next look.
 ///
 /// A hold is `New` until its first renewal comes near: most holds end before that, and never enter the queue. Then it is
-/// `Scheduled` until its renewal is sent, `Asked` until that is answered, and `Failed` from a renewal that failed until one of its
-/// partition succeeds. The hold itself says where it stands ([`LiveHold::renewal`]). Invariants between calls:
+/// `Scheduled` until its renewal is sent, `Asked` until that is answered, and `Failed` from a renewal that failed until it is scheduled
+/// again, after one of its partition that succeeds. The hold itself says where it stands ([`LiveHold::renewal`]). Invariants between calls:
 ///
 /// * `new` has every `New` hold.
 /// * `queue` has every `Scheduled` and every `Failed` hold at its look, and no other; that of a `Failed` hold is its deadline.
@@ -105,8 +105,8 @@ impl RenewalSchedule {
         }
     }
 
-    /// Handles holds that are due, [`PART`] at most: removes those past their deadline, and composes batches of those to renew.
-    /// Returns whether the round is complete.
+    /// Handles holds that are due, [`PART`] at most, or a batch that is late or probes: removes those past their deadline, and
+    /// composes batches of those to renew. Returns whether the round is complete.
     pub(super) fn due(
         &mut self,
         now: Instant,
@@ -120,7 +120,10 @@ impl RenewalSchedule {
             }
             return false;
         }
-        if let Some(over) = self.asked.over(at) {
+        // While a round is composed, there may be many batches, and each is looked at: the rest waits until its end.
+        if round.count == 0
+            && let Some(over) = self.asked.over(at)
+        {
             over.iter().for_each(|live| self.remove(live));
             round.lost.extend(over);
             return false;

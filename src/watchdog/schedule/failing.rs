@@ -15,34 +15,35 @@ use crate::watchdog::LiveHold;
 /// and is never longer than a tenth of the shortest lease in the partition.
 pub(super) const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
-/// A partition whose last renewal failed. One batch at a time probes it, with the holds that wait longest first.
+/// A partition whose last renewal failed, or that answers again and has holds that are not scheduled yet. One batch at a time probes
+/// it while it fails, with the holds that wait longest first.
 pub(super) struct Failing {
     /// Its `Failed` holds, by their last attempt. Holds that have left are passed over.
     pub(super) waiting: VecDeque<Arc<LiveHold>>,
     /// The number of its `Failed` holds.
     pub(super) holds: usize,
-    pub(super) probe: Instant,
+    /// The next probe. `None`: its last renewal was answered, and its holds are scheduled again.
+    pub(super) probe: Option<Instant>,
     pause: Duration,
     shortest: Duration,
-    /// Its last renewal was answered: it is not probed, and its holds are scheduled again.
-    pub(super) answers: bool,
 }
 
 impl RenewalSchedule {
     /// The number of holds that wait until their partition answers.
     pub(in super::super) fn failing(&self) -> usize {
-        let failing = self.failing.values().filter(|part| !part.answers);
+        let failing = self.failing.values();
+        let failing = failing.filter(|part| part.probe.is_some());
         failing.map(|part| part.holds).sum()
     }
 
     pub(in super::super) fn is_failing(&self) -> bool {
-        self.failing.values().any(|part| !part.answers)
+        !self.probes.is_empty()
     }
 
     /// Whether the last renewal of the partition failed.
     pub(super) fn is_down(&self, partition: u16) -> bool {
         let failing = self.failing.get(&partition);
-        failing.is_some_and(|failing| !failing.answers)
+        failing.is_some_and(|failing| failing.probe.is_some())
     }
 
     /// Composes a batch for a failing partition whose pause is over. Returns whether there is such a partition.
@@ -75,8 +76,9 @@ impl RenewalSchedule {
         failing.pause = (failing.pause * 2).min(PAUSE.1);
         // The next probe does not wait for the answer to this one, which may hang.
         self.probes.remove(&(at, partition));
-        failing.probe = now + jittered(pause);
-        self.probes.insert((failing.probe, partition));
+        let next = now + jittered(pause);
+        failing.probe = Some(next);
+        self.probes.insert((next, partition));
         if !holds.is_empty() {
             probes.push(Arc::new(Batch {
                 partition,
@@ -89,22 +91,22 @@ impl RenewalSchedule {
 
     /// A partition answers again.
     pub(super) fn recover(&mut self, partition: u16) {
-        if let Some(failing) = self.failing.get_mut(&partition) {
-            failing.answers = true;
-            self.probes.remove(&(failing.probe, partition));
+        let failing = self.failing.get_mut(&partition);
+        if let Some(probe) = failing.and_then(|failing| failing.probe.take()) {
+            self.probes.remove(&(probe, partition));
         }
     }
 
     /// Whether failed holds wait to be scheduled again.
     pub(in super::super) fn is_recovering(&self) -> bool {
-        self.failing.values().any(|part| part.answers)
+        self.probes.len() < self.failing.len()
     }
 
     /// Schedules failed holds of a partition that answers again: they are renewed over some time, because there may be many. Returns
     /// whether there is such a partition.
     pub(super) fn reschedule(&mut self, now: Instant) -> bool {
         let mut parts = self.failing.iter_mut();
-        let Some((&partition, failing)) = parts.find(|(_, part)| part.answers) else {
+        let Some((&partition, failing)) = parts.find(|(_, part)| part.probe.is_none()) else {
             return false;
         };
         let some = failing.waiting.len().min(PART);
@@ -126,15 +128,15 @@ impl RenewalSchedule {
         let failing = self.failing.entry(partition).or_insert_with(|| Failing {
             waiting: VecDeque::new(),
             holds: 0,
-            probe: now,
+            probe: None,
             pause: PAUSE.0,
             shortest: lease,
-            answers: true,
         });
-        if std::mem::take(&mut failing.answers) {
-            failing.probe = now + PAUSE.0.min(lease / 10);
+        if failing.probe.is_none() {
+            let first = now + PAUSE.0.min(lease / 10);
+            failing.probe = Some(first);
             failing.pause = 2 * PAUSE.0;
-            self.probes.insert((failing.probe, partition));
+            self.probes.insert((first, partition));
         }
         failing.shortest = failing.shortest.min(lease);
         let state = RenewalState::Failed(partition);
@@ -150,7 +152,7 @@ impl RenewalSchedule {
         let failing = failing.expect("a partition with a failed hold fails");
         failing.holds -= 1;
         if failing.holds == 0 {
-            self.probes.remove(&(failing.probe, partition));
+            self.recover(partition);
             self.failing.remove(&partition);
         }
     }

@@ -9,7 +9,7 @@ use crate::watchdog::moment::Moment;
 /// Looks at holds, by their time.
 ///
 /// Holds that were renewed together have one time: a batch of them costs as much as a single one. There are not many more than a
-/// batch with the same time.
+/// batch with the same time, except when the task of the renewals has ended: the next one asks again for all at once.
 #[derive(Default)]
 pub(super) struct LookQueue(BTreeMap<Moment, Vec<Arc<LiveHold>>>);
 
