@@ -116,9 +116,11 @@ pub(super) async fn of_each<A: From<HoldStatus>>(
 
 /// The answers about several holds. It fails if every question failed; otherwise a hold whose question failed is unknown.
 pub(super) fn known<A: From<HoldStatus>>(
-    answers: Vec<Result<A, StoreError>>,
+    mut answers: Vec<Result<A, StoreError>>,
 ) -> Result<Vec<A>, StoreError> {
     if !answers.is_empty() && answers.iter().all(Result::is_err) {
+        // The error of a question that may have had an effect is that of all.
+        answers.sort_by_key(|answer| answer.as_ref().is_err_and(StoreError::is_without_effect));
         return answers.into_iter().collect();
     }
     let answers = answers.into_iter();
@@ -183,6 +185,15 @@ mod tests {
             id: HoldId::new(Uuid::nil(), n),
         };
         Attempt::new(hold, Duration::from_secs(30))
+    }
+
+    /// The caller would count a hold that was released without an answer as lost.
+    #[test]
+    fn failed_questions_are_without_effect_only_if_each_is() {
+        let failed = [StoreErrorKind::Transient, StoreErrorKind::Unanswered]
+            .map(|kind| Err::<HoldStatus, _>(StoreError::new(kind, "it failed")));
+        let error = known(failed.into()).expect_err("every question failed");
+        assert_eq!(error.kind(), StoreErrorKind::Unanswered);
     }
 
     /// The caller withdraws what a failed question may have left, and nothing of one that was refused.
