@@ -15,7 +15,8 @@ pub(crate) type ShareRelease = HoldRelease<Departed>;
 
 /// The last share of a hold has ended: the hold must be released in the store.
 ///
-/// The next request asks only after the release was sent; a nested read asks only when nothing is left of the previous one.
+/// The next request asks only after the release was sent, or takes too long; a nested read asks only when nothing is left of the
+/// previous one.
 pub(crate) struct Departed {
     queues: Arc<Queues>,
     live: Arc<LiveHold>,

@@ -9,11 +9,10 @@ use crate::exploration::{self, Mutant};
 ///
 /// Every request needs its own hold, except that an owner joins the one it has; none is handed over. As many requests as
 /// there are permits ask the store concurrently, until one of them is refused. From then on new requests wait, and those
-/// that ask continue: each listens and asks again. When the last of them is done, the next request asks, and so on. So one request of the process
-/// asks for a free permit, however many wait.
+/// that ask continue: each listens and asks again. When the last of them is done, the next request asks, and so on.
 ///
 /// A grant without a refusal shows that permits may be free: then two requests ask in the place of the one, and so on, until one of
-/// them is refused.
+/// them is refused. So few requests of the process ask while no permit is free, however many wait.
 ///
 /// The mutex of the key's shard protects it. Between calls, requests wait only while `asking > 0`, and `refused` only holds then.
 #[derive(Default)]

@@ -10,7 +10,6 @@ use super::hold::LocalHolder;
 use super::key_state::Left;
 use super::{NewShare, Queues};
 use crate::background::Background;
-use crate::cleanup::in_time;
 use crate::error::{LockError, worst};
 use crate::lock::FencingToken;
 use crate::store::Record;
@@ -39,19 +38,21 @@ impl Share {
 
     /// That of its client. The share has not ended.
     pub(super) fn background(&self) -> &Background {
-        let queues = self.queues.as_ref();
-        queues.expect("the share has not ended").background()
+        self.queues().background()
     }
 
     /// Sets whether the hold [stays](super::hold::LocalHold::stay) until it is released. The share has not ended.
     pub(super) fn stay(&self, stays: bool) {
-        let queues = self.queues.as_ref();
-        let queues = queues.expect("the share has not ended");
-        queues.with(&self.live.hold.key, |state| {
+        self.queues().with(&self.live.hold.key, |state| {
             if let Some(hold) = state.hold_of(&self.live) {
                 hold.stay(stays);
             }
         });
+    }
+
+    fn queues(&self) -> &Arc<Queues> {
+        let queues = self.queues.as_ref();
+        queues.expect("the share has not ended")
     }
 
     /// Only a hold without shares is handed over, so this is the token of this share.
@@ -104,7 +105,7 @@ impl Share {
     }
 
     /// Ends all shares at once. The release returns whether the store carried every hold until now. Dropping it continues it
-    /// in the background.
+    /// in the background. The caller bounds the wait.
     pub(crate) fn release_all(shares: impl IntoIterator<Item = Self>) -> ShareRelease {
         let (mut last, mut shared) = (Vec::new(), Vec::new());
         let mut background = None;
@@ -131,9 +132,8 @@ impl Share {
         };
         let is_lost = is_over || lives.iter().any(|live| live.was_seen_lost());
         let released = async move {
-            let checks = shared.iter();
-            let checks = checks.map(|share| in_time(background.check(&share.live)));
-            let (released, checked) = tokio::join!(in_time(release), join_all(checks));
+            let checks = shared.iter().map(|share| background.check(&share.live));
+            let (released, checked) = tokio::join!(release, join_all(checks));
             worst(checked.into_iter().chain([released]))
         };
         ShareRelease::boxed(lives, released).lost_if(is_lost)

@@ -14,8 +14,8 @@ use crate::watchdog::LiveHold;
 pub(in crate::queue) enum Left {
     /// The hold continues: others share it, or it was handed over to the next waiter.
     LivesOn(Vec<Effect>),
-    /// The hold must be released in the store. Requests of its queue wait until the release was sent; requests of its owner, if
-    /// the hold is nested, wait until it is done.
+    /// The hold must be released in the store. Requests of its queue wait until the release was sent, or takes too long; requests
+    /// of its owner, if the hold is nested, wait until it is done.
     Release(Option<(Intent, Handoff)>),
 }
 

@@ -33,22 +33,18 @@ impl KeyState {
     ///
     /// The release may be left on a runtime that is not driven. The turn is a matter of order: the store decides.
     pub(super) fn has_turn_for_new(&mut self, mode: LockMode, at: At) -> bool {
-        match *self.head(mode) {
-            Head::Idle => true,
-            Head::Releasing => {
-                self.releasing.is_long_ago(at.now)
-                    && self.queue(mode).is_none_or(WaitQueue::is_empty)
-            }
-            Head::Asking | Head::Holding => false,
-        }
+        *self.head(mode) == Head::Idle
+            || self.is_overdue(mode, at) && self.queue(mode).is_none_or(WaitQueue::is_empty)
     }
 
     /// Passes the turn to the first request that waits, if the release that has it takes too long.
     pub(in crate::queue) fn pass_overdue_turn(&mut self, mode: LockMode, at: At) -> Option<Effect> {
-        let is_overdue = !mode.is_permit()
-            && *self.head(mode) == Head::Releasing
-            && self.releasing.is_long_ago(at.now);
+        let is_overdue = !mode.is_permit() && self.is_overdue(mode, at);
         is_overdue.then(|| self.next(mode, Handoff::default()))?
+    }
+
+    fn is_overdue(&mut self, mode: LockMode, at: At) -> bool {
+        *self.head(mode) == Head::Releasing && self.releasing.is_long_ago(at.now)
     }
 
     /// A release with the turn was sent, or ends unsent.
