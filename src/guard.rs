@@ -155,7 +155,7 @@ impl LockGuard {
     ///
     /// * [`LockError::Lost`] if the store did not carry the hold any more, or its longest hold was over.
     /// * [`LockError::Unavailable`] if the store did not answer within two seconds, or refused: nothing is confirmed. The
-    ///   release continues in the background until the lease is over.
+    ///   release continues in the background until the lease is over, and a minimum that the store has not answered.
     ///
     /// # Cancel safety
     ///

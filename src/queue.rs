@@ -4,7 +4,7 @@
 //! asks the store. When it is done, the hold itself may be handed over to the next request, without the store. After enough
 //! hand-overs it is released, and the processes that listen for it go first ([`fairness`]). `Read` requests queue behind
 //! one of them that asks for all, and enter together. `Fair` requests have their places in the store's queue, so they have
-//! none here. `Permit` requests ask side by side until one is refused, and then one after the other ([`permits`]). An owner
+//! none here. `Permit` requests ask side by side until one is refused, and then take turns ([`permits`]). An owner
 //! has one request under way at a time. The store decides between the two sides of a read-write lock.
 //!
 //! This module does not call the store: it is a map of state machines ([`KeyState`]) under mutexes, one for each shard. A
