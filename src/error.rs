@@ -49,12 +49,14 @@ pub enum LockError {
     /// work.
     #[error("the lock was lost while it was held")]
     Lost,
-    /// The store could not be reached, or did not answer in time.
-    ///
-    /// After an acquisition with this error, nothing is held: a grant whose answer was lost is withdrawn in the background. A
-    /// release with this error is unconfirmed; it continues in the background until the lease is over.
+    /// The store could not be reached, or did not answer in time. Nothing is held: a grant whose answer was lost is withdrawn in
+    /// the background.
     #[error("the lock store is unavailable")]
     Unavailable(#[source] StoreError),
+    /// The store did not confirm a release: it could not be reached, did not answer in time, or refused. The work under the lock
+    /// has ended, and may have overlapped other work. The release continues in the background until the lease is over.
+    #[error("the lock store has not confirmed the release")]
+    Unconfirmed(#[source] StoreError),
     /// The key is not this kind of lock: it has another program's data, a lock of another [family](crate::LockFamily), or
     /// [permits](crate::LockMode::permits) with another limit. Waiting does not help. Lock a resource under one name and in
     /// one family of modes everywhere: see [`Resource`](crate::Resource).
@@ -100,14 +102,14 @@ impl LockError {
     /// | `Busy` | 10 `ABORTED` |
     /// | `Overloaded` | 8 `RESOURCE_EXHAUSTED` |
     /// | `Unavailable`, `Shutdown` | 14 `UNAVAILABLE` |
-    /// | `Lost` | 2 `UNKNOWN`: what the work did is unknown |
+    /// | `Lost`, `Unconfirmed` | 2 `UNKNOWN`: what the work did is unknown |
     /// | others | 13 `INTERNAL` |
     pub fn grpc_code(&self) -> i32 {
         match self {
             Self::Busy { .. } => 10,
             Self::Overloaded => 8,
             Self::Unavailable(_) | Self::Shutdown => 14,
-            Self::Lost => 2,
+            Self::Lost | Self::Unconfirmed(_) => 2,
             Self::Conflict(_) | Self::Upgrade | Self::Unsupported(_) | Self::Invalid(_) => 13,
         }
     }

@@ -26,7 +26,7 @@ use http::request::Parts;
 
 use crate::error::LockError;
 use crate::guard::LockHandle;
-use crate::layer::{Rejection, Unlocked};
+use crate::layer::{Rejection, RejectionLog, Unlocked};
 use crate::lock::{FencingToken, Owner};
 use crate::telemetry::Seldom;
 
@@ -34,15 +34,19 @@ mod locked;
 
 pub use locked::{Lockable, Locked, LockedRejection};
 
+/// It is logged as a layer logs its own: what a failure multiplies, once a minute.
 impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
+        static LOG: LazyLock<RejectionLog> = LazyLock::new(RejectionLog::default);
+        LOG.rejected(&self);
         let mut response = self.to_response().into_response();
         response.extensions_mut().insert(self);
         response
     }
 }
 
-/// The answer of a layer to the same error, for handlers that take locks themselves and return `Result<_, LockError>`.
+/// The answer of a layer to the same error, for handlers that take locks themselves and return `Result<_, LockError>`. One answer
+/// differs: permits that are in use are answered 423, as any lock that is in use, and by a layer and [`Locked`] 429.
 impl IntoResponse for LockError {
     fn into_response(self) -> Response {
         Rejection::from(self).into_response()

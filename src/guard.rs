@@ -154,8 +154,11 @@ impl LockGuard {
     /// # Errors
     ///
     /// * [`LockError::Lost`] if the store did not carry the hold any more, or its longest hold was over.
-    /// * [`LockError::Unavailable`] if the store did not answer within two seconds, or refused: nothing is confirmed. The
-    ///   release continues in the background until the lease is over, and a minimum that the store has not answered.
+    /// * [`LockError::Unconfirmed`] if the store did not answer within two seconds, or refused. The release continues in the
+    ///   background until the lease is over, and a minimum that the store has not answered.
+    ///
+    /// A handler that returns either answers 500 with an unknown outcome, as the layer does: the work was done, and a client that
+    /// repeats the request by itself would do it again.
     ///
     /// # Cancel safety
     ///

@@ -142,7 +142,7 @@ pub(crate) use body::{LocalBody, local, poll_bytes, whole};
 pub(crate) use closure::{Closure, OfRequest};
 pub(crate) use confirm::{Unconfirmed, confirm};
 pub(crate) use payload::extract;
-pub(crate) use respond::Responder;
+pub(crate) use respond::{RejectionLog, Responder};
 pub(crate) use serve::{Claim, Handling, Protocol, Served, Unclaimed, confirmed};
 pub(crate) use serve_settings::ServeSettings;
 pub(crate) use unless_lost::unless_lost;

@@ -69,7 +69,7 @@ impl LockGuard {
     ///
     /// * [`LockError::Lost`] if the lock was lost before, so that `work` was not started; if it was lost while `work` ran, or was
     ///   gone at its end. Another holder may have run.
-    /// * [`LockError::Unavailable`] if `work` ended and the store did not confirm the release.
+    /// * [`LockError::Unconfirmed`] if `work` ended and the store did not confirm the release.
     ///
     /// # Cancel safety
     ///

@@ -41,6 +41,7 @@ impl Releasing {
     pub(super) async fn in_time(mut self) -> Result<(), LockError> {
         let released = match in_time(&mut self).await {
             Err(LockError::Unavailable(_)) if self.is_lost() => Err(LockError::Lost),
+            Err(LockError::Unavailable(error)) => Err(LockError::Unconfirmed(error)),
             Err(error) => Err(error),
             Ok(()) => return Ok(()),
         };

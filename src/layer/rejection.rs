@@ -161,7 +161,7 @@ impl From<LockError> for Rejection {
             LockError::Unavailable(_) | LockError::Shutdown => {
                 (RejectionKind::Unavailable, Some(Duration::ZERO))
             }
-            LockError::Lost => (RejectionKind::Lost, None),
+            LockError::Lost | LockError::Unconfirmed(_) => (RejectionKind::Lost, None),
             LockError::Conflict(_)
             | LockError::Upgrade
             | LockError::Unsupported(_)

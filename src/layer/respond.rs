@@ -21,7 +21,7 @@ type Respond = dyn Fn(&Rejection, &Parts) -> Response<LocalBody> + Send + Sync;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Responder {
     respond: Option<Closure<Respond>>,
-    log: Arc<Log>,
+    log: Arc<RejectionLog>,
 }
 
 impl Responder {
@@ -87,15 +87,15 @@ fn leave_out_body(response: &mut Response<LocalBody>) {
 
 /// The log of requests that were not served.
 #[derive(Debug, Default)]
-struct Log {
+pub(crate) struct RejectionLog {
     misconfigured: Seldom,
     unavailable: Seldom,
     lost: Seldom,
 }
 
-impl Log {
+impl RejectionLog {
     /// Logs a rejection with its causes, at most once a minute for each kind that a failure multiplies.
-    fn rejected(&self, rejection: &Rejection) {
+    pub(crate) fn rejected(&self, rejection: &Rejection) {
         let error = rejection as &dyn Error;
         let lines = match rejection.kind() {
             RejectionKind::Misconfigured => &self.misconfigured,

@@ -130,6 +130,7 @@ pub(crate) fn outcome(error: &LockError) -> &'static str {
         LockError::Unavailable(_) => "unavailable",
         LockError::Conflict(_) => "conflict",
         LockError::Lost => "lost",
+        LockError::Unconfirmed(_) => "unconfirmed",
         LockError::Shutdown => "shutdown",
         LockError::Upgrade | LockError::Unsupported(_) | LockError::Invalid(_) => "misused",
     }

@@ -79,7 +79,7 @@ async fn work(locks: LockClient, observer: Arc<Observer>, n: u64) {
         let (key, mode) = KEYS[usize::try_from(turn).unwrap() % KEYS.len()];
         match section(&locks, key, mode, &observer, turn % 7).await {
             Ok(()) | Err(LockError::Busy { .. }) => {}
-            Err(LockError::Unavailable(_) | LockError::Lost) => {
+            Err(LockError::Unavailable(_) | LockError::Unconfirmed(_) | LockError::Lost) => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             Err(error) => panic!("{key}: {error:?}"),

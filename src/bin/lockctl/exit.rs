@@ -64,6 +64,7 @@ impl From<LockError> for Failure {
             LockError::Busy { .. } | LockError::Overloaded => Exit::Busy,
             LockError::Lost => Exit::Lost,
             LockError::Unavailable(store) => of_store(store.kind()),
+            LockError::Unconfirmed(_) => Exit::Unconfirmed,
             LockError::Invalid(_) => Exit::Usage,
             LockError::Shutdown => Exit::Unavailable,
             _ => Exit::Refused,
@@ -124,6 +125,8 @@ mod tests {
         assert_eq!(Failure::from(refused).code(), 84);
         let conflict = StoreError::new(StoreErrorKind::Conflict, "a string");
         assert_eq!(Failure::from(LockError::from(conflict)).code(), 84);
+        let silence = StoreError::new(StoreErrorKind::Unanswered, "silence");
+        assert_eq!(Failure::from(LockError::Unconfirmed(silence)).code(), 83);
     }
 
     #[test]

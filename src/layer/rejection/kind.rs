@@ -67,7 +67,7 @@ kinds! {
     Overloaded = SERVICE_UNAVAILABLE, "lock-overloaded", RESOURCE_EXHAUSTED, "Too many requests wait for the resource";
     /// The store could not be reached or refused; nothing was held: 503 `lock-unavailable`.
     Unavailable = SERVICE_UNAVAILABLE, "lock-unavailable", UNAVAILABLE, "The resource cannot be locked at the moment";
-    /// The lock was lost before its release was confirmed; the handler's work may have overlapped with other work, and its
+    /// The lock was lost, or its release was not confirmed; the handler's work may have overlapped with other work, and its
     /// response was withheld: 500 `lock-lost`.
     Lost = INTERNAL_SERVER_ERROR, "lock-lost", UNKNOWN, "The lock was lost while the request was served";
     /// The request has no key: 400 `key-missing`.

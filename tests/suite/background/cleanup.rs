@@ -125,7 +125,7 @@ async fn an_answer_about_too_few_holds_confirms_nothing() {
     store.answer_wrongly(true);
     let released = inner.release().await;
     assert!(
-        matches!(released, Err(LockError::Unavailable(_))),
+        matches!(released, Err(LockError::Unconfirmed(_))),
         "{released:?}"
     );
     outer.release().await.expect("one hold has one answer");

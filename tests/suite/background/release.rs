@@ -27,11 +27,11 @@ const MODES: [LockMode; 4] = [
     LockMode::Write,
 ];
 
-async fn is_unavailable_soon(guard: LockGuard) {
+async fn is_unconfirmed_soon(guard: LockGuard) {
     let began = Instant::now();
     let released = guard.release().await;
     assert!(
-        matches!(released, Err(LockError::Unavailable(_))),
+        matches!(released, Err(LockError::Unconfirmed(_))),
         "{released:?}"
     );
     assert!(began.elapsed() <= PATIENCE, "{:?}", began.elapsed());
@@ -47,7 +47,7 @@ async fn a_release_waits_for_a_store_that_is_down_no_longer_than_seconds() {
         let guard = locks.lock("1:n").mode(mode).lease(lease).await;
         let guard = guard.expect("free");
         store.cut(1);
-        is_unavailable_soon(guard).await;
+        is_unconfirmed_soon(guard).await;
         assert!(!store.is_empty());
         store.mend(1);
         sleep(Duration::from_secs(2)).await;
@@ -153,9 +153,9 @@ async fn a_release_waits_for_a_silent_store_no_longer_than_seconds() {
         let (outer, inner) = (asking().await.unwrap(), asking().await.unwrap());
         let several = locks.lock_all(["1:a", "1:b"]).mode(mode).await.unwrap();
         store.slow(Duration::from_secs(3600));
-        is_unavailable_soon(inner).await;
-        is_unavailable_soon(several).await;
-        is_unavailable_soon(outer).await;
+        is_unconfirmed_soon(inner).await;
+        is_unconfirmed_soon(several).await;
+        is_unconfirmed_soon(outer).await;
     }
 }
 
@@ -182,7 +182,7 @@ fn a_check_on_a_runtime_at_rest_does_not_block_other_callers() {
         let bounded = async |guard: LockGuard| timeout(LONG, guard.release()).await;
         let waited = bounded(second).await.expect("it is answered");
         assert!(
-            matches!(waited, Err(LockError::Unavailable(_))),
+            matches!(waited, Err(LockError::Unconfirmed(_))),
             "{waited:?}"
         );
         bounded(third).await.expect("it is answered").expect("held");
@@ -236,7 +236,7 @@ async fn a_part_that_is_down_keeps_only_its_own_keys() {
     let locks = LockClient::new(store.clone());
     let guard = locks.lock_all(many_keys()).await.unwrap();
     store.cut(1);
-    let releasing = tokio::spawn(is_unavailable_soon(guard));
+    let releasing = tokio::spawn(is_unconfirmed_soon(guard));
     sleep(Duration::from_millis(100)).await;
     let free = locks.lock_all(["2:a", "2:b"]).wait(Duration::ZERO).await;
     free.expect("released").release().await.expect("held");

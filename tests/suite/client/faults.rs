@@ -127,7 +127,7 @@ async fn a_release_without_an_answer_is_not_confirmed() {
         .expect("in time")
         .expect("no panic");
     assert!(
-        matches!(released, Err(LockError::Unavailable(_))),
+        matches!(released, Err(LockError::Unconfirmed(_))),
         "{released:?}"
     );
 }

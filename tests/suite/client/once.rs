@@ -178,7 +178,7 @@ async fn a_store_that_ends_before_the_record_confirms_nothing() {
         Ok::<_, LockError>(1)
     });
     let done = done.await;
-    let Err(OnceError::Unconfirmed(LockError::Unavailable(_))) = done else {
+    let Err(OnceError::Unconfirmed(LockError::Unconfirmed(_))) = done else {
         panic!("{done:?}");
     };
     let again = locks

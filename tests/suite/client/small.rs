@@ -67,6 +67,8 @@ async fn a_ping_is_answered_while_the_store_is_there() {
 #[test]
 fn an_error_says_whether_to_try_again() {
     let unavailable = |kind| LockError::Unavailable(StoreError::new(kind, "a reason"));
+    let silence = StoreError::new(StoreErrorKind::Unanswered, "a reason");
+    let unconfirmed = LockError::Unconfirmed(silence);
     let conflict = LockError::Conflict(StoreError::new(StoreErrorKind::Conflict, "a reason"));
     for (error, busy, retryable) in [
         (LockError::Overloaded, true, true),
@@ -75,6 +77,7 @@ fn an_error_says_whether_to_try_again() {
         (unavailable(StoreErrorKind::Refused), false, false),
         (conflict, false, false),
         (LockError::Lost, false, false),
+        (unconfirmed, false, false),
         (LockError::Shutdown, false, false),
         (LockError::Upgrade, false, false),
     ] {

@@ -271,7 +271,7 @@ async fn replace_first_master(cluster: &RedisCluster, slot: u16) {
 }
 
 fn is_unacknowledged(error: &LockError) -> bool {
-    matches!(error, LockError::Unavailable(error) if error.kind() == StoreErrorKind::Unacknowledged)
+    matches!(error, LockError::Unavailable(error) | LockError::Unconfirmed(error) if error.kind() == StoreErrorKind::Unacknowledged)
 }
 
 #[tokio::test]

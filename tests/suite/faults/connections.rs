@@ -162,7 +162,7 @@ async fn a_password_changed_while_connected_refuses_at_once_until_it_is_restored
         for guard in guards.by_ref().take(2) {
             let released = guard.release().await;
             assert!(
-                matches!(released, Err(LockError::Unavailable(_))),
+                matches!(released, Err(LockError::Unconfirmed(_))),
                 "{released:?}"
             );
         }

@@ -170,7 +170,7 @@ async fn a_server_that_is_loading_is_waited_for_and_keeps_what_it_loads() {
         let released = outcome(released).await;
         // Loading may take longer than a caller waits.
         assert!(
-            matches!(released, Ok(()) | Err(LockError::Unavailable(_))),
+            matches!(released, Ok(()) | Err(LockError::Unconfirmed(_))),
             "{released:?}"
         );
     }

@@ -119,7 +119,7 @@ async fn a_release_that_ends_with_its_runtime_is_answered() {
         let released = timeout(SOON, checked).await.expect("it is answered");
         let released = released.expect("no panic");
         assert!(
-            matches!(released, Err(LockError::Lost | LockError::Unavailable(_))),
+            matches!(released, Err(LockError::Lost | LockError::Unconfirmed(_))),
             "{mode:?}: {released:?}"
         );
         works_again(&server, &[&locks]).await;

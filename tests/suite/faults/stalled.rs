@@ -61,7 +61,7 @@ async fn a_paused_server_serves_long_waits_fails_short_ones_and_confirms_no_laps
             let released = outcome(released).await;
             // The pause may last longer than a caller waits.
             assert!(
-                matches!(released, Ok(()) | Err(LockError::Unavailable(_))),
+                matches!(released, Ok(()) | Err(LockError::Unconfirmed(_))),
                 "{released:?}"
             );
         }

@@ -2,19 +2,21 @@
 
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Json, Path, State};
 use axum::routing::{any, post};
+use axum::{Extension, Router};
+use http::request::Parts;
 use http::{Request, StatusCode};
 use serde::Deserialize;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tower_distributed_lock::extract::{Lockable, Locked};
 use tower_distributed_lock::{
-    FencingToken, LockClient, LockGuard, LockHandle, LockKey, LockMode, LockRequest, MemoryStore,
-    OnMissing, OnUnavailable, Owner, Rejection, key,
+    FencingToken, LockClient, LockError, LockGuard, LockHandle, LockKey, LockMode, LockRequest,
+    MemoryStore, OnMissing, OnUnavailable, Owner, Rejection, key,
 };
 
+use super::store::TestStore;
 use super::{MODES, locking, orders, problem, put, send, text};
 
 #[derive(Deserialize)]
@@ -139,6 +141,42 @@ async fn an_extractor_that_finds_the_lock_busy_answers_as_the_layer_does() {
     drop(elsewhere);
 }
 
+/// The work is done. A client that repeats the request by itself, as it does after a 503, would do it again.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_not_confirmed_is_answered_with_an_unknown_outcome() {
+    async fn released(
+        Extension(store): Extension<TestStore>,
+        Locked(_, guard): Locked<Path<OrderId>>,
+    ) -> Result<(), Rejection> {
+        store.unplug(true);
+        Ok(guard.release().await?)
+    }
+    async fn ran(
+        (Extension(store), State(locks)): (Extension<TestStore>, State<LockClient>),
+        Path(id): Path<String>,
+    ) -> Result<(), LockError> {
+        let done = locks.lock(id).run(async |_| store.silence(true)).await;
+        let code = done.as_ref().map_err(LockError::grpc_code);
+        assert_eq!(code, Err(tonic::Code::Unknown as i32));
+        done
+    }
+    for handler in [any(released), any(ran)] {
+        let (store, locks, _layer) = locking();
+        let app = Router::new()
+            .route("/orders/{id}", handler)
+            .layer(Extension(store))
+            .with_state(locks);
+        let response = put(&app, "/orders/7").await;
+        assert!(response.headers().get("retry-after").is_none());
+        let (status, problem) = problem(response).await;
+        let (kind, outcome) = (&problem["type"], &problem["outcome"]);
+        assert_eq!(
+            (status.as_u16(), kind, outcome),
+            (500, &"lock-lost".into(), &"unknown".into())
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn writing_inside_ones_own_read_is_the_programs_mistake() {
     let (store, _locks, layer) = locking();
@@ -205,6 +243,31 @@ async fn exclusive_requests_have_a_rising_token_and_reads_have_none() {
     }
     let read = send(&app, super::request("GET", "/orders/1")).await;
     assert_eq!(text(read).await, "none");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_request_writes_has_a_token_also_beside_what_it_reads() {
+    async fn tell(lock: LockHandle) -> String {
+        let tokens = lock.fencing_tokens();
+        let tokens = tokens.map(|(key, token)| format!("{key} {}", token.is_some()));
+        tokens.collect::<Vec<_>>().join(", ")
+    }
+    use LockMode::{Fair, Read, Reentrant, Write};
+    for (ledger, rates, expected) in [
+        (Write, Read, "ledger true, rates false"),
+        (Read, Write, "ledger false, rates true"),
+        (Read, Read, "ledger false, rates false"),
+        (Fair, Reentrant, "ledger true, rates true"),
+    ] {
+        let (_store, _locks, layer) = locking();
+        let layer = layer.fenced().key(move |_: &Parts| {
+            [("ledger", ledger), ("rates", rates)].map(|(name, mode)| (LockKey::new(name), mode))
+        });
+        let app = Router::new().route("/orders/{id}", any(tell)).layer(layer);
+        for _ in 0..2 {
+            assert_eq!(text(put(&app, "/orders/1").await).await, expected);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

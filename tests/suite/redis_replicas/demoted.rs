@@ -63,7 +63,7 @@ async fn a_hold_that_lives_on_is_not_confirmed_by_a_replica() {
     let next = next.expect("the hold was handed over");
     for released in [released, shared.release().await, kept.release().await] {
         let error = released.unwrap_err();
-        assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
+        assert!(matches!(error, LockError::Unconfirmed(_)), "{error:?}");
     }
     assert!(!next.is_lost() && !other.is_lost());
 }

@@ -104,7 +104,7 @@ async fn a_caller_gets_the_kind_unacknowledged_with_the_counts() {
         guard.release().await.unwrap_err(),
     ];
     for error in errors {
-        let LockError::Unavailable(cause) = &error else {
+        let (LockError::Unavailable(cause) | LockError::Unconfirmed(cause)) = &error else {
             panic!("{error:?}");
         };
         assert_eq!(cause.kind(), StoreErrorKind::Unacknowledged);

@@ -8,7 +8,8 @@ use axum::http::Request;
 use axum::routing::any;
 use tower::{Layer, ServiceExt};
 use tower_distributed_lock::{
-    DistributedLockLayer, Lease, LockClient, LockHandle, MemoryStore, OnUnavailable,
+    DistributedLockLayer, Lease, LockClient, LockError, LockHandle, LockMode, MemoryStore,
+    OnUnavailable,
 };
 use tracing::Level;
 
@@ -182,18 +183,30 @@ async fn a_lost_lock_is_logged_with_what_ended_it() {
     assert!(log.last().contains(why), "{}", log.text());
 }
 
-/// The role: sends many requests to a handler that expects a lock and has no layer, and reports the number of logged
-/// lines.
+/// The role: sends many requests to a handler that expects a lock and has no layer, and to one that asks for a lock in a wrong
+/// way, and reports the number of logged lines.
 pub(crate) async fn unlayered(mut console: Console) {
+    async fn in_another_family() -> Result<(), LockError> {
+        let locks = LockClient::new(MemoryStore::new());
+        let job = locks.lock("secret").await?;
+        locks.lock("secret").mode(LockMode::Write).await.map(drop)?;
+        job.release().await
+    }
     let (log, _guard) = Log::at(Level::INFO);
-    let app: Router = Router::new().route("/", any(async |lock: LockHandle| drop(lock)));
-    for _ in 0..100 {
-        let request = Request::get("/").body(Body::empty()).unwrap();
-        let response = app.clone().oneshot(request).await.unwrap();
-        assert_eq!(response.status(), 500);
+    let app: Router = Router::new()
+        .route("/", any(async |lock: LockHandle| drop(lock)))
+        .route("/family", any(in_another_family));
+    for path in ["/", "/family"] {
+        for _ in 0..100 {
+            let request = Request::get(path).body(Body::empty()).unwrap();
+            let response = app.clone().oneshot(request).await.unwrap();
+            assert_eq!(response.status(), 500);
+        }
     }
     console.say(log.text().lines().count());
     log.line("no lock is held around this request");
+    assert!(log.line("one family of modes").contains("ERROR"));
+    assert!(!log.text().contains("secret"));
     console.say("one names the mistake");
     console.hear().await;
 }
@@ -202,7 +215,7 @@ pub(crate) async fn unlayered(mut console: Console) {
 #[tokio::test]
 async fn handlers_without_a_layer_do_not_fill_the_log() {
     let mut peer = Peer::start("unlayered");
-    assert_eq!(peer.hear().await, "1");
+    assert_eq!(peer.hear().await, "2");
     assert_eq!(peer.hear().await, "one names the mistake");
 }
 
