@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::audit::Audit;
 use crate::cleanup::NonCancellable;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
+use crate::limits::FOR_EVER;
 use crate::lock::{HoldId, LockKey, LockMode, Namespace};
 use crate::queue::Queues;
 use crate::store::{Answer, DynInspect, DynStore, Feature, LockStore, Unsupported};
@@ -42,6 +44,9 @@ pub use request::LockRequest;
 pub(crate) use request::Started;
 use request_tracker::{RequestTracker, TrackedRequest};
 pub use target::Target;
+
+/// How much of its time limit a shutdown keeps for the releases.
+const RELEASE_TIME: Duration = Duration::from_secs(1);
 
 /// Takes locks in a store. Cheap to clone; clones are the same client.
 ///
@@ -86,6 +91,8 @@ struct Inner {
     store: Arc<dyn DynStore>,
     queues: Arc<Queues>,
     tracker: RequestTracker,
+    /// The handlers that run to their end, also without their client.
+    tasks: TaskTracker,
     token_retention: Option<Duration>,
     max_keys_per_request: usize,
     namespace: Namespace,
@@ -222,6 +229,11 @@ impl LockClient {
     /// The locks of guards that still exist are lost. Call it after the server has stopped serving, and before the runtime ends:
     /// a hold that is not released ends with its lease.
     ///
+    /// While handlers with [`OnCancel::RunToCompletion`] run, it waits for them, for all but the last second of `timeout`, and
+    /// every hold is kept. They get no further locks.
+    ///
+    /// [`OnCancel::RunToCompletion`]: crate::OnCancel::RunToCompletion
+    ///
     /// # Errors
     ///
     /// [`LockError::Unavailable`] if not everything was released within `timeout`. The remaining releases continue in the
@@ -234,6 +246,11 @@ impl LockClient {
         let tracker = &self.inner.tracker;
         let background = self.inner.queues.background();
         tracker.close();
+        self.inner.tasks.close();
+        let until = Instant::now() + timeout.min(FOR_EVER);
+        let handlers = self.inner.tasks.wait();
+        // What goes on afterwards goes on without its lock.
+        drop(timeout_at(until - RELEASE_TIME.min(timeout), handlers).await);
         background.abandon_all();
         let done = async {
             // The last request may have been granted a hold since.
@@ -245,7 +262,7 @@ impl LockClient {
             }
             self.inner.store.capabilities().ended().await;
         };
-        tokio::time::timeout(timeout, done)
+        timeout_at(until, done)
             .await
             .map_err(|elapsed| StoreError::new(StoreErrorKind::Unanswered, elapsed).into())
     }
@@ -291,6 +308,11 @@ impl LockClient {
     /// The number of keys that this client holds or waits for now.
     pub fn keys_in_use(&self) -> usize {
         self.inner.queues.len()
+    }
+
+    /// How many keys one request may name.
+    pub(crate) fn max_keys_per_request(&self) -> usize {
+        self.inner.max_keys_per_request
     }
 
     /// Whether the store supports such requests. The error text is for the caller.
@@ -343,6 +365,11 @@ impl LockClient {
     /// Drives a question to its end, even if its caller is dropped, as the contract of stores requires.
     fn non_cancellable<T: Send + 'static>(&self, answer: Answer<T>) -> NonCancellable<Answer<T>> {
         self.inner.queues.background().non_cancellable(answer)
+    }
+
+    /// The tasks for which a shutdown waits.
+    pub(crate) fn tasks(&self) -> &TaskTracker {
+        &self.inner.tasks
     }
 
     /// The journal of recent events.

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::announcement::Announcement;
@@ -221,6 +222,7 @@ impl LockClientBuilder {
                 queues,
                 store: self.store,
                 tracker: RequestTracker::default(),
+                tasks: TaskTracker::new(),
                 token_retention: self.token_retention,
                 max_keys_per_request: self.max_keys_per_request,
                 namespace,

@@ -137,9 +137,24 @@ where
         let (body, claim) = match layer.admit(&mut parts, body).await {
             Ok(claimed) => claimed,
             Err(Unclaimed::Pass(body)) => {
+                let settings = layer.settings();
+                let head = settings.responder.head(&parts);
                 let request = Request::from_parts(parts, body);
-                let response = Oneshot::new(inner, request).await?;
-                return Ok(response.map(ResponseBody::handlers));
+                let response = match settings.on_cancel {
+                    OnCancel::Drop => Oneshot::new(inner, request).await,
+                    OnCancel::RunToCompletion => {
+                        let calling = in_task(settings, Oneshot::new(inner, request));
+                        match Box::pin(calling).await {
+                            Some(response) => response,
+                            None => {
+                                return Ok(settings
+                                    .responder
+                                    .refuse(LockError::Lost.into(), &head));
+                            }
+                        }
+                    }
+                };
+                return Ok(response?.map(ResponseBody::handlers));
             }
             Err(Unclaimed::Answer(response)) => return Ok(response.map(ResponseBody::local)),
             Err(Unclaimed::Rejected(rejection)) => {
@@ -162,7 +177,7 @@ where
             }
             OnCancel::RunToCompletion => {
                 let (layer, method) = (layer.clone(), head.method.clone());
-                let finished = in_task(async move {
+                let finished = in_task(settings, async move {
                     let handled = {
                         let calling = Oneshot::new(inner, request);
                         let mut handling = pin!(MaybeDone::Future(layer.handle(&claim, calling)));
@@ -239,12 +254,16 @@ fn output<H, E>(
 }
 
 /// Drives `work` to its end in a task, even if the caller is dropped. Panics are forwarded; `None`: the runtime has
-/// ended. The task is inside of the span and the locks of the caller.
-async fn in_task<T>(work: impl Future<Output = T> + Send + 'static) -> Option<T>
+/// ended. The task is inside of the span and the locks of the caller, and the shutdown of the client waits for it.
+async fn in_task<T>(
+    settings: &ServeSettings,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Option<T>
 where
     T: Send + 'static,
 {
-    match tokio::spawn(moved(work).in_current_span()).await {
+    let tasks = settings.client.tasks();
+    match tasks.spawn(moved(work).in_current_span()).await {
         Ok(result) => Some(result),
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         Err(_) => None,

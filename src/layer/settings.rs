@@ -34,7 +34,12 @@ pub enum OnCancel {
     #[default]
     Drop,
     /// From the grant it runs in a task of its own, to its end, and the lock is held until then. Use it for work that must not be
-    /// interrupted when a webhook sender disconnects. A request that still waits for its lock ends with its client.
+    /// interrupted when a webhook sender disconnects. A request that still waits for its lock ends with its client. One that
+    /// passes without a lock runs to its end too.
+    ///
+    /// Of several layers around a handler, set it on the outermost: a layer further out that drops its request releases its own
+    /// lock, while the handler runs on. Call [`LockClient::shutdown`](crate::LockClient::shutdown) before the runtime ends: it
+    /// waits for such handlers.
     RunToCompletion,
 }
 
@@ -83,7 +88,7 @@ pub enum OnMissing {
 /// |---|---|---|---|
 /// | the hold was there until now | response ([`Confirmation::Store`]) | response ([`Confirmation::Store`]) | not asked: response if the lease has not run out ([`Confirmation::Lease`]) |
 /// | the hold is gone | 500 `lock-lost` | 500 `lock-lost` | |
-/// | nothing, for a second, or that too few replicas know | 500 `lock-lost` | response if the lease has not run out ([`Confirmation::Lease`]) | |
+/// | nothing, for a second; that it refuses; or that too few replicas know | 500 `lock-lost` | response if the lease has not run out ([`Confirmation::Lease`]) | |
 ///
 /// Confirmed exclusion (S5: two confirmed requests never overlapped, whatever any clock does) is promised for responses with
 /// [`Confirmation::Store`] only. A response with [`Confirmation::Lease`] relies on this process's clock, and on a store that has

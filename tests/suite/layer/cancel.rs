@@ -9,7 +9,9 @@ use axum::Router;
 use axum::routing::any;
 use futures_util::FutureExt;
 use http::StatusCode;
-use tower_distributed_lock::OnCancel;
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::Instant;
+use tower_distributed_lock::{LockHandle, OnCancel, OnLost, OnUnavailable};
 use tower_http::timeout::TimeoutLayer;
 
 use super::{MODES, locking, put, settle, slow_orders};
@@ -114,6 +116,53 @@ async fn run_to_completion_does_not_wait_on_for_a_client_that_has_gone() {
     assert!(gone.is_err());
     settle().await;
     assert!(store.is_free());
+}
+
+/// Such requests come in the outage for which the program chose `Proceed`.
+#[tokio::test(start_paused = true)]
+async fn run_to_completion_finishes_a_request_without_a_lock_too() {
+    let (store, _locks, layer) = locking();
+    store.unplug(true);
+    let (finished, mut seen) = unbounded_channel();
+    let handler = async move || {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        finished.send(()).unwrap();
+    };
+    let layer = layer.on_unavailable(OnUnavailable::Proceed);
+    let app = Router::new()
+        .route("/orders/{id}", any(handler))
+        .layer(layer.on_cancel(OnCancel::RunToCompletion));
+    let gone = tokio::time::timeout(Duration::from_millis(500), put(&app, "/orders/1")).await;
+    assert!(gone.is_err());
+    let finished = tokio::time::timeout(Duration::from_secs(1), seen.recv()).await;
+    assert_eq!(finished, Ok(Some(())));
+    assert_eq!(put(&app, "/orders/1").await.status(), 200);
+}
+
+/// No connection is open, so a server does not wait for the handler.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_handlers_without_a_client_within_its_time_limit() {
+    for (work, limit, took, lost) in [(3, 5, 3, false), (60, 5, 4, true), (60, 0, 0, true)] {
+        let (store, locks, layer) = locking();
+        let (ended, mut seen) = unbounded_channel();
+        let handler = async move |lock: LockHandle| {
+            tokio::time::sleep(Duration::from_secs(work)).await;
+            ended.send(lock.is_lost()).unwrap();
+        };
+        let layer = layer.on_lost(OnLost::Continue);
+        let app = Router::new()
+            .route("/orders/{id}", any(handler))
+            .layer(layer.on_cancel(OnCancel::RunToCompletion));
+        let began = Instant::now();
+        let gone = tokio::time::timeout(Duration::from_millis(1), put(&app, "/orders/1")).await;
+        assert!(gone.is_err());
+        let shut_down = locks.shutdown(Duration::from_secs(limit)).await;
+        assert_eq!(shut_down.is_ok(), limit > 0, "{shut_down:?}");
+        assert_eq!(began.elapsed().as_secs(), took);
+        settle().await;
+        assert!(store.is_free());
+        assert_eq!(seen.recv().await, Some(lost));
+    }
 }
 
 #[tokio::test(start_paused = true)]
