@@ -248,7 +248,7 @@ impl LockClient {
                 Wanted::Any | Wanted::All => None,
             },
             in_line: true,
-            fencing: terms.fenced.then(|| Fencing {
+            fencing: terms.needs_token().then(|| Fencing {
                 retention: self.inner.token_retention,
                 reserve: self.inner.queues.handover_limits().handovers,
             }),

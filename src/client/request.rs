@@ -205,7 +205,7 @@ impl LockRequest {
         self
     }
 
-    /// Requests a fencing token with the grant.
+    /// Requests a fencing token with the grant of every key that is asked for in an exclusive mode; of several keys, one is enough.
     #[inline]
     pub fn fenced(mut self) -> Self {
         self.terms.fenced = true;
@@ -360,6 +360,11 @@ impl LockRequest {
         self.modes().all(LockMode::is_exclusive)
     }
 
+    /// Whether a key is asked for in an exclusive mode.
+    pub(crate) fn has_exclusive(&self) -> bool {
+        self.modes().any(LockMode::is_exclusive)
+    }
+
     /// Whether all that it takes are permits.
     pub(crate) fn takes_permits(&self) -> bool {
         self.modes().all(LockMode::is_permit)
@@ -367,7 +372,7 @@ impl LockRequest {
 
     fn check(&self) -> Result<(), LockError> {
         limits::check(self.terms.lease, self.terms.max_hold).map_err(LockError::invalid)?;
-        if self.targets().len() > self.client.inner.max_keys_per_request {
+        if self.targets().len() > self.client.max_keys_per_request() {
             return Err(LockError::invalid(
                 "the request names too many keys: name fewer, or see `max_keys_per_request`",
             ));
@@ -375,6 +380,11 @@ impl LockRequest {
         if self.targets().is_empty() {
             return Err(LockError::invalid(
                 "there is no key to lock: name at least one",
+            ));
+        }
+        if self.terms.fenced && !self.has_exclusive() {
+            return Err(LockError::invalid(
+                "a read hold or a permit has no fencing token: ask for one with an exclusive mode",
             ));
         }
         self.check_minimum()?;
@@ -407,11 +417,6 @@ impl LockRequest {
     fn check_one(&self, target: &Target) -> Result<(), LockError> {
         let mode = target.mode_in(self.mode);
         target.check(mode)?;
-        if self.terms.fenced && !mode.is_exclusive() {
-            return Err(LockError::invalid(
-                "a read hold or a permit has no fencing token: ask for one with an exclusive mode",
-            ));
-        }
         if self.hold_at_least.is_some() && !mode.is_exclusive() {
             return Err(LockError::invalid(
                 "`hold_at_least` needs an exclusive mode: readers do not keep each other out",
@@ -420,7 +425,9 @@ impl LockRequest {
         if self.terms.owner.is_none() && !self.wait.is_zero() {
             held::check(self.client.id(), &target.key, mode)?;
         }
-        let supported = self.client.supports(mode, self.terms.fenced);
+        let supported = self
+            .client
+            .supports(mode, self.terms.fenced && mode.is_exclusive());
         supported
             .and_then(|()| self.client.accepts(&target.key))
             .map_err(LockError::Unsupported)

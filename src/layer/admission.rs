@@ -79,7 +79,7 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         let owner = parts.extensions.get::<Owner>().cloned();
         let owner = owner.unwrap_or_else(Owner::new);
         let mut request = serve.request(request.owner(&owner), Route::new(template(parts)));
-        if self.policy.fenced && request.is_exclusive() {
+        if self.policy.fenced && request.has_exclusive() {
             request = request.fenced();
         }
         Plan {

@@ -144,7 +144,7 @@ impl LocalHold {
             && matches!(terms.lease, Lease::Renewed(_))
             && terms.lease == self.live.lease()
             && self.is_left_for(terms, now)
-            && (!terms.fenced || self.live.token().is_some())
+            && (!terms.needs_token() || self.live.token().is_some())
     }
 
     /// Whether a third of the request's lease is left, and no more than its longest hold: otherwise the store would keep the key
@@ -264,6 +264,11 @@ impl HoldRest {
 }
 
 impl Terms {
+    /// Whether the grant is to have a fencing token.
+    pub(crate) fn needs_token(&self) -> bool {
+        self.fenced && self.mode.is_exclusive()
+    }
+
     /// The share of such a request in a hold that it gets now.
     fn holder(&self, now: Instant) -> LocalHolder {
         let limit = self.max_hold.map(|max_hold| Moment::from(now + max_hold));

@@ -107,7 +107,7 @@ impl KeyState {
         let Some(hold) = found else {
             return Ok(None);
         };
-        if terms.fenced && hold.live.token().is_none() {
+        if terms.needs_token() && hold.live.token().is_none() {
             return Err(LockError::invalid(
                 "the owner holds this key without a fencing token: ask for one at the outermost acquisition",
             ));
