@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 use http_body::Body;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::IdempotencyLayer;
 use super::fingerprint::Fingerprint;
@@ -17,6 +17,7 @@ use crate::key::{KeyError, KeyExtractor, template};
 use crate::layer::{
     Buffered, Claim, ModePolicy, Rejection, RejectionKind, Unclaimed, by_method, extract, whole,
 };
+use crate::limits::FOR_EVER;
 use crate::lock::{LockKey, LockMode};
 use crate::telemetry::Route;
 
@@ -87,14 +88,16 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
             fingerprint: (self.settings.fingerprint)(parts, &read),
             parts,
         };
+        let wait = self.settings.serve.wait;
+        let until = Instant::now() + wait.clamp(LOOK_UP, FOR_EVER);
         // A record does not change during its retention, so a replay needs no lock.
-        if let Some(replay) = self.look_up(&identity).await? {
+        if let Some(replay) = self.look_up(&identity, until).await? {
             return Err(Unclaimed::Answer(replay.map(whole)));
         }
-        let guard = self.claim(&identity).await?;
+        let guard = self.claim(&identity, until).await?;
         let granted = Instant::now();
         // The response may have been recorded between the read and the grant. From here no other request records.
-        if let Some(replay) = self.look_up(&identity).await? {
+        if let Some(replay) = self.look_up(&identity, until).await? {
             guard.discard();
             return Err(Unclaimed::Answer(replay.map(whole)));
         }
@@ -106,16 +109,22 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         Ok((body, Claim { guard, data: terms }))
     }
 
-    async fn claim(&self, identity: &Identity<'_>) -> Result<LockGuard, Rejection> {
-        let request = self.settings.serve.client.lock(&identity.name);
-        let request = self.settings.serve.request(request, route(identity.parts));
-        request.acquire().await.map_err(|error| {
-            let busy = matches!(error, LockError::Busy { .. });
-            match (busy, Rejection::from(error)) {
-                (true, rejection) => rejection.with_kind(RejectionKind::InProgress),
-                (false, rejection) => rejection,
-            }
-        })
+    async fn claim(&self, identity: &Identity<'_>, until: Instant) -> Result<LockGuard, Rejection> {
+        let serve = &self.settings.serve;
+        let request = serve.client.lock(&identity.name);
+        let request = serve.request(request, route(identity.parts));
+        let left = until.saturating_duration_since(Instant::now());
+        request
+            .wait(serve.wait.min(left))
+            .acquire()
+            .await
+            .map_err(|error| {
+                let busy = matches!(error, LockError::Busy { .. });
+                match (busy, Rejection::from(error)) {
+                    (true, rejection) => rejection.with_kind(RejectionKind::InProgress),
+                    (false, rejection) => rejection,
+                }
+            })
     }
 
     /// The recorded response to this request.
@@ -123,8 +132,13 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
     /// # Errors
     ///
     /// The key was used for another request, or the record is unavailable or unreadable.
-    async fn look_up(&self, identity: &Identity<'_>) -> Result<Option<Response<Bytes>>, Rejection> {
-        let record = timeout(LOOK_UP, self.settings.serve.client.record(&identity.name)).await;
+    async fn look_up(
+        &self,
+        identity: &Identity<'_>,
+        until: Instant,
+    ) -> Result<Option<Response<Bytes>>, Rejection> {
+        let until = until.min(Instant::now() + LOOK_UP);
+        let record = timeout_at(until, self.settings.serve.client.record(&identity.name)).await;
         let record = record.unwrap_or_else(|elapsed| {
             Err(StoreError::new(StoreErrorKind::Unanswered, elapsed).into())
         })?;
@@ -132,7 +146,10 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
             return Ok(None);
         };
         let recorded = Recorded::decode(&record).map_err(|error| {
-            tracing::error!(%error, "the record of a request cannot be read");
+            // Clients decide how many requests cause it.
+            if let Some(left_out) = self.settings.unreadable.due() {
+                tracing::error!(%error, left_out, "the record of a request cannot be read");
+            }
             Rejection::new(RejectionKind::RecordUnreadable)
         })?;
         match recorded.fingerprint == identity.fingerprint {

@@ -29,6 +29,8 @@ pub(super) struct IdempotencySettings {
     pub(super) confirm: Confirm,
     /// When a response that cannot be recorded was last logged as a warning.
     pub(super) warned: Arc<Seldom>,
+    /// When a record that cannot be read was last logged.
+    pub(super) unreadable: Arc<Seldom>,
 }
 
 impl IdempotencySettings {
@@ -48,6 +50,7 @@ impl IdempotencySettings {
             response_limit: 64 * 1024,
             confirm: Confirm::Strict,
             warned: Arc::default(),
+            unreadable: Arc::default(),
         }
     }
 

@@ -8,15 +8,17 @@ use axum::Router;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use sha2::{Digest, Sha256};
+use tokio::time::Instant;
 use tower_distributed_lock::store::{Attempt, Capabilities, Record};
 use tower_distributed_lock::{
     Confirm, DistributedLockLayer, Hold, HoldId, IdempotencyLayer, Lease, LockClient, LockKey,
     LockMode, LockStore, MemoryStore,
 };
+use tracing::Level;
 
 use super::{Runs, answering, is_replay, pay, payments, problem, remembering, settle, text};
 use crate::layer::store::TestStore;
-use crate::support::LimitedStore;
+use crate::support::{LimitedStore, Log};
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_records_nothing_and_frees_the_key_at_once() {
@@ -140,6 +142,57 @@ async fn a_store_that_cannot_be_asked_is_503_and_the_handler_is_not_called() {
     assert_eq!(runs.count(), 0);
 }
 
+/// Its claim is free again for the next one.
+#[tokio::test(start_paused = true)]
+async fn a_record_that_the_store_does_not_return_is_503_in_two_seconds_and_the_handler_is_not_called()
+ {
+    const NEVER: Duration = Duration::from_secs(3600);
+    for late in [&[NEVER][..], &[Duration::ZERO, NEVER]] {
+        let (store, _locks, layer) = remembering();
+        let runs = Runs::default();
+        let app = payments(&runs).layer(layer);
+        store.delay_reads(late.iter().copied());
+        let began = Instant::now();
+        let (status, problem) = problem(pay(&app).await).await;
+        assert_eq!(
+            (status, &problem["type"]),
+            (503, &"lock-unavailable".into())
+        );
+        assert_eq!(began.elapsed().as_secs(), 2);
+        settle().await;
+        assert!(store.is_free());
+        assert_eq!(runs.count(), 0);
+        assert_eq!(text(pay(&app).await).await, "run 1");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_reads_of_a_record_count_as_waiting() {
+    const LATE: Duration = Duration::from_millis(1900);
+    for (wait, answered) in [(3, 3), (0, 1)] {
+        let (store, locks, layer) = remembering();
+        let layer = layer.wait(Duration::from_secs(wait));
+        let key = "idempotency:POST:/payments::idempotency-key:k";
+        let held = locks.lock(key).await.unwrap();
+        let app = payments(&Runs::default()).layer(layer);
+        store.delay_reads([LATE, LATE]);
+        let began = Instant::now();
+        assert_eq!(pay(&app).await.status(), 409);
+        assert_eq!(began.elapsed().as_secs(), answered);
+        drop(held);
+    }
+    let (store, _locks, layer) = remembering();
+    let app = payments(&Runs::default()).layer(layer);
+    store.delay_reads([LATE, LATE]);
+    let began = Instant::now();
+    assert_eq!(
+        pay(&app).await.status(),
+        503,
+        "it is claimed, and not read in time"
+    );
+    assert_eq!(began.elapsed().as_secs(), 3);
+}
+
 /// A memory store with a record under the key `k`, as another process may have left it.
 async fn with_record(value: Bytes) -> LockClient {
     let store = MemoryStore::new();
@@ -163,12 +216,16 @@ async fn a_record_of_another_program_is_500_and_the_handler_is_not_called() {
     let locks = with_record("{\"status\": 200}".into()).await;
     let runs = Runs::default();
     let app = payments(&runs).layer(IdempotencyLayer::new(locks).shared());
-    let (status, problem) = problem(pay(&app).await).await;
-    assert_eq!(
-        (status, &problem["type"]),
-        (500, &"record-unreadable".into())
-    );
+    let (log, _guard) = Log::at(Level::ERROR);
+    for _ in 0..10 {
+        let (status, problem) = problem(pay(&app).await).await;
+        assert_eq!(
+            (status, &problem["type"]),
+            (500, &"record-unreadable".into())
+        );
+    }
     assert_eq!(runs.count(), 0);
+    assert_eq!(log.text().lines().count(), 1, "clients decide how many");
 }
 
 /// Processes with several versions of this crate may share a store: a new layout, or another fingerprint, needs a new version.

@@ -1,7 +1,9 @@
 //! A memory store in which tests can end holds, and which they can disconnect and silence.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tower_distributed_lock::store::{
@@ -27,6 +29,7 @@ pub(crate) struct TestStore {
     down: Arc<AtomicBool>,
     silent: Arc<AtomicBool>,
     asked: Arc<AtomicUsize>,
+    delays: Arc<Mutex<VecDeque<Duration>>>,
 }
 
 impl TestStore {
@@ -47,6 +50,11 @@ impl TestStore {
     /// Sets whether the store is silent.
     pub(crate) fn silence(&self, silent: bool) {
         self.silent.store(silent, Ordering::Relaxed);
+    }
+
+    /// Sets how late the next reads of records are.
+    pub(crate) fn delay_reads(&self, delays: impl IntoIterator<Item = Duration>) {
+        self.delays.lock().unwrap().extend(delays);
     }
 
     /// The number of attempts.
@@ -122,6 +130,8 @@ impl LockStore for TestStore {
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
         self.gate().await?;
+        let delay = self.delays.lock().unwrap().pop_front();
+        tokio::time::sleep(delay.unwrap_or_default()).await;
         self.memory.record(key).await
     }
 
