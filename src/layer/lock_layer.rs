@@ -185,8 +185,8 @@ impl<K, M> DistributedLockLayer<K, M> {
 
     /// Sets how long a request waits for its lock (default 10 s). Zero: one attempt.
     ///
-    /// The server does not always notice a disconnected client while its request waits (HTTP/1 with an unread body), so the wait
-    /// is always finite.
+    /// The server does not always notice a disconnected client while its request waits (HTTP/1 with an unread body, or with any
+    /// byte after the request), so the wait is always finite.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.policy.serve.wait = wait;
         self
@@ -321,7 +321,9 @@ impl<K, M> DistributedLockLayer<K, M> {
 
     /// Reads every request's body, at most `limit` bytes, before the lock is requested.
     ///
-    /// The lock is not held while the body arrives, and a client that disconnects while its request waits is noticed at once.
+    /// The lock is not held while the body arrives, and a client that disconnects while its request waits is noticed at once, unless
+    /// it has sent more than its request over HTTP/1, such as the next one.
+    ///
     /// `axum::body::Body` is read in this way by default, up to 2 MiB. A longer body is answered 413. If its declared length is
     /// longer, none of it is read, as with `tower_http::limit`: a client with `Expect: 100-continue` need not send it, and one
     /// that writes without reading may see a closed connection in place of the 413. Trailers of the request are dropped. Keys may
@@ -363,7 +365,8 @@ impl<K, M> DistributedLockLayer<K, M> {
         }
     }
 
-    /// Sets how many keys one request may name (default 32). More are answered 400 `key-invalid`.
+    /// Sets how many keys one request may name (default 32). More are answered 400 `key-invalid`, as are more than the client's
+    /// [`max_keys_per_request`](crate::LockClientBuilder::max_keys_per_request).
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.policy.max_keys = max_keys;
         self

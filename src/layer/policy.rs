@@ -81,7 +81,9 @@ impl Policy {
     /// The keys of a request; `None`: it is not locked.
     pub(super) fn keys(&self, found: Result<Keys, KeyError>) -> Result<Option<Keys>, KeyError> {
         let missing = match found {
-            Ok(keys) if keys.len() > self.max_keys => {
+            Ok(keys)
+                if keys.len() > self.max_keys.min(self.serve.client.max_keys_per_request()) =>
+            {
                 return Err(KeyError::invalid("the request names too many keys"));
             }
             Ok(keys) if !keys.is_empty() => return Ok(Some(keys)),
@@ -131,7 +133,10 @@ impl Policy {
                  set `max_hold`, or a fixed lease",
             );
         }
-        if self.confirm == Some(Confirm::Strict) && self.on_unavailable == OnUnavailable::Proceed {
+        let contradict = |confirm, reads| {
+            confirm == Some(Confirm::Strict) && self.on_unavailable(reads) == OnUnavailable::Proceed
+        };
+        if contradict(self.confirm, false) || contradict(self.confirm_reads, true) {
             return Err(
                 "`Confirm::Strict` answers nothing unconfirmed and `OnUnavailable::Proceed` answers without a lock: \
                  choose one (`on_unavailable_reads` may still let reads proceed)",

@@ -116,7 +116,7 @@ async fn an_upload_that_breaks_off_is_400_and_never_locks() {
 #[test]
 fn impossible_settings_are_refused_with_the_reason() {
     type Change = fn(DistributedLockLayer) -> DistributedLockLayer;
-    let cases: [(Change, &str); 10] = [
+    let cases: [(Change, &str); 12] = [
         (
             |l| l.lease(Lease::Fixed(Duration::from_millis(9))),
             "the lease is too short",
@@ -147,6 +147,20 @@ fn impossible_settings_are_refused_with_the_reason() {
             |l| {
                 l.confirm(Confirm::Strict)
                     .on_unavailable(OnUnavailable::Proceed)
+            },
+            "choose one",
+        ),
+        (
+            |l| {
+                l.confirm_reads(Confirm::Strict)
+                    .on_unavailable(OnUnavailable::Proceed)
+            },
+            "choose one",
+        ),
+        (
+            |l| {
+                l.confirm_reads(Confirm::Strict)
+                    .on_unavailable_reads(OnUnavailable::Proceed)
             },
             "choose one",
         ),

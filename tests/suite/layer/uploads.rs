@@ -195,8 +195,12 @@ async fn a_request_that_names_too_many_keys_is_400_and_never_locks() {
     assert_eq!(problem["type"], "key-invalid");
     assert_eq!(store.asked(), 0);
     assert_eq!(put(&app, "/orders/1?32").await.status(), 200);
-    let app = orders().layer(layer.max_keys(2));
+    let app = orders().layer(layer.clone().max_keys(2));
     assert_eq!(put(&app, "/orders/1?3").await.status(), 400);
+    let app = orders().layer(layer.max_keys(2_000));
+    assert_eq!(put(&app, "/orders/1?1024").await.status(), 200);
+    let over_that_of_the_client = put(&app, "/orders/1?1025").await;
+    assert_eq!(over_that_of_the_client.status(), 400);
 }
 
 #[tokio::test(start_paused = true)]
