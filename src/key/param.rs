@@ -16,8 +16,8 @@ use crate::lock::{LockKey, Resource};
 /// [`OnMissing`](crate::OnMissing) decides otherwise. Add the layer to the routes that have the parameter, by
 /// `route_layer`. A request that matches no route has no key (400).
 ///
-/// **Wrong where the handler reads two texts as one value**: `Path<u64>` reads `1`, `01` and `+1` as the same order. Then
-/// use [`extract`](super::extract()).
+/// **Wrong where the handler reads two texts as one value**: `Path<u64>` reads `1`, `01` and `+1` as the same order, and a file
+/// system `a/b`, `a//b` and `a/./b` as the same file. Then use [`extract`](super::extract()).
 pub fn param(resource: impl Into<Resource>, name: &'static str) -> Param {
     let resource = resource.into();
     Param { resource, name }
@@ -32,7 +32,8 @@ pub struct Param {
 
 impl KeyExtractor for Param {
     async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
-        let outside = || KeyError::missing_because("the request matches no route");
+        let outside =
+            || KeyError::missing_because("no route is matched where the layer of the lock is");
         let missing = || {
             KeyError::not_of_the_route(format!(
                 "the route has no parameter `{}`: add the layer by `route_layer` to the routes that have it",

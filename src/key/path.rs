@@ -12,7 +12,7 @@ use super::{KeyError, KeyExtractor, Keys, compose};
 /// `/a%40b`. `/` and `%2F` stay different. There is no other normalisation. Query and host are not part of it.
 ///
 /// **Wrong where the handler reads two paths as one resource**: `/orders/1` and `/orders/01` are one order to `Path<u64>` and two
-/// keys here; so are `/orders/1` and `/orders/1/`, and `/orders/1` beside `/orders/1/refunds`. Prefer `key::extract` or
+/// keys here; so are `/orders/1`, `/orders//1` and `/orders/1/`, and `/orders/1` beside `/orders/1/refunds`. Prefer `key::extract` or
 /// `key::param` then.
 pub fn path() -> Path {
     Path

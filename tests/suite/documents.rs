@@ -241,6 +241,22 @@ fn every_page_of_the_guide_begins_with_what_its_reader_wants() {
     }
 }
 
+/// `1`, `01` and `+1` are one number and three texts: an example whose key is a text must not read it as a number.
+#[test]
+fn no_example_reads_as_a_number_what_it_locks_as_a_text() {
+    let mut pages = files("docs", ".md");
+    pages.extend(files("examples", ".rs"));
+    pages.extend(["README.md".to_owned(), "src/lib.rs".to_owned()]);
+    for page in pages {
+        for code in read(&page).split("```") {
+            let reads_a_number = code.contains("Path<u") || code.contains("Path<i");
+            let locks_a_text =
+                code.contains("DistributedLockLayer::new(") && !code.contains("key::extract");
+            assert!(!(reads_a_number && locks_a_text), "{page}: {code}");
+        }
+    }
+}
+
 /// rustdoc finds the items that a page names by `src/guide.rs`, and hides lines of its code; a viewer of the repository does neither.
 #[test]
 fn a_page_of_the_guide_reads_alike_in_rustdoc_and_in_the_repository() {

@@ -13,7 +13,9 @@ use http::{HeaderMap, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, StreamBody};
 use tokio::time::Instant;
-use tower_distributed_lock::{Confirm, DistributedLockLayer, LockHandle, ReleaseOn};
+use tower_distributed_lock::{
+    Confirm, DistributedLockLayer, LockHandle, LockMode, OnCancel, ReleaseOn,
+};
 
 use super::store::TestStore;
 use super::{locking, put, request, send, settle};
@@ -183,6 +185,26 @@ async fn a_body_that_is_dropped_or_fails_releases() {
     assert!(store.is_free());
 }
 
+/// The response is dropped where the handler has ended, with its body and the lock.
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_outlives_its_client_releases_with_the_body_that_is_not_read() {
+    let (store, layer) = at_body_end();
+    let slow = async || {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        streaming()
+    };
+    let app = Router::new()
+        .route("/orders/{id}", any(slow))
+        .layer(layer.on_cancel(OnCancel::RunToCompletion));
+    let gone = tokio::time::timeout(Duration::from_secs(1), put(&app, "/orders/1")).await;
+    assert!(gone.is_err());
+    settle().await;
+    assert!(!store.is_free());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    settle().await;
+    assert!(store.is_free());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_response_without_a_body_releases_before_its_head() {
     fn status(status: StatusCode) -> Response {
@@ -197,8 +219,10 @@ async fn a_response_without_a_body_releases_before_its_head() {
         ("PUT", || status(StatusCode::NO_CONTENT)),
         ("PUT", || status(StatusCode::NOT_MODIFIED)),
         ("PUT", || status(StatusCode::SWITCHING_PROTOCOLS)),
+        ("CONNECT", || status(StatusCode::OK)),
     ] {
         let (store, layer) = at_body_end();
+        let layer = layer.mode(LockMode::Write);
         let response = send(&answering(layer, response), request(method, "/orders/1")).await;
         assert!(store.is_free(), "{method} {}", response.status());
     }

@@ -14,12 +14,20 @@ const UNFINISHED: &str =
 
 #[tokio::test]
 async fn a_wait_ends_although_its_client_is_not_seen_to_disconnect() {
-    let pipelined = PUT.repeat(2);
-    for head in [EXPECTING, UNFINISHED, &pipelined] {
-        let (store, locks, layer) = patient();
+    let twice = PUT.repeat(2);
+    let pipelined = twice.as_str();
+    let (store, locks, layer) = patient();
+    let layer = layer.wait(Duration::from_secs(2));
+    let streamed = endless().layer(layer.clone().stream_body());
+    let read = endless().layer(layer);
+    for (head, app) in [
+        (EXPECTING, &streamed),
+        (UNFINISHED, &streamed),
+        (pipelined, &streamed),
+        (pipelined, &read),
+    ] {
         let held = elsewhere(&store).await;
-        let address =
-            serve(endless().layer(layer.stream_body().wait(Duration::from_secs(2)))).await;
+        let address = serve(app.clone()).await;
         let client = http1(address, head).await;
         is_asked(&locks).await;
         drop(client);
