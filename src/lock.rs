@@ -171,7 +171,8 @@ pub enum Lease {
     /// Renewed to this duration after every third of it, as long as the guard lives. When the process dies, others wait at
     /// most this long. Redisson's watchdog.
     Renewed(Duration),
-    /// Never renewed: the hold expires after this duration, even if the guard still exists.
+    /// Never renewed: the hold expires after this duration, even if the guard still exists. Beside readers of Redisson, a read
+    /// may end earlier: Redisson's watchdog sets the lease of all readers to its own timeout.
     Fixed(Duration),
 }
 

@@ -32,6 +32,7 @@ local function ask_fair(keys, args, taken)
   if left == -1 then
     return 4
   end
+  line_up_again(queue, timeouts, alive, id, now)
   local head, dropped, more = first_in_line(queue, timeouts, alive, now)
   if left == -2 and not more and (not head or head == id) then
     return nil, function()

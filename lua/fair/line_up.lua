@@ -1,5 +1,16 @@
--- Adds an attempt at the end of the queue, or keeps it alive in its place. `head` is the first in the queue.
+-- Puts an attempt that Redisson has dropped in front of the queue again. Redisson drops only the head, by its score: an
+-- attempt that is alive and has no score was the head.
 -- Needs    fair/queue.lua
+local function line_up_again(queue, timeouts, alive, id, now)
+  local lives = not redis.call('ZSCORE', timeouts, id) and redis.call('ZSCORE', alive, id)
+  if lives and tonumber(lives) > now then
+    redis.call('LREM', queue, 1, id)
+    redis.call('LPUSH', queue, id)
+    redis.call('ZADD', timeouts, lives + MARGIN, id)
+  end
+end
+
+-- Adds an attempt at the end of the queue, or keeps it alive in its place. `head` is the first in the queue.
 local function line_up(queue, timeouts, alive, id, now, liveness, head)
   local lives, blocks = redis.call('ZSCORE', alive, id), redis.call('ZSCORE', timeouts, id)
   if tonumber(lives or now + 1) <= now then
@@ -12,10 +23,6 @@ local function line_up(queue, timeouts, alive, id, now, liveness, head)
     -- Redisson lowers each score at a grant, and this keeps what it subtracted. The rest of the score moves with the time
     -- since the last question.
     score = blocks + (lives and now + liveness - lives or 0)
-  elseif not blocks and lives then
-    -- Redisson drops only the head: this attempt was the head, and is alive.
-    redis.call('LREM', queue, 1, id)
-    redis.call('LPUSH', queue, id)
   elseif not blocks then
     local last = redis.call('LINDEX', queue, -1)
     local before = last and redis.call('ZSCORE', timeouts, last)

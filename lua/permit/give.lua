@@ -17,7 +17,8 @@ local function give_back(counter, channel, publish, permits)
   return 0
 end
 
--- Extends a string that expires beyond every permit, and lets the set expire with it.
+-- Extends a string that expires beyond every permit, and lets the set expire with it. The set of one that does not expire is
+-- kept: Redisson may have changed the string since.
 local function outlive(counter, held, now)
   local left = redis.call('PTTL', counter)
   if left >= 0 then
@@ -25,5 +26,7 @@ local function outlive(counter, held, now)
     local life = math.max(left, last - now + IDLE)
     redis.call('PEXPIRE', counter, life)
     redis.call('PEXPIRE', held, life)
+  elseif left == -1 then
+    redis.call('PERSIST', held)
   end
 end

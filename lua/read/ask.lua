@@ -48,8 +48,8 @@ local function ask_read(keys, args, taken)
       join(keys[5], id, args[3], now)
     end
   end
-  -- While a writer of ours waits, its release wakes the readers.
-  if mode == 'write' and args[3] ~= '0' and not waiting(keys[3], now) and is_redissons(name) then
+  -- While a writer of ours waits, its release wakes the readers without a pass. It waits for those with one.
+  if mode == 'write' and args[3] ~= '0' and (pass or not waiting(keys[3], now)) and is_redissons(name) then
     return {1, refused, 1}
   end
   return {1, refused}

@@ -109,8 +109,10 @@ impl LockClientBuilder {
     ///
     /// If counters are kept for ever, there are as many as keys that were ever fenced, and clients may choose keys. Tokens also
     /// rise after a counter has expired: without a counter they follow the server's clock, and a counter is kept while its tokens
-    /// are ahead of that clock. Redisson's `getFencedLock` begins at 1 without a counter: where Java services fence the same
-    /// keys, choose `None`.
+    /// are ahead of that clock. A counter that never expires, as one that Redisson has begun, remains so.
+    ///
+    /// Redisson's `getFencedLock` does not extend an expiry, and begins at 1 without a counter: where Java services fence the
+    /// same keys, choose `None`.
     pub fn token_retention(mut self, retention: impl Into<Option<Duration>>) -> Self {
         self.token_retention = retention.into();
         self

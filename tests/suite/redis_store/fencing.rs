@@ -53,7 +53,7 @@ async fn reserved_tokens_are_given_to_no_other_and_a_larger_counter_is_continued
     let mut redis = server.connection().await;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let ahead = now.as_micros() as u64 + 50_000_000;
-    redis.set(COUNTER, ahead).await.unwrap();
+    redis.set_ex(COUNTER, ahead, 100).await.unwrap();
     let reserving = fenced(
         attempt("k", LockMode::Reentrant),
         Fencing::new(Some(Duration::from_secs(100)), 16),

@@ -169,6 +169,33 @@ async fn a_reader_with_a_pass_that_finds_a_foreign_writer_keeps_its_pass() {
     assert!(asks(&store, &waiting).await);
 }
 
+/// The release of that writer wakes it: a writer of ours in line waits for the reader with a pass.
+#[tokio::test]
+async fn a_reader_with_a_pass_listens_to_the_writer_of_redisson_that_went_before_it() {
+    let (server, store) = server_and_store().await;
+    let (writing, waiting, next) = (write(), read(), write());
+    assert!(asks(&store, &writing).await);
+    assert!(!asks(&store, &waiting).await && !asks(&store, &next).await);
+    let mut wakeups = store.subscribe(&waiting).await.unwrap();
+    assert!(releases(&store, &writing).await);
+    woken(&mut wakeups).await;
+    let mut redis = server.connection().await;
+    let javas = "0b5a3c1e-51ab-4d22-8c11-9f1f3a9a1b2c:1:write";
+    let fields = [("mode", "write"), (javas, "1")];
+    redis.hset_multiple("k", &fields).await.unwrap();
+    redis.pexpire("k", 30_000).await.unwrap();
+    assert!(!asks(&store, &waiting).await);
+    eventually("it listens", Duration::from_secs(5), async || {
+        let channels = server.pubsub_channels().await;
+        channels.get("redisson_rwlock:{k}") == Some(&1)
+    })
+    .await;
+    redis.del("k").await.unwrap();
+    redis.publish("redisson_rwlock:{k}", "1").await.unwrap();
+    woken(&mut wakeups).await;
+    assert!(asks(&store, &waiting).await);
+}
+
 /// Changes the data as if the attempt had not asked for a while.
 async fn lapse(server: &RedisServer, set: &str, attempt: &Attempt) {
     let mut redis = server.connection().await;

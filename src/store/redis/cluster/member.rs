@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::slots::{Address, Range, ranges};
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::failure::{self, transient};
@@ -61,11 +61,48 @@ impl Member {
     /// 1.9).
     pub(super) async fn shards_channels(&self) -> Result<bool, StoreError> {
         let answer = self.query(Purpose::Commands, "PUBSUB", "SHARDNUMSUB");
-        match answer.await? {
-            // The server may know them, and other clients may use them. The caller decides.
-            Value::ServerError(error) if error.code() == "NOPERM" => Err(failure::refusal(error)),
-            Value::ServerError(_) => Ok(false),
-            _ => Ok(true),
+        knows_the_command(answer.await?)
+    }
+}
+
+/// Fails if the answer does not say it, as that of a server which is busy, or which forbids the command.
+fn knows_the_command(answer: Value) -> Result<bool, StoreError> {
+    let Value::ServerError(error) = answer else {
+        return Ok(true);
+    };
+    let is_general = error.code() == "ERR";
+    let refusal = failure::refusal(error);
+    match refusal.kind() {
+        StoreErrorKind::Refused if is_general => Ok(false),
+        _ => Err(refusal),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(error: &str) -> Value {
+        let parsed = redis::parse_redis_value(format!("-{error}\r\n").as_bytes());
+        parsed.expect("an answer of Redis")
+    }
+
+    #[test]
+    fn only_a_server_that_does_not_know_the_command_has_no_sharded_channels() {
+        for unknown in [
+            "ERR Unknown subcommand or wrong number of arguments for 'SHARDNUMSUB'. Try PUBSUB HELP.",
+            "ERR unknown subcommand 'SHARDNUMSUB'. Try PUBSUB HELP.",
+        ] {
+            assert!(!knows_the_command(answer(unknown)).expect("it answers"));
         }
+        for other in [
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+            "LOADING Redis is loading the dataset in memory",
+            "ERR max number of clients reached",
+            "NOPERM User default has no permissions to run the 'pubsub|shardnumsub' command",
+        ] {
+            assert!(knows_the_command(answer(other)).is_err(), "{other}");
+        }
+        assert!(knows_the_command(Value::Array(Vec::new())).expect("it answers"));
     }
 }

@@ -181,6 +181,19 @@ async fn a_live_waiter_that_redisson_dropped_is_first_again() {
     assert!(!asks(&store, &last).await && asks(&store, &first).await);
 }
 
+/// It may be the only one that asks again before its next look: Redisson wakes the waiter behind it.
+#[tokio::test]
+async fn a_live_waiter_that_redisson_dropped_takes_the_free_lock_when_it_asks() {
+    let (server, store) = server_and_store().await;
+    let (holder, first, last) = (fair(), fair(), fair());
+    assert!(asks(&store, &holder).await);
+    assert!(!asks(&store, &first).await && !asks(&store, &last).await);
+    assert!(releases(&store, &holder).await);
+    drop_head(&server, &first).await;
+    assert!(asks(&store, &first).await);
+    assert_eq!(queue(&server).await, [last.hold.id.to_string()]);
+}
+
 #[tokio::test]
 async fn nothing_is_left_of_a_live_waiter_that_redisson_dropped_when_it_is_granted() {
     let (server, store) = server_and_store().await;

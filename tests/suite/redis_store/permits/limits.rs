@@ -38,6 +38,38 @@ async fn redissons_limit_counts_and_stays() {
     assert_eq!(inspect(&store).await.limit, Some(2));
 }
 
+/// Redisson's `addPermits` removes the expiry of the string, and leaves that of the set.
+#[tokio::test]
+async fn permits_do_not_expire_with_their_set_when_redisson_has_added_some() {
+    let (server, store) = server_and_store().await;
+    let mine = permit("n", 2);
+    assert!(asks(&store, &mine).await);
+    redis_of(&server).await.set("n", 2).await.unwrap();
+    let renewed = store.renew(&[Renewal::new(mine.hold.clone(), LEASE)]).await;
+    assert_eq!(renewed.unwrap(), [HoldStatus::Held]);
+    assert_eq!(entry(&server, "{n}:timeout").await.ttl, None);
+    assert_eq!(inspect(&store).await.limit, Some(3));
+}
+
+/// A waiter of ours keeps the limit that attempts named as long as permits of Redisson are held.
+#[tokio::test]
+async fn a_long_permit_of_redisson_is_not_forgotten_while_others_wait_for_it() {
+    let (server, store) = server_and_store().await;
+    let mine = permit("n", 1);
+    assert!(asks(&store, &mine).await && releases(&store, &mine).await);
+    let mut redis = redis_of(&server).await;
+    let end = now_ms(&mut redis).await + 10 * DAY.as_millis() as u64;
+    redissons(&server, 0, end).await;
+    for key in ["n", "{n}:timeout"] {
+        redis.expire(key, 60).await.unwrap();
+    }
+    assert!(!asks(&store, &patient("n", LockMode::permits(1))).await);
+    for key in ["n", "{n}:timeout"] {
+        let left = entry(&server, key).await.ttl.expect("ours expires");
+        assert!(left > 10 * DAY, "{key}: {left:?}");
+    }
+}
+
 /// A permit that never expires keeps the limit of a string that expires.
 #[tokio::test]
 async fn a_permit_without_end_outlives_our_limit() {
