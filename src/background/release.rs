@@ -129,7 +129,7 @@ pub(super) async fn release(
 ) -> Result<(), LockError> {
     loop {
         let release = Release::new(live.hold.clone()).record(record.cloned());
-        let released = store.clone().release_alone(release).await;
+        let released = store.release_alone(release).await;
         if let Some(result) = tries.decided(released) {
             return result;
         }

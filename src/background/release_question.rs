@@ -35,7 +35,7 @@ pub(crate) struct Unasked<E> {
 
 /// The first question is under way. The fields are dropped in this order.
 pub(crate) struct Asked<E: EndOfHold> {
-    answer: Answer<Released>,
+    answer: Answer<Released, Release>,
     end: Finishing<E>,
     record: Option<Box<Record>>,
 }
@@ -89,7 +89,7 @@ impl<E: EndOfHold> Unasked<E> {
         // From here on, the hold ends with the question.
         let end = Finishing(end);
         Asked {
-            answer: end.0.background().store().release_alone(release),
+            answer: end.0.background().handle.store.release_alone(release),
             end,
             record,
         }

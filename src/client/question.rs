@@ -21,7 +21,7 @@ pub(super) enum Wanted {
 
 /// A question under way.
 pub(super) enum Asking {
-    One(Answer<Outcome>),
+    One(Answer<Outcome, Attempt>),
     Several(Answer<SeveralOutcome>),
 }
 
@@ -31,19 +31,16 @@ impl Asking {
         mut attempts: impl Iterator<Item = &'a Attempt>,
         want: Wanted,
     ) -> Self {
-        let store = store.clone();
-        match want {
+        let want = match want {
             Wanted::One { .. } => {
                 let only = attempts.next().expect("there is one");
-                Self::One(store.acquire(only.clone()))
+                return Self::One(store.acquire(only.clone()));
             }
-            Wanted::Any => {
-                Self::Several(store.acquire_several(attempts.cloned().collect(), store::Want::Any))
-            }
-            Wanted::All => {
-                Self::Several(store.acquire_several(attempts.cloned().collect(), store::Want::All))
-            }
-        }
+            Wanted::Any => store::Want::Any,
+            Wanted::All => store::Want::All,
+        };
+        let attempts = attempts.cloned().collect();
+        Self::Several(store.clone().acquire_several(attempts, want))
     }
 
     /// The answer if it is there already.

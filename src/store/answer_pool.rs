@@ -1,53 +1,64 @@
-//! Futures of answers whose memory serves one question after the other.
+//! Askers of questions, whose memory serves one question after the other.
 
 use std::future::Future;
-use std::sync::Mutex;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
-use tokio_util::sync::ReusableBoxFuture;
+use pin_project_lite::pin_project;
 
 use crate::error::StoreError;
 
-/// The most futures that are kept for later questions. One of a `RedisStore` has two kilobytes.
+/// The most askers that are kept for later questions. One of a `RedisStore` has two kilobytes.
 const MOST_IDLE: usize = 64;
 
-/// The future of an answer.
-pub(super) type AnswerFuture<T> = ReusableBoxFuture<'static, Result<T, StoreError>>;
+/// Asks one question at a time.
+pub(super) trait Ask<Q, T>: Send {
+    /// Begins a question. It is asked at the next poll.
+    fn begin(self: Pin<&mut Self>, question: Q);
 
-/// The futures of one kind of question that have ended, for the next questions of that kind.
+    /// Polls the question that was begun last.
+    fn poll_answer(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, StoreError>>;
+}
+
+pub(super) type Asker<Q, T> = Pin<Box<dyn Ask<Q, T>>>;
+
+/// The askers of one kind of question that have an answer, for the next questions of that kind.
 ///
-/// The future of a store's answer is larger than what allocators keep ready for each thread, and each pair needs two of them. No
-/// caller waits for the mutex: one that finds it locked allocates a future, or frees it. So it is std's, and an exploration
-/// has no other order of events to try here.
-pub(super) struct AnswerPool<T> {
-    idle: Mutex<Vec<AnswerFuture<T>>>,
+/// The future of a store's answer is larger than what allocators keep ready for each thread, and each pair needs two of them. A
+/// question is made in its asker, because each move of such a future copies all of it. No caller waits for the mutex: one that
+/// finds it locked allocates an asker, or frees it. So it is std's, and an exploration has no other order of events to try here.
+pub(super) struct AnswerPool<Q, T> {
+    idle: Mutex<Vec<Asker<Q, T>>>,
+    new: Box<dyn Fn() -> Asker<Q, T> + Send + Sync>,
 }
 
-impl<T> Default for AnswerPool<T> {
-    fn default() -> Self {
-        Self {
+impl<Q, T> AnswerPool<Q, T> {
+    /// A pool of questions that are asked by `ask`.
+    pub(super) fn new<F>(ask: impl Fn(Q) -> F + Clone + Send + Sync + 'static) -> Arc<Self>
+    where
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let new = move || -> Asker<Q, T> {
+            let ask = ask.clone();
+            Box::pin(InPlace { ask, asked: None })
+        };
+        Arc::new(Self {
             idle: Mutex::default(),
-        }
+            new: Box::new(new),
+        })
     }
-}
 
-impl<T> AnswerPool<T> {
-    /// Boxes a question in the memory of an earlier one. The memory fits if both were made by the same `async` block.
-    pub(super) fn boxed(
-        &self,
-        question: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-    ) -> AnswerFuture<T> {
+    /// Begins a question in the memory of an earlier one.
+    pub(super) fn begin(&self, question: Q) -> Asker<Q, T> {
         let idle = self.idle.try_lock().ok().and_then(|mut idle| idle.pop());
-        match idle {
-            Some(mut future) => {
-                future.set(question);
-                future
-            }
-            None => ReusableBoxFuture::new(question),
-        }
+        let mut asker = idle.unwrap_or_else(&self.new);
+        asker.as_mut().begin(question);
+        asker
     }
 
     /// Keeps the memory of a question that was answered. An `async` block that has ended has dropped what it owned.
-    pub(super) fn keep(&self, answered: AnswerFuture<T>) {
+    pub(super) fn keep(&self, answered: Asker<Q, T>) {
         if let Ok(mut idle) = self.idle.try_lock()
             && idle.len() < MOST_IDLE
         {
@@ -56,26 +67,53 @@ impl<T> AnswerPool<T> {
     }
 }
 
+pin_project! {
+    struct InPlace<A, F> {
+        ask: A,
+        #[pin]
+        asked: Option<F>,
+    }
+}
+
+impl<Q, T, A, F> Ask<Q, T> for InPlace<A, F>
+where
+    A: Fn(Q) -> F + Send,
+    F: Future<Output = Result<T, StoreError>> + Send,
+{
+    fn begin(self: Pin<&mut Self>, question: Q) {
+        let mut this = self.project();
+        this.asked.set(Some((this.ask)(question)));
+    }
+
+    fn poll_answer(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, StoreError>> {
+        let asked = self.project().asked.as_pin_mut();
+        asked.expect("a question was begun").poll(cx)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::ready;
-    use std::sync::Arc;
 
     use futures_util::FutureExt;
 
     use super::super::Answer;
     use super::*;
 
-    type Pool = Arc<AnswerPool<u32>>;
+    /// A number, and what the question owns.
+    type Question = (u32, Arc<()>);
+    type Pool = Arc<AnswerPool<Question, u32>>;
 
-    fn answer(pool: &Pool, number: u32, owned: &Arc<()>) -> Answer<u32> {
-        let owned = owned.clone();
-        let question = async move {
+    fn pool() -> Pool {
+        AnswerPool::new(|(number, owned): Question| async move {
             tokio::task::yield_now().await;
             drop(owned);
             Ok(2 * number)
-        };
-        Answer::later(question, Some(pool.clone()))
+        })
+    }
+
+    fn answer(pool: &Pool, number: u32, owned: &Arc<()>) -> Answer<u32, Question> {
+        Answer::pooled(pool, (number, owned.clone()))
     }
 
     fn idle(pool: &Pool) -> usize {
@@ -83,14 +121,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_future_serves_one_question_after_the_other() {
-        let (pool, owned) = (Pool::default(), Arc::new(()));
+    async fn one_asker_serves_one_question_after_the_other() {
+        let (pool, owned) = (pool(), Arc::new(()));
         for number in 0..10 {
             let doubled = answer(&pool, number, &owned).await;
             assert_eq!(doubled.expect("it never fails"), 2 * number);
             assert_eq!(idle(&pool), 1);
         }
-        // An idle future has nothing of its question, and no reference to the pool.
+        // An idle asker has nothing of its question, and no reference to the pool.
         assert_eq!(
             (Arc::strong_count(&owned), Arc::strong_count(&pool)),
             (1, 1)
@@ -98,8 +136,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn questions_at_the_same_time_have_a_future_each() {
-        let (pool, owned) = (Pool::default(), Arc::new(()));
+    async fn questions_at_the_same_time_have_an_asker_each() {
+        let (pool, owned) = (pool(), Arc::new(()));
         let most = u32::try_from(MOST_IDLE).expect("few");
         let asked = (0..most + 5).map(|number| answer(&pool, number, &owned));
         let answers = futures_util::future::join_all(asked).await;
@@ -111,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_question_that_is_dropped_leaves_nothing() {
-        let (pool, owned) = (Pool::default(), Arc::new(()));
+        let (pool, owned) = (pool(), Arc::new(()));
         let mut dropped = answer(&pool, 1, &owned);
         assert!((&mut dropped).now_or_never().is_none());
         drop(dropped);
@@ -120,12 +158,12 @@ mod tests {
 
     #[test]
     fn a_pool_that_is_in_use_makes_no_caller_wait() {
-        let pool = Pool::default();
+        let pool: Arc<AnswerPool<u32, u32>> = AnswerPool::new(|number| ready(Ok(number)));
         let in_use = pool.idle.lock().expect("no test panics with it");
-        let answer = Answer::later(ready(Ok(7)), Some(pool.clone()));
+        let answer = Answer::pooled(&pool, 7);
         let answer = answer.now_or_never().expect("it is there at once");
         assert_eq!(answer.expect("it never fails"), 7);
         drop(in_use);
-        assert_eq!(idle(&pool), 0);
+        assert!(pool.idle.lock().expect("no test panics with it").is_empty());
     }
 }

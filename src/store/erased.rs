@@ -2,7 +2,7 @@
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::slice;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use tokio::time::Instant;
 /// The rules for the store's author are checked here, once: an answer of the wrong size is
 /// [`Unanswered`](StoreErrorKind::Unanswered), and records are refused if the store does not keep records.
 pub(crate) trait DynStore: Send + Sync {
-    fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome>;
+    fn acquire(&self, attempt: Attempt) -> Answer<Outcome, Attempt>;
     fn acquire_several(
         self: Arc<Self>,
         attempts: Arc<[Attempt]>,
@@ -36,7 +36,7 @@ pub(crate) trait DynStore: Send + Sync {
     ) -> Answer<SeveralOutcome>;
     fn renew(self: Arc<Self>, renewals: Vec<Renewal>) -> Answer<Vec<HoldStatus>>;
     fn release(self: Arc<Self>, releases: Vec<Release>) -> Answer<Vec<Released>>;
-    fn release_alone(self: Arc<Self>, release: Release) -> Answer<Released>;
+    fn release_alone(&self, release: Release) -> Answer<Released, Release>;
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()>;
     fn subscribe(self: Arc<Self>, attempt: Attempt) -> Answer<Wakeups>;
     fn record(self: Arc<Self>, key: LockKey) -> Answer<Option<Bytes>>;
@@ -84,20 +84,40 @@ impl dyn DynStore {
 
 /// A store and its capabilities, which are read once.
 struct Erased<S> {
-    store: S,
+    store: Arc<S>,
     capabilities: Capabilities,
-    acquires: Arc<AnswerPool<Outcome>>,
-    releases: Arc<AnswerPool<Released>>,
+    acquires: Arc<AnswerPool<Attempt, Outcome>>,
+    releases: Arc<AnswerPool<Release, Released>>,
 }
 
 /// Erases the type of a store.
 pub(crate) fn erase<S: LockStore>(store: S) -> Arc<dyn DynStore> {
+    let (capabilities, store) = (store.capabilities(), Arc::new(store));
+    let asked = store.clone();
+    let acquires = AnswerPool::new(move |attempt| {
+        let store = asked.clone();
+        async move { store.acquire(&attempt).await }
+    });
+    let asked = store.clone();
+    let releases = AnswerPool::new(move |release| {
+        let store = asked.clone();
+        async move { release_alone(&*store, &release).await }
+    });
     Arc::new(Erased {
-        capabilities: store.capabilities(),
         store,
-        acquires: Arc::default(),
-        releases: Arc::default(),
+        capabilities,
+        acquires,
+        releases,
     })
+}
+
+async fn release_alone<S: LockStore>(store: &S, release: &Release) -> Result<Released, StoreError> {
+    // By its type, as `at_once` does.
+    #[cfg(feature = "redis")]
+    if let Some(store) = (store as &dyn Any).downcast_ref::<RedisStore>() {
+        return store.release_alone(release).await;
+    }
+    ext::only(store.release(slice::from_ref(release)).await?)
 }
 
 impl<S: LockStore> Erased<S> {
@@ -105,23 +125,10 @@ impl<S: LockStore> Erased<S> {
     fn answer<T>(
         question: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Answer<T> {
-        Self::answer_in(None, question)
-    }
-
-    /// The same; a box is one of `pool`'s.
-    fn answer_in<T>(
-        pool: Option<Arc<AnswerPool<T>>>,
-        question: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-    ) -> Answer<T> {
         match Self::answers_at_once() {
             true => Answer::at_once(question),
-            false => Answer::later(question, pool),
+            false => Answer::later(question),
         }
-    }
-
-    /// The pool, if the store's questions have boxes.
-    fn boxes<T>(pool: &Arc<AnswerPool<T>>) -> Option<Arc<AnswerPool<T>>> {
-        (!Self::answers_at_once()).then(|| pool.clone())
     }
 
     /// A constant: the type is known when this is compiled.
@@ -140,10 +147,11 @@ impl<S: LockStore> Erased<S> {
 }
 
 impl<S: LockStore> DynStore for Erased<S> {
-    fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome> {
-        Self::answer_in(Self::boxes(&self.acquires), async move {
-            self.store.acquire(&attempt).await
-        })
+    fn acquire(&self, attempt: Attempt) -> Answer<Outcome, Attempt> {
+        match Self::answers_at_once() {
+            true => Answer::at_once(self.store.acquire(&attempt)),
+            false => Answer::pooled(&self.acquires, attempt),
+        }
     }
 
     fn acquire_several(
@@ -197,16 +205,14 @@ impl<S: LockStore> DynStore for Erased<S> {
         })
     }
 
-    fn release_alone(self: Arc<Self>, release: Release) -> Answer<Released> {
-        Self::answer_in(Self::boxes(&self.releases), async move {
-            self.check_records(slice::from_ref(&release))?;
-            // By its type, as `at_once` does.
-            #[cfg(feature = "redis")]
-            if let Some(store) = (&self.store as &dyn Any).downcast_ref::<RedisStore>() {
-                return store.release_alone(&release).await;
+    fn release_alone(&self, release: Release) -> Answer<Released, Release> {
+        match self.check_records(slice::from_ref(&release)) {
+            Err(refused) => Answer::at_once(ready(Err(refused))),
+            Ok(()) if Self::answers_at_once() => {
+                Answer::at_once(release_alone(&*self.store, &release))
             }
-            ext::only(self.store.release(slice::from_ref(&release)).await?)
-        })
+            Ok(()) => Answer::pooled(&self.releases, release),
+        }
     }
 
     fn withdraw(self: Arc<Self>, attempt: Attempt, unanswered: bool) -> Answer<()> {
@@ -227,7 +233,7 @@ impl<S: LockStore> DynStore for Erased<S> {
 
     fn at_once(&self) -> Option<&dyn StoreAtOnce> {
         // By its type, and not by a capability: a store around it forwards its capabilities.
-        let memory = (&self.store as &dyn Any).downcast_ref::<MemoryStore>();
+        let memory = (&*self.store as &dyn Any).downcast_ref::<MemoryStore>();
         memory.map(|store| store as &dyn StoreAtOnce)
     }
 

@@ -1,5 +1,6 @@
 //! The answer of a store without its type.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
@@ -7,22 +8,32 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::FutureExt;
-use tokio_util::sync::ReusableBoxFuture;
+use futures_util::future::BoxFuture;
 
-use super::answer_pool::{AnswerFuture, AnswerPool};
+use super::answer_pool::{AnswerPool, Asker};
 use crate::error::StoreError;
 
-/// The answer to a question: there already, or a future.
-pub(crate) struct Answer<T>(Arrival<T>);
+/// The answer to a question: there already, or a future. `Q`: the question, if a pool has askers for its kind.
+pub(crate) struct Answer<T, Q = Infallible>(Arrival<T, Q>);
 
-enum Arrival<T> {
+enum Arrival<T, Q> {
     Now(Result<T, StoreError>),
-    /// The pool gets the future when it has ended.
-    Later(AnswerFuture<T>, Option<Arc<AnswerPool<T>>>),
+    Later(BoxFuture<'static, Result<T, StoreError>>),
+    /// The pool gets the asker when it has answered.
+    Pooled(Asker<Q, T>, Arc<AnswerPool<Q, T>>),
     Taken,
 }
 
 impl<T> Answer<T> {
+    /// A question in a box.
+    pub(super) fn later(
+        question: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Self {
+        Self(Arrival::Later(Box::pin(question)))
+    }
+}
+
+impl<T, Q> Answer<T, Q> {
     /// Asks a question that is answered at its first poll.
     ///
     /// # Panics
@@ -35,16 +46,9 @@ impl<T> Answer<T> {
         ))
     }
 
-    /// A question in a box; one of `pool`'s if there is a pool.
-    pub(super) fn later(
-        question: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-        pool: Option<Arc<AnswerPool<T>>>,
-    ) -> Self {
-        let future = match &pool {
-            Some(pool) => pool.boxed(question),
-            None => ReusableBoxFuture::new(question),
-        };
-        Self(Arrival::Later(future, pool))
+    /// A question to an asker of `pool`'s.
+    pub(super) fn pooled(pool: &Arc<AnswerPool<Q, T>>, question: Q) -> Self {
+        Self(Arrival::Pooled(pool.begin(question), pool.clone()))
     }
 
     /// The answer if it is there already, otherwise the future.
@@ -57,22 +61,21 @@ impl<T> Answer<T> {
 }
 
 // The future in it is boxed.
-impl<T> Unpin for Answer<T> {}
+impl<T, Q> Unpin for Answer<T, Q> {}
 
-impl<T> Future for Answer<T> {
+impl<T, Q> Future for Answer<T, Q> {
     type Output = Result<T, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let later = match &mut self.0 {
-            Arrival::Later(future, _) => Some(ready!(future.poll(cx))),
+            Arrival::Later(future) => Some(ready!(future.as_mut().poll(cx))),
+            Arrival::Pooled(asker, _) => Some(ready!(asker.as_mut().poll_answer(cx))),
             Arrival::Now(_) | Arrival::Taken => None,
         };
         match (mem::replace(&mut self.0, Arrival::Taken), later) {
-            (Arrival::Now(answer), _) => Poll::Ready(answer),
-            (Arrival::Later(future, pool), Some(answer)) => {
-                if let Some(pool) = pool {
-                    pool.keep(future);
-                }
+            (Arrival::Now(answer), _) | (Arrival::Later(_), Some(answer)) => Poll::Ready(answer),
+            (Arrival::Pooled(asker, pool), Some(answer)) => {
+                pool.keep(asker);
                 Poll::Ready(answer)
             }
             _ => panic!("the answer was taken"),

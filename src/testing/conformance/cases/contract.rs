@@ -29,7 +29,7 @@ impl Questions {
 
     /// Whether the attempt is granted.
     async fn acquire(&self, attempt: &Attempt) -> Result<bool, StoreError> {
-        let outcome = self.0.clone().acquire(attempt.clone()).await?;
+        let outcome = self.0.acquire(attempt.clone()).await?;
         Ok(matches!(outcome, Outcome::Granted { .. }))
     }
 
@@ -74,7 +74,7 @@ impl Questions {
 
     async fn release_recording(&self, attempt: &Attempt, record: &Record) -> HoldStatus {
         let release = Release::new(attempt.hold.clone()).record(record.clone());
-        self.0.clone().release_alone(release).await.unwrap().status
+        self.0.release_alone(release).await.unwrap().status
     }
 
     async fn record(&self) -> Option<Bytes> {
