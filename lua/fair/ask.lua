@@ -3,21 +3,18 @@
 -- keys     as fair/acquire.lua
 -- args     as fair/acquire.lua
 -- taken    whether a key of the lock is known to exist
--- Needs    now.lua, expire.lua, token.lua, holds.lua, fair/queue.lua, fair/line_up.lua
+-- Needs    exclusive/grant.lua, now.lua, holds.lua, fair/queue.lua, fair/line_up.lua
 local function ask_fair(keys, args, taken)
-  local name, queue, timeouts, alive, id = keys[1], keys[2], keys[3], keys[4], args[2]
+  local name, alive, timeouts, queue, id = keys[1], keys[3], keys[4], keys[5], args[2]
 
   local function grant()
-    local token = keys[6] and next_token(keys[6], args[5], args[6])
-    redis.call('HSET', name, id, 1)
-    expire(name, args[1])
-    return token and {0, token} or 0
+    return grant_exclusive(keys, args)
   end
 
-  if not taken and redis.call('EXISTS', name, queue, alive, keys[5]) == 0 then
+  if not taken and is_free_exclusive(keys) then
     return nil, grant
   end
-  if redis.call('EXISTS', keys[5]) == 1 then
+  if redis.call('EXISTS', keys[2]) == 1 then
     return 2
   end
   local held = redis.call('HMGET', name, id, 'mode')

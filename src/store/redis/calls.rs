@@ -40,10 +40,10 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
         LockMode::Fair => {
             let keys = [
                 names.lock(),
-                names.queue(),
-                names.timeouts(),
-                names.alive(),
                 tombstone,
+                names.alive(),
+                names.timeouts(),
+                names.queue(),
             ];
             let call = script::FAIR_ACQUIRE.call(keys.iter().chain(&counter));
             call.arg((lease, id, liveness, channels, reserve))
@@ -130,20 +130,19 @@ fn release_by(script: &'static Script, hold: &Hold, more: &[Name<'_>], publish: 
     let names = Names::of(&hold.key);
     let channel = redissons_channel(hold);
     let (waiting, line, outside) = (names.waiting_writers(), names.line(), names.outside());
-    let is_fair = hold.mode == LockMode::Fair;
     let call = |keys: &[Name<'_>]| {
         let lock = [names.lock()];
         let call = script.call(lock.iter().chain(keys).chain(more));
         // The publish command may be left out only if it is the last argument. Scripts with more keys have more arguments
         // after it.
         let channels = named_if(publish, !more.is_empty());
-        call.arg((Field::plain(hold.id), is_fair.then_some(channel), channels))
+        call.arg((Field::plain(hold.id), channels))
     };
     match hold.mode {
         LockMode::Reentrant => call(&[channel, waiting, line, outside]),
         LockMode::Fair => {
-            let (queue, timeouts, alive) = (names.queue(), names.timeouts(), names.alive());
-            call(&[queue, timeouts, alive, waiting, line])
+            let (timeouts, queue, alive) = (names.timeouts(), names.queue(), names.alive());
+            call(&[channel, timeouts, line, queue, alive, waiting])
         }
         LockMode::Read => {
             let timeout = names.reader_timeout(hold.id);

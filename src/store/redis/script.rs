@@ -40,14 +40,14 @@ scripts! {
         "shared/outside" "exclusive/leave" "exclusive/withdraw";
 
     FAIR_ACQUIRE:
-        "fair/grant_free" "shared/now" "shared/expire" "shared/token" "shared/holds" "fair/queue" "fair/line_up"
-        "fair/ask" "fair/acquire";
+        "exclusive/grant_free" "shared/expire" "shared/token" "exclusive/grant" "shared/now" "shared/holds"
+        "fair/queue" "fair/line_up" "fair/ask" "fair/acquire";
     FAIR_RELEASE:
-        "fair/leave_lone" "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now"
+        "exclusive/leave_lone" "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now"
         "shared/waiters" "shared/line" "fair/queue" "fair/wake" "fair/leave" "fair/release";
     FAIR_RECORD:
-        "shared/on_hash" "record/keep" "fair/leave_lone" "shared/holds" "shared/sample" "shared/end_hold" "shared/now"
-        "shared/waiters" "shared/line" "fair/queue" "fair/wake" "fair/leave" "fair/release";
+        "shared/on_hash" "record/keep" "exclusive/leave_lone" "shared/holds" "shared/sample" "shared/end_hold"
+        "shared/now" "shared/waiters" "shared/line" "fair/queue" "fair/wake" "fair/leave" "fair/release";
     FAIR_WITHDRAW:
         "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now" "shared/waiters" "shared/line"
         "fair/queue" "fair/wake" "fair/withdraw";
