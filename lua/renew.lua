@@ -1,6 +1,6 @@
 -- Renews the leases of several holds, or checks which of them exist. Creates nothing, and never shortens an expiry: a
 -- renewal may arrive late, with a shorter lease than one that was promised since. A check changes nothing, but a server that
--- refuses writes does not answer it.
+-- may have been replaced does not answer it.
 -- KEYS     for each hold the lock hash; for a reader then its own timeout; for a permit instead the free permits and
 --          those that are held
 -- ARGV     for each run of holds that are alike: 'hash', 'reader' or 'permit'; the lease in ms, 0 for a check; the number

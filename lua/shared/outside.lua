@@ -3,7 +3,7 @@
 -- before the line. The turn ends when a question finds the lock taken. If one of our attempts without a place takes it, the
 -- next turn belongs to the line, in which other such attempts are refused: the line is not overtaken again and again. The
 -- key that says so is a string with an expiry: `1` while those outside have their turn, `0` while a hold lasts that was
--- granted in front of the line, `2` while the line has its turn.
+-- granted in front of the line (at most a day, if that hold was not released), `2` while the line has its turn.
 
 -- The length of the turn in ms: the time of a message, and of a question from a client that must wake a thread first.
 local OUTSIDE_TURN = 5
