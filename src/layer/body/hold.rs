@@ -16,8 +16,6 @@ use crate::layer::settings::{Confirm, OnLost};
 /// The lock inside a body.
 pub(in crate::layer) struct BodyLock {
     phase: BodyPhase,
-    /// Until the lock is released or lost.
-    timed: Option<TimedHold>,
     how: Confirm,
     held: Held,
     /// Resolves when the lock is lost, if the loss ends the body.
@@ -29,8 +27,11 @@ pub(in crate::layer) struct BodyLock {
 }
 
 enum BodyPhase {
-    Open(LockGuard),
-    Releasing(Confirming),
+    Open(LockGuard, TimedHold),
+    Releasing(
+        Confirming,
+        #[expect(dead_code, reason = "its drop ends the time of the hold")] TimedHold,
+    ),
     Released,
     Failed,
 }
@@ -50,8 +51,7 @@ impl BodyLock {
                 Box::pin(async move { handle.lost().await }) as Pin<Box<_>>
             }),
             held: Held::new(guard.handle()),
-            phase: BodyPhase::Open(guard),
-            timed: Some(timed),
+            phase: BodyPhase::Open(guard, timed),
             how,
             remaining: length,
             withheld: None,
@@ -70,7 +70,7 @@ impl BodyLock {
     {
         loop {
             match &mut self.phase {
-                BodyPhase::Open(_) => {
+                BodyPhase::Open(..) => {
                     if self.is_lost(cx) {
                         return self.fail(Box::new(LockError::Lost));
                     }
@@ -83,10 +83,9 @@ impl BodyLock {
                         Some(Err(error)) => return self.fail(error),
                     }
                 }
-                BodyPhase::Releasing(releasing) => match ready!(Pin::new(releasing).poll(cx)) {
+                BodyPhase::Releasing(releasing, _) => match ready!(Pin::new(releasing).poll(cx)) {
                     Ok(_) => {
                         self.phase = BodyPhase::Released;
-                        drop(self.timed.take());
                         return Poll::Ready(self.withheld.take().map(Ok));
                     }
                     Err(Unconfirmed) => return self.fail(Box::new(LockError::Lost)),
@@ -114,15 +113,15 @@ impl BodyLock {
     fn release(&mut self, withheld: Option<Frame<Bytes>>) {
         self.withheld = withheld;
         self.lost = None;
-        if let BodyPhase::Open(guard) = std::mem::replace(&mut self.phase, BodyPhase::Released) {
-            self.phase = BodyPhase::Releasing(confirm(self.how, guard, None));
+        let phase = std::mem::replace(&mut self.phase, BodyPhase::Released);
+        if let BodyPhase::Open(guard, timed) = phase {
+            self.phase = BodyPhase::Releasing(confirm(self.how, guard, None), timed);
         }
     }
 
     /// Ends the body with an error; the lock is released in the background.
     fn fail(&mut self, error: BoxError) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         self.phase = BodyPhase::Failed;
-        drop(self.timed.take());
         self.withheld = None;
         self.lost = None;
         Poll::Ready(Some(Err(error)))
@@ -131,7 +130,7 @@ impl BodyLock {
     /// Whether both the inner body and the lock have ended.
     pub(super) fn has_ended<B: Body>(&self, body: &B) -> bool {
         match self.phase {
-            BodyPhase::Open(_) | BodyPhase::Releasing(_) => false,
+            BodyPhase::Open(..) | BodyPhase::Releasing(..) => false,
             BodyPhase::Released => body.is_end_stream(),
             BodyPhase::Failed => true,
         }
