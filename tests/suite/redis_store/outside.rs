@@ -67,24 +67,3 @@ async fn the_line_is_refused_during_the_turn_of_the_others_which_ends_when_one_h
         assert!(releases(&store, &first).await);
     }
 }
-
-/// A renewal prolongs the hold, and not what says that it was granted in front of the line.
-#[tokio::test]
-async fn the_line_has_the_turn_after_a_hold_in_front_of_it_however_long_that_is() {
-    for (mode, _) in CHANNELS {
-        let (server, store) = server_and_store().await;
-        let (holder, first, outside) = (attempt("n", mode), in_line(mode), attempt("n", mode));
-        assert!(asks(&store, &holder).await);
-        assert!(!asks(&store, &first).await);
-        assert!(releases(&store, &holder).await);
-        assert!(asks(&store, &outside).await, "{mode:?}: it has no place");
-        let mut redis = server.connection().await;
-        let left: i64 = redis.ttl(TURN).await.expect("allowed");
-        assert!(left > 80_000, "{mode:?}: {left} s");
-        let monitor = server.monitor().await;
-        assert!(releases(&store, &outside).await);
-        let lines = monitor.lines().await;
-        let begins = format!(r#""SET" "{TURN}" "2" "PX""#);
-        assert!(lines.iter().any(|line| line.contains(&begins)), "{mode:?}");
-    }
-}

@@ -19,6 +19,8 @@ async fn the_line_is_overtaken_once_and_not_again() {
 
         assert!(asks(&store, &first).await);
         assert_eq!(server.ask::<String>(&["GET", &outside]).await, "0");
+        // A renewal prolongs the hold, and not this.
+        assert!(server.ask::<i64>(&["TTL", &outside]).await > 80_000);
         assert!(!asks(&store, &waiter).await);
         assert!(releases(&store, &first).await);
         let turn: Option<String> = server.ask(&["GET", &outside]).await;

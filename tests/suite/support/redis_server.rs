@@ -165,6 +165,16 @@ impl RedisServer {
         dump.expect("the server shows its keys")
     }
 
+    /// The same, without the turns of waiters outside the line, which are over within milliseconds.
+    pub(crate) async fn dump_without_turns(&self) -> Dump {
+        let mut dump = self.dump().await;
+        dump.retain(|key, entry| {
+            let ends_now = entry.ttl.is_some_and(|ttl| ttl.as_millis() <= 5);
+            !(ends_now && key.starts_with("tower_lock_outside:"))
+        });
+        dump
+    }
+
     /// Every channel with subscribers, and their number (SUBSCRIBE and, from Redis 7 on, SSUBSCRIBE).
     pub(crate) async fn pubsub_channels(&self) -> BTreeMap<String, usize> {
         let mut found = self.channels("CHANNELS", "NUMSUB").await;
