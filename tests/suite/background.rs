@@ -4,7 +4,7 @@ mod cleanup;
 mod handles;
 mod refusals;
 mod release;
-mod runtimes;
+pub(crate) mod runtimes;
 mod shutdown;
 mod slow;
 mod watchdog;

@@ -6,6 +6,7 @@ use tower_distributed_lock::{
     Inspect, ListQuery, LockAdmin, LockClient, LockMode, MemoryStore, ProcessInfo, RedisStore,
 };
 
+use crate::background::runtimes::runtime;
 use crate::support::{RedisServer, Site, eventually};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -105,10 +106,6 @@ async fn an_entry_lives_as_long_as_its_client() {
 
 #[test]
 fn an_entry_of_a_process_that_died_expires_and_one_whose_runtime_ended_returns() {
-    let runtime = || {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_all().start_paused(true).build().unwrap()
-    };
     let store = MemoryStore::new();
     let locks = LockClient::builder(store.clone()).announce("api").build();
     let id = locks.id();

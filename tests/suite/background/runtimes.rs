@@ -1,7 +1,5 @@
 //! A client that several runtimes share. One of them ends, or is not driven any more, and leaves work of the client.
 
-use std::future::{Future, poll_fn};
-use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -20,8 +18,8 @@ const LONG: Duration = Duration::from_secs(600);
 /// Longer than a lease.
 const LEASE: Duration = Duration::from_secs(35);
 
-/// Time passes on it when nothing else happens.
-fn runtime() -> Runtime {
+/// Time passes on it when nothing else happens, and only in `block_on`.
+pub(crate) fn runtime() -> Runtime {
     let mut builder = Builder::new_current_thread();
     let builder = builder.enable_all().start_paused(true);
     builder.build().expect("a runtime")
@@ -31,12 +29,8 @@ fn outside<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().expect("no panic"))
 }
 
-async fn poll_once(mut future: impl Future + Unpin) {
-    poll_fn(|cx| {
-        assert!(future.poll_unpin(cx).is_pending());
-        Poll::Ready(())
-    })
-    .await;
+fn run_what_is_ready(runtime: &Runtime) {
+    runtime.block_on(async { sleep(Duration::from_millis(1)).await });
 }
 
 async fn soon_again(locks: &LockClient, key: &str) {
@@ -166,15 +160,11 @@ fn a_runtime_that_is_not_driven_keeps_no_request_from_a_key_that_is_free() {
             };
             assert!(began.elapsed() < LEASE, "{:?}", began.elapsed());
             let mut waiter = Box::pin(locks.lock("1:n").wait(LONG).acquire());
-            poll_once(&mut waiter).await;
+            assert!((&mut waiter).now_or_never().is_none());
             (waiter, again)
         });
         // The first release ends now. The turn is not its own any more.
-        first.block_on(async {
-            for _ in 0..10 {
-                yield_now().await;
-            }
-        });
+        run_what_is_ready(&first);
         here.block_on(async {
             assert!(locks.try_lock("1:n").await.expect("an answer").is_none());
             second.release().await.expect("held");
@@ -255,11 +245,7 @@ fn a_late_release_of_a_write_returns_its_turn_after_a_release_of_another_mode() 
             .await
             .expect("held");
     });
-    first.block_on(async {
-        for _ in 0..10 {
-            yield_now().await;
-        }
-    });
+    run_what_is_ready(&first);
     assert_eq!(locks.keys_in_use(), 0);
 }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use metrics_util::debugging::DebuggingRecorder;
-use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
 use tower_distributed_lock::{Lease, LockClient, LockGuard, MemoryStore};
 
+use super::runtimes::runtime;
 use super::wired::Wired;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -154,22 +154,13 @@ async fn a_hold_that_is_released_during_its_renewal_is_not_counted_as_lost() {
     assert_eq!(renewals.collect::<Vec<_>>(), []);
 }
 
-/// A runtime on which only `block_on` lets time pass.
-fn paused() -> Runtime {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build();
-    runtime.expect("a runtime")
-}
-
 /// The runtime of the renewals ends. That which was used last has ended before, or ends before it has begun to renew.
 #[test]
 fn renewals_continue_on_a_runtime_that_still_runs() {
     for last_ends_first in [true, false] {
         let locks = LockClient::new(MemoryStore::new());
         let runtimes = ["first", "running", "last"].map(|key| {
-            let runtime = paused();
+            let runtime = runtime();
             let asking = locks.lock(key).lease(Lease::Renewed(LEASE));
             let guard = runtime.block_on(asking.acquire()).expect("free");
             (runtime, guard)
@@ -193,7 +184,7 @@ async fn renewals_continue_after_a_panic_on_a_runtime_that_still_runs() {
     let store = Wired::default();
     let locks = LockClient::new(store.clone());
     let held = take(&locks, 1, 10).await;
-    let elsewhere = || paused().block_on(take(&locks, 2, 1));
+    let elsewhere = || runtime().block_on(take(&locks, 2, 1));
     let _others = thread::scope(|scope| scope.spawn(elsewhere).join().expect("free"));
     store.panic_in_renewals(3);
     sleep(LEASE * 2).await;
@@ -206,7 +197,7 @@ async fn renewals_continue_after_a_panic_on_a_runtime_that_still_runs() {
 /// The runtime that the client was given for its renewals has ended before the first hold.
 #[tokio::test(start_paused = true)]
 async fn a_runtime_for_renewals_that_has_ended_is_replaced() {
-    let given = thread::scope(|scope| scope.spawn(|| paused().handle().clone()).join());
+    let given = thread::scope(|scope| scope.spawn(|| runtime().handle().clone()).join());
     let locks = LockClient::builder(MemoryStore::new());
     let locks = locks.renew_on(given.expect("a runtime")).build();
     let held = locks.lock("k").lease(Lease::Renewed(LEASE));

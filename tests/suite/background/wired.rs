@@ -74,7 +74,7 @@ impl Wired {
         move || shared.strong_count() > 0
     }
 
-    /// The answer to the next renewal of the partition is lost, and the partition is cut off from then on.
+    /// The answer to the next renewal or check is lost, and the partition is cut off from then on.
     pub(super) fn cut_at_renewal(&self, part: u16) {
         *self.shared.cut_at_renewal.lock().unwrap() = Some(part);
     }

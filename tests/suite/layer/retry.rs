@@ -86,13 +86,12 @@ async fn the_time_of_a_body_that_holds_its_lock_counts() {
     for end in ["read", "broken", "dropped"] {
         let (_store, _locks, layer) = locking();
         let export = async move || {
-            let data = move || match end {
-                "broken" => Err(io::Error::other("broken")),
-                _ => Ok("data"),
-            };
             Body::from_stream(stream::once(async move {
                 sleep(LONG).await;
-                data()
+                match end {
+                    "broken" => Err(io::Error::other("broken")),
+                    _ => Ok("data"),
+                }
             }))
         };
         let layer = layer.release_on(ReleaseOn::BodyEnd).wait(Duration::ZERO);

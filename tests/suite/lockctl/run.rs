@@ -274,27 +274,18 @@ async fn a_lockctl_whose_file_is_removed_while_it_waits_runs_its_command() {
     assert_eq!(waiter.output(), "it ran\n");
 }
 
+/// The second is as `ssh` does that asks for a password while another command writes to its standard input.
 #[tokio::test]
-async fn a_command_reads_from_the_terminal_of_its_user() {
-    let script = "echo ready; read word; echo the word is $word";
-    let run = format!("{LOCKCTL} run --key k -- sh -c '{script}'");
-    let shown = at_a_terminal(&run, |_, input| {
-        input.write_all(b"sesame\n").expect("it reads");
-    });
-    let shown = shown.await;
-    assert!(shown.contains("the word is sesame"), "{shown}");
-}
-
-/// As `ssh` does that asks for a password while another command writes to its standard input.
-#[tokio::test]
-async fn a_command_reads_from_the_terminal_when_its_input_comes_from_elsewhere() {
-    let script = "echo ready; read word < /dev/tty; echo the word is $word";
-    let run = format!("echo elsewhere | {LOCKCTL} run --key k -- sh -c '{script}'");
-    let shown = at_a_terminal(&run, |_, input| {
-        input.write_all(b"sesame\n").expect("it reads");
-    });
-    let shown = shown.await;
-    assert!(shown.contains("the word is sesame"), "{shown}");
+async fn a_command_reads_from_the_terminal_of_its_user_wherever_its_input_comes_from() {
+    for (before, from) in [("", ""), ("echo elsewhere | ", " < /dev/tty")] {
+        let script = format!("echo ready; read word{from}; echo the word is $word");
+        let run = format!("{before}{LOCKCTL} run --key k -- sh -c '{script}'");
+        let shown = at_a_terminal(&run, |_, input| {
+            input.write_all(b"sesame\n").expect("it reads");
+        });
+        let shown = shown.await;
+        assert!(shown.contains("the word is sesame"), "{shown}");
+    }
 }
 
 /// A lockctl that is stopped alone does not end the command when the lock is lost.
