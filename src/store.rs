@@ -34,8 +34,6 @@ pub use answer::{Grant, HoldStatus, Outcome, Released, SeveralOutcome};
 pub use capabilities::Capabilities;
 pub(crate) use erased::{DynStore, StoreAtOnce, erase};
 pub(crate) use erased_answer::Answer;
-#[cfg(feature = "testing")]
-pub(crate) use erased_inspect::InspectAnswer;
 pub(crate) use erased_inspect::{DynInspect, inspector};
 pub use ext::LockStoreExt;
 pub use inspect::Inspect;

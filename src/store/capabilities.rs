@@ -178,16 +178,6 @@ impl Capabilities {
         inspector.ok_or_else(|| self.missing(Feature::Inspection))
     }
 
-    /// The same store, inspected through what `wrap` makes of its inspector.
-    #[cfg(feature = "testing")]
-    pub(crate) fn inspected_through(
-        mut self,
-        wrap: impl FnOnce(Arc<dyn DynInspect>) -> Arc<dyn DynInspect>,
-    ) -> Self {
-        self.inspector = self.inspector.map(wrap);
-        self
-    }
-
     /// The store's own runtime for renewals, if it has one.
     pub fn runtime(&self) -> Option<Handle> {
         self.renewal_runtime.as_ref().and_then(|runtime| runtime())

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use tokio::time::sleep;
 
 use super::call_plan::CallPlan;
-use super::inspector::FaultyInspector;
 use super::link::Link;
 use super::server::FaultyServer;
 use super::{Fault, Faults, Tally, wakeups};
@@ -31,7 +30,7 @@ use crate::store::{
 /// violate the contract: [`Fault::Vanished`] and [`Fault::Flushed`], which break exclusion as a real loss of data does,
 /// and [`Fault::WakeupLost`].
 ///
-/// An admin of its client meets the same faults; `LockAdmin::new(store.inner().clone())` meets none.
+/// An admin of its client meets none.
 ///
 /// Only holds that were requested through this store can vanish. It must be used inside a Tokio runtime.
 ///
@@ -246,15 +245,7 @@ impl<S: LockStore> LockStore for FaultyStore<S> {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.server.store.capabilities().inspected_through(|inner| {
-            Arc::new(FaultyInspector {
-                store: Self {
-                    server: self.server.clone(),
-                    link: self.link.clone(),
-                },
-                inner,
-            })
-        })
+        self.server.store.capabilities()
     }
 
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {

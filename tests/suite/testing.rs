@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout};
 use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore, Outcome};
 use tower_distributed_lock::testing::{Fault, Faults, FaultyStore};
 use tower_distributed_lock::{
-    Hold, HoldId, Inspect, Lease, ListQuery, LockClient, LockError, LockKey, LockMode, MemoryStore,
+    Hold, HoldId, Inspect, Lease, LockClient, LockError, LockKey, LockMode, MemoryStore,
     StoreErrorKind,
 };
 use uuid::Uuid;
@@ -183,52 +183,6 @@ async fn a_flush_takes_holds_and_places_in_the_queue() {
     assert!(matches!(guard.release().await, Err(LockError::Lost)));
     for waiting in waiting {
         waiting.await.unwrap().unwrap();
-    }
-}
-
-/// An admin shares the connection of its client.
-#[tokio::test(start_paused = true)]
-async fn an_admin_meets_the_faults_of_its_client() {
-    let store = FaultyStore::new(MemoryStore::new(), Faults::none(), 0);
-    let [locks, others] = [(); 2].map(|()| LockClient::new(store.clone()));
-    let [admin, other] = [&locks, &others].map(|locks| locks.admin().unwrap());
-    let _guard = locks.lock("key").await.unwrap();
-    assert!(admin.inspect("key").await.unwrap().is_held());
-
-    store.set(Faults::none().chance(Fault::Busy, 1.0));
-    let (query, key) = (ListQuery::new(), "key");
-    let answers = [
-        admin.inspect(key).await.err(),
-        admin.force_unlock(key).await.err(),
-        admin.set_permits(key, 1).await.err(),
-        admin.locks(&query).await.err(),
-        admin.records(&query).await.err(),
-        admin.record(key).await.err(),
-        admin.forget_record(key).await.err(),
-        admin.audit().await.err(),
-    ];
-    for (place, error) in answers.into_iter().enumerate() {
-        assert_eq!(kind(error), Some(StoreErrorKind::Transient), "{place}");
-    }
-    assert!(is_held(&store).await);
-
-    store.set(Faults::none().chance(Fault::ReplyLost, 1.0));
-    let unanswered = admin.force_unlock(key).await.err();
-    assert_eq!(kind(unanswered), Some(StoreErrorKind::Unanswered));
-    assert!(!is_held(&store).await);
-
-    store.set(Faults::none().chance(Fault::Disconnected, 1.0));
-    assert!(locks.lock("other").await.is_err());
-    store.set(Faults::none());
-    let cut = admin.inspect(key).await.err();
-    assert_eq!(kind(cut), Some(StoreErrorKind::Unreachable));
-    other.inspect(key).await.unwrap();
-}
-
-fn kind(error: Option<LockError>) -> Option<StoreErrorKind> {
-    match error {
-        Some(LockError::Unavailable(error)) => Some(error.kind()),
-        _ => None,
     }
 }
 
