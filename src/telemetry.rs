@@ -23,8 +23,8 @@
 //! failure. The route is that of the span around, such as that of `tower_http::trace`.
 //!
 //! While a partition of the store does not answer renewals, one batch of them probes it, every 100 ms at first and every second
-//! later. This is logged as one outage: `could not renew` (warn) when it begins, `still cannot renew` (warn) every ten seconds,
-//! `renewals are answered again` (info) when it is over.
+//! later. This is logged as one outage: `could not renew` (warn) when it begins and once a minute, `renewals are answered again`
+//! (info) when it is over.
 //!
 //! The field `key` is a digest, the first eight hexadecimal digits of the name's SHA-256. It distinguishes locks in the logs of
 //! every process, and keeps input of clients, such as paths, out of the logs. It is not secret: a reader who guesses the name can

@@ -5,7 +5,6 @@
 
 use std::error::Error;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -17,7 +16,7 @@ use crate::cleanup::{CleanupTasks, Job};
 use crate::error::StoreError;
 use crate::store::{DynStore, HoldStatus, Renewal, undecided};
 use crate::sync::{Mutex, MutexGuard};
-use crate::telemetry::{self, Journal};
+use crate::telemetry::{self, Journal, Seldom};
 
 mod live;
 mod moment;
@@ -28,9 +27,6 @@ mod task;
 pub(crate) use live::{LiveHold, Phase, valid_for};
 pub(crate) use moment::Moment;
 use schedule::{Batch, RenewalSchedule, Round};
-
-/// How often an outage is logged while it lasts.
-const REMINDER: Duration = Duration::from_secs(10);
 
 pub(crate) type LossCallback = Box<dyn Fn(&Arc<LiveHold>) + Send + Sync>;
 
@@ -44,6 +40,8 @@ pub(crate) struct Watchdog {
     journal: Journal,
     /// Called for every hold that is lost, outside the mutex.
     on_lost: LossCallback,
+    /// The log of renewals that fail.
+    failures: Seldom,
     state: Mutex<WatchdogState>,
     /// Notified when the task must look at the schedule.
     work: Notify,
@@ -63,17 +61,9 @@ struct WatchdogState {
     schedule: RenewalSchedule,
     /// Dead while no task runs.
     task: Weak<()>,
-    /// From the first renewal that fails until an answer after which no partition fails.
-    outage: Option<Outage>,
-    /// When undecided holds were last logged.
-    warned: Option<Instant>,
+    /// The first renewal that failed, until an answer after which no partition fails.
+    outage: Option<Instant>,
     retired: bool,
-}
-
-/// A time in which a partition of the store does not answer renewals.
-struct Outage {
-    began: Instant,
-    logged: Instant,
 }
 
 impl Watchdog {
@@ -90,6 +80,7 @@ impl Watchdog {
             tasks,
             journal,
             on_lost,
+            failures: Seldom::default(),
             state: Mutex::default(),
             work: Notify::new(),
         })
@@ -257,8 +248,8 @@ impl Watchdog {
             let is_over = !state.schedule.is_failing();
             (lost, state.outage.take_if(|_| is_over))
         };
-        if let Some(outage) = outage {
-            tracing::info!(outage = ?(now - outage.began), "renewals are answered again");
+        if let Some(began) = outage {
+            tracing::info!(outage = ?(now - began), "renewals are answered again");
         }
         for live in lost {
             // One whose release has begun since is not lost.
@@ -270,21 +261,9 @@ impl Watchdog {
         let unknown = unknown
             .filter(|status| **status == HoldStatus::Unknown)
             .count();
-        if unknown > 0 && self.may_warn(now) {
-            let error = undecided();
-            let error = &error as &dyn Error;
-            tracing::warn!(error, holds = unknown, "could not renew");
+        if unknown > 0 {
+            self.warn(&undecided(), unknown, false);
         }
-    }
-
-    /// Whether to log undecided holds again.
-    fn may_warn(&self, now: Instant) -> bool {
-        let warned = &mut self.state().warned;
-        let is_due = warned.is_none_or(|warned| now >= warned + REMINDER);
-        if is_due {
-            *warned = Some(now);
-        }
-        is_due
     }
 
     fn not_answered(&self, batch: &Batch, sent: Instant, error: &StoreError) {
@@ -293,7 +272,7 @@ impl Watchdog {
             telemetry::not_renewed(&live.route, live.hold.mode, "failed");
         }
         let now = Instant::now();
-        let (holds, began) = {
+        let (holds, is_new) = {
             let mut state = self.state();
             let is_new = !state.schedule.is_failing();
             state.schedule.not_answered(batch, sent, now);
@@ -302,26 +281,20 @@ impl Watchdog {
             }
             // The partition is probed soon, also while another batch of its round has no answer.
             self.work.notify_one();
-            let began = match &mut state.outage {
-                Some(outage) if !is_new && now < outage.logged + REMINDER => return,
-                Some(outage) if !is_new => {
-                    outage.logged = now;
-                    Some(outage.began)
-                }
-                outage => {
-                    let (began, logged) = (now, now);
-                    *outage = Some(Outage { began, logged });
-                    None
-                }
-            };
-            (state.schedule.failing(), began)
-        };
-        let error = Some(error as &dyn Error);
-        match began {
-            None => tracing::warn!(error, holds, "could not renew"),
-            Some(began) => {
-                tracing::warn!(error, holds, outage = ?(now - began), "still cannot renew");
+            if is_new {
+                state.outage = Some(now);
             }
+            (state.schedule.failing(), is_new)
+        };
+        self.warn(error, holds, is_new);
+    }
+
+    /// Logs the begin of an outage, and what else fails once a minute.
+    fn warn(&self, error: &StoreError, holds: usize, is_new: bool) {
+        let left_out = self.failures.due();
+        if is_new || left_out.is_some() {
+            let error = error as &dyn Error;
+            tracing::warn!(error, holds, left_out, "could not renew");
         }
     }
 

@@ -1,4 +1,5 @@
 use std::future::pending;
+use std::time::Duration;
 
 use tokio::time::{Instant, advance, sleep};
 use uuid::Uuid;
