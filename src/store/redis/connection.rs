@@ -18,7 +18,7 @@ use super::node_context::NodeContext;
 use super::pooled::{PoolPermit, Purpose};
 use super::script::Call;
 use super::timeouts::LONGEST_PAUSE;
-use super::waits::WaitCoalescer;
+use super::waits::SharedWaits;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry;
@@ -39,7 +39,7 @@ pub(super) struct SharedConnection {
     context: Arc<NodeContext>,
     purpose: Purpose,
     permit: PoolPermit,
-    waits: Arc<WaitCoalescer>,
+    waits: Arc<SharedWaits>,
     state: Mutex<ConnectionState>,
     /// Notified when the task has succeeded or failed, and when the connection is closed.
     settled: Notify,
@@ -86,7 +86,7 @@ impl SharedConnection {
             context: context.clone(),
             purpose,
             permit: PoolPermit::default(),
-            waits: WaitCoalescer::new(context.settings.acknowledgement, context.timeouts()),
+            waits: SharedWaits::new(context.settings.acknowledgement, context.timeouts()),
             state: Mutex::new(ConnectionState {
                 link: LinkState::Connecting,
                 generation: 0,

@@ -48,14 +48,14 @@ impl AckQueue {
 }
 
 /// How a connection, and those that replace it, wait for replicas.
-pub(super) struct WaitCoalescer {
+pub(super) struct SharedWaits {
     wanted: Acknowledgement,
     timeouts: Timeouts,
     /// Protects the server to which the latest of these connections leads.
     current: Mutex<Option<ServerRow>>,
 }
 
-impl WaitCoalescer {
+impl SharedWaits {
     pub(super) fn new(wanted: Acknowledgement, timeouts: Timeouts) -> Arc<Self> {
         Arc::new(Self {
             wanted,
