@@ -84,6 +84,10 @@ fn kind<T: fmt::Debug>(answer: Result<T, StoreError>) -> StoreErrorKind {
     answer.expect_err("no majority").kind()
 }
 
+async fn release(quorum: &impl LockStore, n: u64) -> HoldStatus {
+    quorum.release_one(&reentrant(n).hold).await.unwrap().status
+}
+
 /// The number of stores with the attempt's hold.
 async fn carriers(stores: &[Scripted], attempt: &Attempt) -> usize {
     let mut count = 0;

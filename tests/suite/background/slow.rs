@@ -22,12 +22,22 @@ async fn a_hold_whose_minimum_comes_late_is_not_handed_over() {
         LockClient::new(store.inner()),
     );
     store.slow(LATENCY);
-    let first = locks.lock("1:k").hold_at_least(hour).wait(LATENCY * 3 / 2);
+    let begun = Instant::now();
+    let first = async {
+        let late = locks.lock("1:k").hold_at_least(hour).wait(LATENCY * 3 / 2);
+        let late = late.await;
+        assert_eq!(
+            begun.elapsed(),
+            LATENCY * 3 / 2,
+            "the question is part of the wait"
+        );
+        late
+    };
     let next = async {
         sleep(LATENCY / 2).await;
         locks.lock("1:k").await
     };
-    let (late, next) = tokio::join!(first.acquire(), next);
+    let (late, next) = tokio::join!(first, next);
     assert!(matches!(late, Err(LockError::Unavailable(_))), "{late:?}");
     let next = next.expect("free");
     sleep(LATENCY).await;

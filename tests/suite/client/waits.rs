@@ -13,7 +13,7 @@ use tower_distributed_lock::{
 
 use super::MODES;
 use crate::redis_store::patient;
-use crate::support::{LimitedStore, RedisServer, Site};
+use crate::support::{RedisServer, Site};
 
 /// Every answer of the store takes longer than the lease.
 #[tokio::test(start_paused = true)]
@@ -86,26 +86,6 @@ async fn a_silent_store_is_unavailable_unless_a_holder_is_known() {
         }
         store.set(Faults::none());
         holder.release().await.expect("held");
-    }
-}
-
-/// The question that gives a hold its minimum is part of the wait.
-#[tokio::test(start_paused = true)]
-async fn a_hold_with_a_minimum_is_not_waited_for_longer_than_the_wait() {
-    let locks = LockClient::new(LimitedStore::renewing_late(Duration::from_secs(60)));
-    let minimum = Duration::from_secs(5);
-    for wait in [100, 500] {
-        let wait = Duration::from_millis(wait);
-        let begun = Instant::now();
-        let refused = locks.lock("n").wait(wait).hold_at_least(minimum).await;
-        assert!(
-            matches!(refused, Err(LockError::Unavailable(_))),
-            "{refused:?}"
-        );
-        let waited = begun.elapsed();
-        assert!(waited < wait + Duration::from_millis(10), "{waited:?}");
-        // Nothing is left, although the question is still under way.
-        locks.lock("n").await.unwrap().release().await.unwrap();
     }
 }
 

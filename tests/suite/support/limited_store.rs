@@ -16,8 +16,6 @@ pub(crate) struct LimitedStore {
     capabilities: Capabilities,
     /// How long after its effect a forced unlock is answered.
     delay: Duration,
-    /// How long a renewal takes.
-    renewal: Duration,
 }
 
 impl LimitedStore {
@@ -26,15 +24,7 @@ impl LimitedStore {
             store: MemoryStore::new(),
             capabilities,
             delay: Duration::ZERO,
-            renewal: Duration::ZERO,
         }
-    }
-
-    /// A store whose renewals take this long.
-    pub(crate) fn renewing_late(renewal: Duration) -> Self {
-        let mut store = Self::new(Capabilities::all());
-        store.renewal = renewal;
-        store
     }
 
     /// A store whose locks a client's admin breaks. The answer comes this long after the effect.
@@ -52,7 +42,6 @@ impl LockStore for LimitedStore {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
-        tokio::time::sleep(self.renewal).await;
         self.store.renew(renewals).await
     }
 

@@ -9,10 +9,7 @@ async fn a_majority_grants_while_two_of_five_are_down() {
     granted(&quorum, &reentrant(1)).await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 3);
     refused(&quorum, &reentrant(2)).await;
-    assert_eq!(
-        quorum.release_one(&reentrant(1).hold).await.unwrap().status,
-        HoldStatus::Held
-    );
+    assert_eq!(release(&quorum, 1).await, HoldStatus::Held);
     granted(&quorum, &reentrant(2)).await;
 }
 
@@ -65,7 +62,7 @@ async fn a_conflict_counts_when_a_majority_has_it() {
         }
     }
     granted(&quorum, &reentrant(1)).await;
-    quorum.release_one(&reentrant(1).hold).await.unwrap();
+    release(&quorum, 1).await;
     granted(&stores[2], &attempt(LockMode::Write, 9)).await;
     let answer = quorum.acquire(&reentrant(2)).await;
     assert_eq!(kind(answer), StoreErrorKind::Conflict);
@@ -179,7 +176,7 @@ async fn slow_and_hanging_stores_do_not_slow_a_majority() {
         check(&quorum, &reentrant(1)).await.unwrap(),
         HoldStatus::Held
     );
-    let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
+    let released = release(&quorum, 1).await;
     assert_eq!(released, HoldStatus::Held);
     assert_eq!(started.elapsed(), Duration::ZERO);
     sleep(SECOND).await;
@@ -199,13 +196,13 @@ async fn a_store_that_keeps_up_again_is_waited_for_again() {
     };
     late(100 * MS);
     granted(&quorum, &reentrant(1)).await;
-    quorum.release_one(&reentrant(1).hold).await.unwrap();
+    release(&quorum, 1).await;
     sleep(SECOND).await;
     for (n, waited_for) in [(2, false), (3, true)] {
         let before = late(3 * MS);
         granted(&quorum, &reentrant(n)).await;
         assert_eq!(stores[0].log().len() > before, waited_for);
-        quorum.release_one(&reentrant(n).hold).await.unwrap();
+        release(&quorum, n).await;
         sleep(SECOND).await;
     }
 }
@@ -216,7 +213,7 @@ async fn a_grant_that_leaves_too_little_of_its_lease_is_given_back() {
     let quorum = quorum.min_validity(LEASE - SECOND);
     set(&stores, Mood::Late(400 * MS));
     granted(&quorum, &reentrant(1)).await;
-    quorum.release_one(&reentrant(1).hold).await.unwrap();
+    release(&quorum, 1).await;
     sleep(SECOND).await;
 
     // Drift takes 302 ms of the second.
@@ -237,7 +234,7 @@ async fn a_release_never_overtakes_the_acquire_that_still_runs() {
     stores[0].set(Mood::Slow(SECOND));
     granted(&quorum, &reentrant(1)).await;
     stores[0].set(Mood::Well);
-    quorum.release_one(&reentrant(1).hold).await.unwrap();
+    release(&quorum, 1).await;
     sleep(2 * SECOND).await;
     assert_eq!(stores[0].log(), ["acquire", "release", "release"]);
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
@@ -314,7 +311,7 @@ async fn a_hold_that_just_a_majority_granted_soon_has_more() {
     assert_eq!(carriers(&stores, &reentrant(1)).await, 5);
     stores[3].forget();
     stores[4].forget();
-    let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
+    let released = release(&quorum, 1).await;
     assert_eq!(released, HoldStatus::Held);
     settle().await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
@@ -326,7 +323,7 @@ async fn a_hold_that_has_ended_is_not_completed() {
     let (stores, quorum) = five();
     granted(&stores[0], &reentrant(9)).await;
     granted(&quorum, &reentrant(1)).await;
-    quorum.release_one(&reentrant(1).hold).await.unwrap();
+    release(&quorum, 1).await;
     stores[0].release_one(&reentrant(9).hold).await.unwrap();
     sleep(SECOND).await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);

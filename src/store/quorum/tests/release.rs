@@ -8,12 +8,12 @@ async fn a_release_is_confirmed_by_a_majority() {
     granted(&quorum, &reentrant(1)).await;
     stores[0].forget();
     stores[1].set(Mood::Hanging);
-    let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
+    let released = release(&quorum, 1).await;
     assert_eq!(released, HoldStatus::Held);
     stores[1].set(Mood::Well);
     settle().await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
-    let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
+    let released = release(&quorum, 1).await;
     assert_eq!(released, HoldStatus::Gone);
 }
 
@@ -23,7 +23,7 @@ async fn a_store_that_could_not_decide_is_released_when_the_others_have() {
     let (stores, quorum) = five();
     granted(&quorum, &reentrant(1)).await;
     stores[0].set(Mood::Undecided);
-    let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
+    let released = release(&quorum, 1).await;
     assert_eq!(released, HoldStatus::Held);
     stores[0].set(Mood::Well);
     sleep(SECOND).await;
@@ -37,7 +37,7 @@ async fn a_hold_that_a_majority_forgot_is_gone() {
     for store in &stores[..3] {
         store.forget();
     }
-    let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
+    let released = release(&quorum, 1).await;
     assert_eq!(released, HoldStatus::Gone);
     settle().await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
@@ -51,7 +51,7 @@ async fn a_release_that_takes_several_tries_keeps_earlier_answers() {
     let answer = quorum.release_one(&reentrant(1).hold).await;
     assert_eq!(kind(answer), StoreErrorKind::Unanswered, "two released");
     stores[2].set(Mood::Well);
-    let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
+    let released = release(&quorum, 1).await;
     assert_eq!(released, HoldStatus::Held);
     assert_eq!(stores[0].log(), ["acquire", "release"]);
 
@@ -95,7 +95,7 @@ async fn a_late_grant_does_not_confirm_a_time_that_it_did_not_see() {
     // Then the late grants arrive: a majority carries the first client's hold, but not all the time.
     sleep(2 * SECOND).await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 3);
-    let released = quorum.release_one(&reentrant(1).hold).await.unwrap().status;
+    let released = release(&quorum, 1).await;
     assert_eq!(released, HoldStatus::Gone);
 }
 
@@ -244,7 +244,7 @@ async fn a_store_that_stays_dead_is_not_asked_for_ever() {
     let (stores, quorum) = five();
     granted(&quorum, &reentrant(1)).await;
     set(&stores[..2], Mood::Failing(StoreErrorKind::Unreachable));
-    quorum.release_one(&reentrant(1).hold).await.unwrap();
+    release(&quorum, 1).await;
     settle().await;
     assert!(!quorum.shared.holds.is_empty());
     sleep(60 * SECOND).await;
