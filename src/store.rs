@@ -220,6 +220,7 @@ pub trait LockStore: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Subscribes to the events that may turn the attempt's refusal into a grant. When this returns, the subscription is active.
+    /// It may end before its listener: see [`Wakeups`].
     fn subscribe(
         &self,
         attempt: &Attempt,

@@ -142,8 +142,8 @@ impl<'a> Request<'a> {
     /// Waits until one of the keys is granted.
     ///
     /// A wake-up is never missed: the loop asks, subscribes, asks again, and only then sleeps, until a wake-up, something
-    /// from a queue of the process, the time of the store's hint, or one poll. A request that expects a refusal subscribes
-    /// first, and asks only once.
+    /// from a queue of the process, the time of the store's hint, or one poll. When a subscription ends, it asks and subscribes
+    /// again. A request that expects a refusal subscribes first, and asks only once.
     async fn wait_for(
         mut self,
         mut first: Option<NotGranted>,
@@ -220,10 +220,11 @@ impl<'a> Request<'a> {
         if self.wait.is_one_try() {
             return Err(over(self.known));
         }
+        let refused = Instant::now();
         if self.listen().await {
             return Ok(());
         }
-        self.sleep(retry_after).await;
+        self.sleep(self.wait.next_poll(refused, retry_after)).await;
         match self.wait.is_over() {
             true => Err(over(self.known)),
             false => Ok(()),

@@ -8,7 +8,6 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
 use super::question::{Asking, Grants, Reply, Wanted};
-use super::wait::Wait;
 use super::withdrawal::LeftInStore;
 use super::{Inner, LockClient};
 use crate::error::StoreError;
@@ -255,12 +254,14 @@ impl LockClient {
         }
     }
 
-    /// Subscribes; `None` if that is not possible now, so that the request only polls.
-    pub(super) async fn subscribe(&self, attempt: Attempt, wait: Wait) -> Option<Wakeups> {
+    /// Subscribes; `None` if that is not possible now, or takes until `until`: then the request polls. So it does if the
+    /// subscription is over at once.
+    pub(super) async fn subscribe(&self, attempt: Attempt, until: Instant) -> Option<Wakeups> {
         let called = attempt.is_called();
         let subscribing = self.inner.store.clone().subscribe(attempt);
         let subscribing = self.inner.queues.background().non_cancellable(subscribing);
-        match timeout_at(wait.until, subscribing).await {
+        match timeout_at(until, subscribing).await {
+            Ok(Ok(wakeups)) if wakeups.is_over() => None,
             Ok(Ok(wakeups)) => Some(wakeups.of_called(called)),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "could not subscribe, polling instead");

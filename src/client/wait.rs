@@ -63,21 +63,26 @@ impl Wait {
         Instant::now() >= self.until
     }
 
-    /// When to ask again after a refusal with this hint, unless a wake-up comes first.
-    pub(super) fn next_poll(self, retry_after: Duration) -> Instant {
+    /// When to ask again after a refusal at `refused` with this hint, unless a wake-up comes first.
+    pub(super) fn next_poll(self, refused: Instant, retry_after: Duration) -> Instant {
         // One more millisecond, because the store rounds the remaining time down.
         let pause = jittered(POLL).min(retry_after.saturating_add(Duration::from_millis(1)));
-        self.until.min(Instant::now() + pause)
+        self.until.min(refused + pause)
+    }
+
+    /// Until when a request waits for a subscription before it asks again.
+    pub(super) fn subscribed_by(self) -> Instant {
+        self.until.min(Instant::now() + POLL)
     }
 }
 
-/// Sleeps until a wake-up (`true`), or until the time is over (`false`).
+/// Sleeps until a wake-up (`true`), or until the time or the subscription is over (`false`).
 pub(super) async fn sleep_until(wakeups: Option<&mut Wakeups>, until: Instant) -> bool {
     let asleep = tokio::time::sleep_until(until);
     match wakeups {
         Some(wakeups) => tokio::select! {
             biased; // without chance, a simulation replays
-            () = wakeups.wait() => true,
+            heard = wakeups.wait() => heard,
             () = asleep => false,
         },
         None => {

@@ -8,7 +8,8 @@ use super::Attempt;
 
 /// Reports that a refused attempt may succeed now. Dropping it ends the subscription.
 ///
-/// A wake-up between two calls of [`Wakeups::wait`] is kept; several count as one.
+/// A wake-up between two calls of [`Wakeups::wait`] is kept; several count as one. When its signal has no sender any more,
+/// the subscription is over: a client that waits asks the store, and subscribes again.
 #[derive(Debug)]
 pub struct Wakeups {
     signal: watch::Receiver<()>,
@@ -33,14 +34,15 @@ impl Wakeups {
         Self { called, ..self }
     }
 
-    /// Whether it wakes this attempt too: one that is called listens on another channel than one that hears each release.
+    /// Whether it wakes this attempt too: it is not over, and an attempt that is called listens on another channel than one that
+    /// hears each release.
     pub(crate) fn wakes(&self, attempt: &Attempt) -> bool {
-        self.called == attempt.is_called() && !self.is_dead()
+        self.called == attempt.is_called() && !self.is_over()
     }
 
-    /// Whether no wake-up can come any more. A store may listen in a task of the request that subscribed, and that task ends with
-    /// its runtime.
-    pub(crate) fn is_dead(&self) -> bool {
+    /// Whether the subscription is over. A store may listen in a task of the request that subscribed, and that task ends with its
+    /// runtime.
+    pub(crate) fn is_over(&self) -> bool {
         self.signal.has_changed().is_err()
     }
 
@@ -53,14 +55,12 @@ impl Wakeups {
         }
     }
 
-    /// Waits for the next wake-up; for ever if none can come any more.
+    /// Waits for the next wake-up. Returns `false` if none can come any more, because the subscription is over.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: a wake-up is consumed only by returning.
-    pub async fn wait(&mut self) {
-        if self.signal.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
+    pub async fn wait(&mut self) -> bool {
+        self.signal.changed().await.is_ok()
     }
 }

@@ -10,7 +10,7 @@ use super::link::Link;
 use super::server::FaultyServer;
 use crate::store::{LockStore, Wakeups};
 
-/// Forwards wake-ups while the connection is up, and wakes when it is up again.
+/// Forwards wake-ups while the connection is up, and wakes when it is up again. It is over when `wakeups` are.
 pub(super) fn relay<S: LockStore>(
     server: &Arc<FaultyServer<S>>,
     link: &Arc<Link>,
@@ -32,7 +32,10 @@ async fn run<S: LockStore>(
         tokio::select! {
             // A fixed order, so that one seed gives one history.
             biased;
-            () = wakeups.wait() => {
+            heard = wakeups.wait() => {
+                if !heard {
+                    return;
+                }
                 let passes = link.is_up() && !is_lost(&server);
                 if passes {
                     waking.send_replace(());

@@ -11,6 +11,7 @@ mod namespace;
 mod once;
 mod outsiders;
 mod small;
+mod subscriptions;
 mod traces;
 pub(crate) mod turns;
 mod waits;

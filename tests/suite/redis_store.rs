@@ -123,9 +123,16 @@ pub(crate) async fn configure(server: &RedisServer, name: &str, value: &str) {
 /// Waits for a wake-up.
 pub(crate) async fn woken(wakeups: &mut Wakeups) {
     let limit = Duration::from_secs(10);
-    tokio::time::timeout(limit, wakeups.wait())
-        .await
-        .expect("a wake-up");
+    let woken = tokio::time::timeout(limit, wakeups.wait()).await;
+    assert_eq!(woken, Ok(true), "a wake-up");
+}
+
+/// Waits for the end of the subscription.
+pub(crate) async fn over(wakeups: &mut Wakeups) {
+    let ended = async { while wakeups.wait().await {} };
+    let limit = Duration::from_secs(10);
+    let in_time = tokio::time::timeout(limit, ended).await;
+    in_time.expect("the subscription ends");
 }
 
 /// Asserts that no wake-up has arrived or arrives soon.

@@ -1,7 +1,5 @@
 //! How a request yields to other processes, listens, and sleeps.
 
-use std::time::Duration;
-
 use futures_util::future::{join_all, select_all};
 use tokio::time::{Instant, timeout_at};
 
@@ -11,7 +9,6 @@ use super::Request;
 use crate::cleanup::PATIENCE;
 use crate::error::LockError;
 use crate::lock::LockMode;
-use crate::store::Wakeups;
 
 impl<'a> Request<'a> {
     /// Yields to the processes to which this process owes a turn. Returns `false` if the wait is over by then.
@@ -25,7 +22,7 @@ impl<'a> Request<'a> {
             let Some(turn) = self.attempts.only_turn() else {
                 break;
             };
-            sleep_until(turn.wakeups().as_mut(), until).await;
+            let heard = sleep_until(turn.wakeups().as_mut(), until).await;
             let now = Instant::now();
             if now >= self.wait.until {
                 return false;
@@ -33,19 +30,21 @@ impl<'a> Request<'a> {
             if now >= until {
                 break;
             }
-            turn.count_message();
+            if heard {
+                turn.count_message();
+            }
         }
         true
     }
 
     /// Subscribes to every key whose turn it has and that has no subscription for such an attempt. Returns whether there is a
-    /// new subscription: then the request asks again. One in the place of a dead one does not count, because a store that gives
-    /// only such would be asked again and again.
+    /// new subscription: then the request asks again. It waits for that no longer than one poll.
     pub(super) async fn listen(&mut self) -> bool {
-        let (client, wait, is_one) = (self.client, self.wait, self.attempts.is_one());
+        let (client, is_one) = (self.client, self.attempts.is_one());
+        let until = self.wait.subscribed_by();
         let silent = self.attempts.each();
         let silent = silent.filter(|(attempt, wakeups)| {
-            // The previous request of the process may have left that of an attempt of another kind.
+            // It may be over, or the previous request of the process may have left that of an attempt of another kind.
             !wakeups
                 .as_ref()
                 .is_some_and(|wakeups| wakeups.wakes(attempt))
@@ -57,9 +56,10 @@ impl<'a> Request<'a> {
                 attempt.hold.mode = LockMode::Reentrant;
             }
             async move {
-                let was_dead = wakeups.as_ref().is_some_and(Wakeups::is_dead);
-                *wakeups = client.subscribe(attempt, wait).await;
-                wakeups.is_some() && !was_dead
+                // The end of the former one must not end what the new one has begun.
+                *wakeups = None;
+                *wakeups = client.subscribe(attempt, until).await;
+                wakeups.is_some()
             }
         });
         join_all(subscribing).await.contains(&true)
@@ -81,8 +81,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    pub(super) async fn sleep(&mut self, retry_after: Duration) {
-        let until = self.wait.next_poll(retry_after);
+    /// Sleeps until a wake-up, the end of a subscription, or something from a queue of the process, at the latest until `until`.
+    pub(super) async fn sleep(&mut self, until: Instant) {
         if let Some(turn) = self.attempts.only_turn() {
             if sleep_until(turn.wakeups().as_mut(), until).await {
                 turn.count_message();

@@ -109,5 +109,5 @@ fn subscribe(store: &MemoryStore, attempt: &Attempt) -> Wakeups {
 
 /// Whether there was a wake-up since the last call.
 fn woken(wakeups: &mut Wakeups) -> bool {
-    wakeups.wait().now_or_never().is_some()
+    wakeups.wait().now_or_never() == Some(true)
 }

@@ -20,7 +20,7 @@ use crate::shared_table::SharedRow;
 use crate::store::{Attempt, LockStore, Wakeups};
 use crate::sync::Mutex;
 
-/// The pause before the next attempt to subscribe in a store that failed.
+/// The pause before the next attempt to subscribe in a store that failed, or whose subscription is over.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// How long a wake-up waits for those of the other stores. The time doubles, up to the limit, each time that they do not
@@ -48,7 +48,8 @@ impl<S: LockStore> QuorumStore<S> {
         decision.await.map(|()| Wakeups::new(wakeups, task))
     }
 
-    /// Subscribes in one store, votes, and reports its wake-ups for as long as it is polled.
+    /// Subscribes in one store, votes, and reports its wake-ups for as long as it is polled. It subscribes again when that fails,
+    /// and when the subscription is over.
     async fn listen_to(
         self,
         store: usize,
@@ -64,18 +65,18 @@ impl<S: LockStore> QuorumStore<S> {
             let died = |died| Err(StoreError::new(StoreErrorKind::Unanswered, died));
             match subscribing.await.unwrap_or_else(died) {
                 Ok(mut wakeups) => {
-                    let late = call.cast(store, Ok(())).is_some();
                     // Changes before a late subscription were missed, so it counts as a wake-up.
-                    if !late {
-                        wakeups.wait().await;
+                    let late = call.cast(store, Ok(())).is_some();
+                    let mut woken = late || wakeups.wait().await;
+                    while woken {
+                        if wake.send(store).is_err() {
+                            return;
+                        }
+                        woken = wakeups.wait().await;
                     }
-                    while wake.send(store).is_ok() {
-                        wakeups.wait().await;
-                    }
-                    return;
                 }
-                Err(error) => call.cast(store, Err(error)),
-            };
+                Err(error) => drop(call.cast(store, Err(error))),
+            }
             sleep(jittered(RETRY)).await;
         }
     }

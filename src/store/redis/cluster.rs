@@ -12,7 +12,6 @@ use redis::Value;
 mod member;
 mod redirect_loop;
 mod slot_map;
-mod slot_subscription;
 mod slots;
 mod topology;
 
@@ -25,7 +24,7 @@ use super::node::Node;
 use super::pooled::Purpose;
 use super::script::Call;
 use super::slot::Slot;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::Wakeups;
 pub(super) use member::MemberFactory;
@@ -106,14 +105,36 @@ impl Cluster {
         }
     }
 
-    /// Subscribes to a channel of a key, on the server that has its slot, and follows the slot.
+    /// Subscribes to a channel of a key, on the server that has its slot. The subscription is over when that server ends it,
+    /// because the slot has moved, and when the server has no slots any more.
     pub(super) async fn listen(
         &self,
         key: &LockKey,
         channel: String,
     ) -> Result<Wakeups, StoreError> {
         let (slot, channels) = (slot_of(key)?, self.channels().await?);
-        slot_subscription::listen(self.topology.clone(), channels, slot, channel).await
+        let mut redirects = RedirectLoop::new(&self.topology, Purpose::Commands, slot).await?;
+        loop {
+            let target = redirects.next().await?;
+            let pubsub = target.member.node.pubsub(channels);
+            let error = match pubsub.listen(channel.clone()).await {
+                Ok(wakeups) => return Ok(wakeups),
+                Err(error) => error,
+            };
+            match redirects.failure(&target, error).await {
+                // The server does not serve the slot any more, and the others do not know yet which one does.
+                Err(error) if error.kind() == StoreErrorKind::Transient => {}
+                taken_in => taken_in?,
+            }
+        }
+    }
+
+    /// Wakes the listeners of this store on a channel. A listener on a plain channel stays where it is when the slot moves.
+    pub(super) fn wake(&self, channel: &str) {
+        let map = self.topology.known();
+        for member in map.iter().flat_map(|map| &map.masters) {
+            member.node.wake(channel);
+        }
     }
 
     /// The server that has the key's slot, as far as this process knows.

@@ -13,7 +13,7 @@ use crate::lock::{HoldId, LockKey};
 use crate::store::Attempt;
 use crate::sync::Mutex;
 
-/// The pause before the next attempt to subscribe to a channel.
+/// The pause before the next attempt to subscribe to a channel, after a failure or the end of a subscription.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Attempts that wait for a client of Redisson. Redisson publishes the end of its hold on a channel of its own. Only the
@@ -111,16 +111,16 @@ fn own(attempt: &Attempt) -> Own {
 async fn pass_on(router: Arc<Router>, key: LockKey, theirs: String, own: String) {
     loop {
         match router.listen(&key, theirs.clone()).await {
-            Ok(mut wakeups) => loop {
-                if let Some(node) = router.known_node(&key) {
-                    node.wake(&own);
+            Ok(mut wakeups) => {
+                router.wake(&own);
+                while wakeups.wait().await {
+                    router.wake(&own);
                 }
-                wakeups.wait().await;
-            },
+            }
             Err(error) => {
                 tracing::debug!(%error, "could not subscribe to Redisson's channel, polling instead");
-                sleep(RETRY).await;
             }
         }
+        sleep(RETRY).await;
     }
 }

@@ -15,8 +15,7 @@ use crate::sync::{Mutex, MutexGuard};
 
 mod listening;
 
-use listening::ChannelListener;
-pub(super) use listening::Listening;
+use listening::{ChannelListener, Listening};
 
 /// The subscriptions of one store: one connection, opened for the first of them, and one task that owns it.
 ///
@@ -52,6 +51,7 @@ struct ChannelState {
     listeners: usize,
     /// Messages may have been missed while there was no connection.
     missed: bool,
+    /// The signal of all listeners that are not over. Those that are over count until they are dropped.
     signal: watch::Sender<()>,
     link: watch::Sender<ChannelLink>,
 }
@@ -89,14 +89,9 @@ impl Subscriptions {
     }
 
     /// Subscribes to a channel. Listeners of one channel share a subscription. When this returns, the server has
-    /// acknowledged it.
+    /// acknowledged it. It outlives the connection. It is over when the server refuses or ends it, and after
+    /// [`close`](Self::close).
     pub(super) async fn listen(self: &Arc<Self>, channel: String) -> Result<Wakeups, StoreError> {
-        let there = self.join(channel).await?;
-        Ok(Wakeups::new(there.signal, there.listener))
-    }
-
-    /// The same for a caller that can subscribe at another server when this one does not serve the channel any more.
-    pub(super) async fn join(self: &Arc<Self>, channel: String) -> Result<Listening, StoreError> {
         let listening = self.register(channel)?;
         self.work.notify_one();
         let timeouts = self.context.timeouts();
@@ -112,11 +107,12 @@ impl Subscriptions {
         channel.map_or(0, |channel| channel.listeners)
     }
 
-    /// Ends the task. No task starts afterwards.
+    /// Ends the task and every subscription. No task starts afterwards.
     pub(super) fn close(&self) {
         let mut registry = self.registry();
         registry.closed = true;
         registry.task = None;
+        registry.channels.clear();
     }
 
     fn register(self: &Arc<Self>, name: String) -> Result<Listening, StoreError> {
@@ -213,7 +209,7 @@ impl Subscriptions {
                     channel.signal.send_replace(());
                 }
             }
-            Err(error) => drop(channel.link.send_replace(ChannelLink::Off(Some(error)))),
+            Err(error) => channel.end(error),
         }
         if channel.listeners == 0 {
             registry.changed.push(name.clone());
@@ -238,10 +234,9 @@ impl Subscriptions {
         };
         match channel.link() {
             ChannelLink::On => {
-                channel.missed = true;
-                let moved = "the slot of the channel has moved to another server";
-                let error = transient(moved);
-                channel.link.send_replace(ChannelLink::Off(Some(error)));
+                channel.end(transient(
+                    "the slot of the channel has moved to another server",
+                ));
                 true
             }
             link => !matches!(link, ChannelLink::Joining),
@@ -281,6 +276,13 @@ impl Drop for RestartOnDrop {
 }
 
 impl ChannelState {
+    /// The server does not serve the channel. The listeners that it has are over; the next one subscribes again.
+    fn end(&mut self, why: StoreError) {
+        self.missed = false;
+        self.signal = watch::Sender::new(());
+        self.link.send_replace(ChannelLink::Off(Some(why)));
+    }
+
     fn link(&self) -> ChannelLink {
         self.link.borrow().clone()
     }

@@ -9,7 +9,9 @@ use tower_distributed_lock::{
 };
 
 use super::{LIMIT, beginning, channels_on, sent, sharded, watch};
-use crate::redis_store::{LEASE, MODES, asks, asleep, attempt, error_kind, holds, releases, woken};
+use crate::redis_store::{
+    LEASE, MODES, asks, asleep, attempt, error_kind, holds, over, patient, releases, woken,
+};
 use crate::support::{RedisCluster, eventually};
 
 /// Shorter than the waits of the tests: a hold that outlives it was renewed.
@@ -47,7 +49,7 @@ async fn a_hold_goes_with_its_slot() {
 }
 
 #[tokio::test]
-async fn a_listener_goes_with_its_slot_and_is_woken_when_it_has_arrived() {
+async fn a_subscription_is_over_when_its_slot_has_moved_and_begins_again_where_it_has_gone() {
     let (cluster, store) = movers().await;
     // A plain channel belongs to no slot: a message to one server reaches all servers.
     let sharded = sharded(cluster).await;
@@ -59,15 +61,17 @@ async fn a_listener_goes_with_its_slot_and_is_woken_when_it_has_arrived() {
     for (from, to) in [(0, 1), (1, 2), (2, 0)] {
         cluster.move_slot(slot, from, to).await;
         if sharded {
-            // Messages during the move were missed. The client sent nothing: the server reported that the slot had
-            // moved.
-            woken(&mut wakeups).await;
+            // The client sent nothing: the server reported that the slot had moved.
+            over(&mut wakeups).await;
+            wakeups = store.subscribe(&waiter).await.unwrap();
             assert_eq!(channels_on(&cluster.nodes[to], &name).await.len(), 1);
             asleep(&mut wakeups).await;
         }
     }
     assert!(releases(&store, &holder).await);
     woken(&mut wakeups).await;
+    drop(store);
+    over(&mut wakeups).await;
 }
 
 #[tokio::test]
@@ -87,6 +91,33 @@ async fn a_waiter_is_woken_where_its_slot_has_gone() {
         held.release().await.unwrap();
         waiting.await.unwrap().unwrap().release().await.unwrap();
     }
+}
+
+/// A message on a plain channel reaches every server, so the subscription stays where it is.
+#[tokio::test]
+async fn a_waiter_on_a_plain_channel_hears_redisson_after_its_slot_has_moved() {
+    let (cluster, _) = movers().await;
+    let store = RedisStore::cluster(cluster.urls()).sharded_channels(false);
+    let store = store.connect().await.unwrap();
+    let (name, slot) = on_first(cluster).await;
+    let node = &cluster.nodes[0];
+    let redissons = "00000000-0000-4000-8000-000000000000:1";
+    node.ask::<()>(&["HSET", &name, redissons, "1"]).await;
+    node.ask::<()>(&["PEXPIRE", &name, "60000"]).await;
+    let waiter = patient(name.as_str(), LockMode::Reentrant);
+    let mut wakeups = store.subscribe(&waiter).await.unwrap();
+    assert!(!asks(&store, &waiter).await);
+    // It listens on Redisson's channel now.
+    woken(&mut wakeups).await;
+    cluster.move_slot(slot, 0, 1).await;
+    assert!(!asks(&store, &waiter).await);
+    asleep(&mut wakeups).await;
+    let channel = format!("redisson_lock__channel:{{{name}}}");
+    cluster.nodes[1]
+        .ask::<()>(&["PUBLISH", &channel, "0"])
+        .await;
+    woken(&mut wakeups).await;
+    store.withdraw(&waiter, false).await.unwrap();
 }
 
 #[tokio::test]

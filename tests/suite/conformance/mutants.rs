@@ -190,7 +190,7 @@ impl<const FLAW: u8> LockStore for Flawed<FLAW> {
                     let mut woken = store.subscribe(&attempt).await.expect("it never fails");
                     loop {
                         tokio::select! {
-                            () = woken.wait() => {
+                            true = woken.wait() => {
                                 signal.send_replace(());
                             }
                             () = signal.closed() => return,

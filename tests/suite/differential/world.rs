@@ -139,7 +139,7 @@ impl<S: Inspect> World<S> {
     fn woken(&mut self) -> BTreeSet<Who> {
         let mut woken = BTreeSet::new();
         for (who, wakeups) in &mut self.listening {
-            if wakeups.wait().now_or_never().is_some() {
+            if wakeups.wait().now_or_never() == Some(true) {
                 woken.insert(*who);
             }
         }

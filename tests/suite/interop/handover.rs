@@ -176,7 +176,11 @@ pub(super) async fn is_heard(store: &RedisStore, hold: Held, wanted: Kind, name:
     let mut wakeups = subscribed.expect("Redis answers");
     hold.release().await;
     let heard = timeout(LONG / 3, wakeups.wait()).await;
-    heard.unwrap_or_else(|_| panic!("{name} ({wanted} is wanted) was released unheard"));
+    assert_eq!(
+        heard,
+        Ok(true),
+        "{name} ({wanted} is wanted) was released unheard"
+    );
     let granted = store.acquire(&attempt).await.expect("Redis answers");
     assert!(matches!(granted, Outcome::Granted { .. }));
     let released = store.release_one(&attempt.hold).await;

@@ -214,3 +214,43 @@ async fn a_runtime_that_ends_does_not_end_the_subscriptions_of_others() {
     drop((early, wakeups));
     no_channels(&server).await;
 }
+
+/// The rights of its user have changed: Redis closes the connection, and refuses the channel afterwards.
+#[tokio::test]
+async fn a_subscription_that_is_refused_after_a_reconnect_is_over_and_a_later_one_is_not() {
+    let server = RedisServer::builder()
+        .config("user", "some on >secret ~* +@all allchannels")
+        .start()
+        .await;
+    let url = format!("redis://some:secret@127.0.0.1:{}", server.port());
+    let store = RedisStore::connect(url).await.unwrap();
+    let waiter = attempt("k", LockMode::Reentrant);
+    let mut wakeups = store.subscribe(&waiter).await.unwrap();
+    server
+        .ask::<()>(&["ACL", "SETUSER", "some", "resetchannels"])
+        .await;
+    over(&mut wakeups).await;
+    let refused = store.subscribe(&waiter).await.unwrap_err();
+    assert_eq!(refused.kind(), StoreErrorKind::Refused);
+    server
+        .ask::<()>(&["ACL", "SETUSER", "some", "allchannels"])
+        .await;
+    let mut later = eventually("it may listen again", LIMIT, async || {
+        store.subscribe(&waiter).await
+    })
+    .await;
+    drop(wakeups);
+    assert!(asks(&store, &waiter).await && releases(&store, &waiter).await);
+    woken(&mut later).await;
+    drop(later);
+    no_channels(&server).await;
+}
+
+#[tokio::test]
+async fn the_subscriptions_of_a_store_are_over_when_it_is_dropped() {
+    let (_server, store) = server_and_store().await;
+    let waiter = attempt("k", LockMode::Reentrant);
+    let mut wakeups = store.subscribe(&waiter).await.unwrap();
+    drop(store);
+    over(&mut wakeups).await;
+}

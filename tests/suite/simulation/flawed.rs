@@ -197,7 +197,8 @@ impl<S: Inspect> LockStore for Flawed<S> {
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
         if self.flaw == Flaw::Sleepy {
-            return Ok(Wakeups::new(tokio::sync::watch::channel(()).1, ()));
+            let (signal, wakeups) = tokio::sync::watch::channel(());
+            return Ok(Wakeups::new(wakeups, signal));
         }
         if self.flaw == Flaw::KeepsListeners {
             std::mem::forget(self.inner.subscribe(attempt).await?);

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::member::{Member, MemberFactory};
@@ -30,7 +28,7 @@ const ASKED_AT_ONCE: usize = 4;
 pub(super) struct Topology {
     seeds: Vec<Address>,
     factory: MemberFactory,
-    map: watch::Sender<Option<Arc<SlotMap>>>,
+    map: Mutex<Option<Arc<SlotMap>>>,
     /// Protects the servers of the map, and those that a redirection has named since: the next map drops these unless it has
     /// them.
     members: Mutex<HashMap<Address, Arc<Member>>>,
@@ -40,8 +38,6 @@ pub(super) struct Topology {
     last_for_renewals: tokio::sync::Mutex<Option<LastRefresh>>,
     /// Protects the one refresh that no caller waits for. The next one starts when it has ended.
     background: Mutex<Option<AbortOnDropHandle<()>>>,
-    /// Cancelled when the store is dropped.
-    pub(super) closed: CancellationToken,
 }
 
 /// The result of the last refresh.
@@ -66,12 +62,11 @@ impl Topology {
         Self {
             seeds,
             factory,
-            map: watch::Sender::new(None),
+            map: Mutex::default(),
             members: Mutex::default(),
             last: tokio::sync::Mutex::new(None),
             last_for_renewals: tokio::sync::Mutex::new(None),
             background: Mutex::default(),
-            closed: CancellationToken::new(),
         }
     }
 
@@ -117,11 +112,6 @@ impl Topology {
         }
     }
 
-    /// A receiver that changes with every new map.
-    pub(super) fn changes(&self) -> watch::Receiver<Option<Arc<SlotMap>>> {
-        self.map.subscribe()
-    }
-
     /// The server at `address`, with or without slots.
     pub(super) fn member(&self, address: &Address) -> Arc<Member> {
         let mut members = self.members.lock();
@@ -132,15 +122,15 @@ impl Topology {
 
     /// Forgets every server, and starts no further refresh.
     pub(super) fn close(&self) {
-        self.closed.cancel();
         *self.background.lock() = None;
-        self.map.send_replace(None);
+        let map = self.map.lock().take();
+        drop(map);
         self.members.lock().clear();
     }
 
     /// The current map; `None` before the first one.
     pub(super) fn known(&self) -> Option<Arc<SlotMap>> {
-        self.map.borrow().clone()
+        self.map.lock().clone()
     }
 
     /// Refreshes the map in a task, which goes on while the caller's future is not polled: the callers that wait for its result
@@ -244,7 +234,7 @@ impl Topology {
             "learnt which server serves what"
         );
         self.members.lock().retain(|address, _| map.has(address));
-        let before = self.map.send_replace(Some(map.clone()));
+        let before = self.map.lock().replace(map.clone());
         if before.is_some_and(|before| map.has_promoted(&before)) {
             telemetry::store::failed_over("cluster");
         }

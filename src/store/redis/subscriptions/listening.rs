@@ -8,10 +8,11 @@ use tokio::time::timeout;
 
 use super::{ChannelLink, Subscriptions};
 use crate::error::StoreError;
+use crate::store::Wakeups;
 use crate::store::redis::failure::unreachable;
 
-/// A subscription. Its user gets it when the server has acknowledged it.
-pub(in super::super) struct Listening {
+/// A subscription that the server may not have acknowledged yet.
+pub(super) struct Listening {
     pub(super) signal: watch::Receiver<()>,
     pub(super) link: watch::Receiver<ChannelLink>,
     pub(super) listener: ChannelListener,
@@ -19,29 +20,15 @@ pub(in super::super) struct Listening {
 
 impl Listening {
     /// Waits until the server has acknowledged the subscription.
-    pub(super) async fn acknowledged(mut self, patience: Duration) -> Result<Self, StoreError> {
+    pub(super) async fn acknowledged(mut self, patience: Duration) -> Result<Wakeups, StoreError> {
         let answered =
             |link: &ChannelLink| matches!(link, ChannelLink::On | ChannelLink::Off(Some(_)));
         let answer = timeout(patience, self.link.wait_for(answered)).await;
         let answer = answer.ok().and_then(Result::ok).map(|link| link.clone());
         match answer {
             Some(ChannelLink::Off(Some(error))) => Err(error),
-            Some(_) => Ok(self),
+            Some(_) => Ok(Wakeups::new(self.signal, self.listener)),
             None => Err(unreachable("the subscription was not acknowledged in time")),
-        }
-    }
-
-    /// The next wake-up; `None` if there will be none, because the server does not serve the channel any more or cannot be
-    /// reached.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    pub(in super::super) async fn heard(&mut self) -> Option<()> {
-        tokio::select! {
-            biased;
-            heard = self.signal.changed() => heard.ok(),
-            _ = self.link.wait_for(|link| matches!(link, ChannelLink::Off(Some(_)))) => None,
         }
     }
 }
