@@ -31,6 +31,7 @@ mod question;
 mod queued_keys;
 mod request;
 mod request_tracker;
+mod subscribing;
 mod target;
 #[cfg(feature = "console")]
 mod view;

@@ -8,7 +8,7 @@ use super::LockClient;
 use super::attempt::AttemptGuard;
 use super::question::{Reply, Wanted};
 use super::queued_keys::{QueuedKeys, sooner};
-use super::wait::{Failures, Wait, answered_late, over};
+use super::wait::{Failures, POLL, Wait, answered_late, over};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
 use crate::queue::{Decision, Share, Terms, Turn};
@@ -194,7 +194,7 @@ impl<'a> Request<'a> {
             return Ok(Ok(share));
         }
         if self.attempts.expects_refusal() {
-            self.listen().await;
+            self.listen_first().await;
         }
         if !self.let_others_go_first().await {
             return Err(LockError::Busy {
@@ -214,14 +214,14 @@ impl<'a> Request<'a> {
         self.known = Some(retry_after);
         self.client.inner.queues.background().start_stranded();
         self.attempts.refused(retry_after);
-        let holds = self.attempts.each().map(|(attempt, _)| &attempt.hold);
+        let holds = self.attempts.each().map(|one| &one.attempt.hold);
         let keys = holds.map(|hold| (&hold.key, hold.mode));
         contention.list(keys, &self.terms.route);
         if self.wait.is_one_try() {
             return Err(over(self.known));
         }
         let refused = Instant::now();
-        if self.listen().await {
+        if self.listen(refused + retry_after.min(POLL)).await {
             return Ok(());
         }
         self.sleep(self.wait.next_poll(refused, retry_after)).await;

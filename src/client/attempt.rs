@@ -8,12 +8,13 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
 use super::question::{Asking, Grants, Reply, Wanted};
+use super::subscribing::Subscribing;
 use super::withdrawal::LeftInStore;
 use super::{Inner, LockClient};
 use crate::error::StoreError;
 use crate::lock::{Hold, HoldId, LockKey, LockMode};
 use crate::queue::{Share, Terms, Turn};
-use crate::store::{Attempt, Fencing, Wakeups};
+use crate::store::{Attempt, Fencing};
 
 /// Attempts on one or several keys, from before the first byte is sent until they are live holds.
 ///
@@ -32,9 +33,20 @@ pub(super) struct AttemptGuard<'a> {
     left: LeftInStore,
 }
 
-struct Try {
-    turn: Turn,
-    attempt: Attempt,
+pub(super) struct Try {
+    pub(super) turn: Turn,
+    pub(super) attempt: Attempt,
+    pub(super) subscribing: Subscribing,
+}
+
+impl Try {
+    fn new(turn: Turn, attempt: Attempt) -> Self {
+        Self {
+            turn,
+            attempt,
+            subscribing: Subscribing::default(),
+        }
+    }
 }
 
 impl<'a> AttemptGuard<'a> {
@@ -52,7 +64,7 @@ impl<'a> AttemptGuard<'a> {
     /// Adds an attempt on a key whose turn the request has got.
     pub(super) fn add(&mut self, key: &LockKey, terms: &Terms, turn: Turn) {
         let attempt = self.client.attempt(key, terms, self.want, turn.nested());
-        self.tries.push(Try { turn, attempt });
+        self.tries.push(Try::new(turn, attempt));
     }
 
     /// Adds the only attempt, which the store has answered already.
@@ -62,7 +74,7 @@ impl<'a> AttemptGuard<'a> {
         attempt: Attempt,
         reply: Result<Reply, StoreError>,
     ) -> Result<Reply, StoreError> {
-        self.tries.push(Try { turn, attempt });
+        self.tries.push(Try::new(turn, attempt));
         self.left = self.left.after(self.want, &reply);
         reply
     }
@@ -102,10 +114,8 @@ impl<'a> AttemptGuard<'a> {
         }
     }
 
-    /// Every attempt, and the subscription of its turn.
-    pub(super) fn each(&mut self) -> impl Iterator<Item = (&Attempt, &mut Option<Wakeups>)> {
-        let each = self.tries.iter_mut();
-        each.map(|one| (&one.attempt, one.turn.wakeups()))
+    pub(super) fn each(&mut self) -> impl Iterator<Item = &mut Try> {
+        self.tries.iter_mut()
     }
 
     /// Whether other requests of this process are before it in the store's queue. This is possible in `Fair` mode only.
@@ -185,6 +195,7 @@ impl<'a> AttemptGuard<'a> {
         for one in &mut self.tries {
             // A waiter in a queue listens on the channel of its id.
             *one.turn.wakeups() = None;
+            one.subscribing = Subscribing::default();
             one.attempt.id = self.client.next_hold_id();
             one.attempt.hold.id = one.attempt.id;
         }
@@ -251,23 +262,6 @@ impl LockClient {
                 retention: self.inner.token_retention,
                 reserve: self.inner.queues.handover_limits().handovers,
             }),
-        }
-    }
-
-    /// Subscribes; `None` if that is not possible now, or takes until `until`: then the request polls. So it does if the
-    /// subscription is over at once.
-    pub(super) async fn subscribe(&self, attempt: Attempt, until: Instant) -> Option<Wakeups> {
-        let called = attempt.is_called();
-        let subscribing = self.inner.store.clone().subscribe(attempt);
-        let subscribing = self.inner.queues.background().non_cancellable(subscribing);
-        match timeout_at(until, subscribing).await {
-            Ok(Ok(wakeups)) if wakeups.is_over() => None,
-            Ok(Ok(wakeups)) => Some(wakeups.of_called(called)),
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "could not subscribe, polling instead");
-                None
-            }
-            Err(_) => None,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::store::Wakeups;
 
 /// The longest sleep between two questions. A lost wake-up costs at most this.
-const POLL: Duration = Duration::from_secs(1);
+pub(super) const POLL: Duration = Duration::from_secs(1);
 
 /// The pause before the next question to a store that cannot serve now.
 const TRANSIENT_PAUSE: Duration = Duration::from_millis(50);
@@ -68,11 +68,6 @@ impl Wait {
         // One more millisecond, because the store rounds the remaining time down.
         let pause = jittered(POLL).min(retry_after.saturating_add(Duration::from_millis(1)));
         self.until.min(refused + pause)
-    }
-
-    /// Until when a request waits for a subscription before it asks again.
-    pub(super) fn subscribed_by(self) -> Instant {
-        self.until.min(Instant::now() + POLL)
     }
 }
 

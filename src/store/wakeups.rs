@@ -9,7 +9,7 @@ use super::Attempt;
 /// Reports that a refused attempt may succeed now. Dropping it ends the subscription.
 ///
 /// A wake-up between two calls of [`Wakeups::wait`] is kept; several count as one. When its signal has no sender any more,
-/// the subscription is over: a client that waits asks the store, and subscribes again.
+/// the subscription is over: a client that waits asks the store, and subscribes again, at most once a second.
 #[derive(Debug)]
 pub struct Wakeups {
     signal: watch::Receiver<()>,

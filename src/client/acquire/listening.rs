@@ -4,7 +4,7 @@ use futures_util::future::{join_all, select_all};
 use tokio::time::{Instant, timeout_at};
 
 use super::super::queued_keys::Given;
-use super::super::wait::sleep_until;
+use super::super::wait::{Wait, sleep_until};
 use super::Request;
 use crate::cleanup::PATIENCE;
 use crate::error::LockError;
@@ -14,7 +14,7 @@ impl<'a> Request<'a> {
     /// Yields to the processes to which this process owes a turn. Returns `false` if the wait is over by then.
     pub(super) async fn let_others_go_first(&mut self) -> bool {
         while let Some(pause) = self.attempts.only_turn().and_then(|turn| turn.pause()) {
-            self.listen().await;
+            self.listen_first().await;
             let now = Instant::now();
             // A short wait ends with a question.
             let rest = self.wait.until.saturating_duration_since(now);
@@ -22,7 +22,10 @@ impl<'a> Request<'a> {
             let Some(turn) = self.attempts.only_turn() else {
                 break;
             };
-            let heard = sleep_until(turn.wakeups().as_mut(), until).await;
+            if !sleep_until(turn.wakeups().as_mut(), until).await {
+                // The subscription may have ended before.
+                tokio::time::sleep_until(until).await;
+            }
             let now = Instant::now();
             if now >= self.wait.until {
                 return false;
@@ -30,39 +33,38 @@ impl<'a> Request<'a> {
             if now >= until {
                 break;
             }
-            if heard {
-                turn.count_message();
-            }
+            turn.count_message();
         }
         true
     }
 
-    /// Subscribes to every key whose turn it has and that has no subscription for such an attempt. Returns whether there is a
-    /// new subscription: then the request asks again. It waits for that no longer than one poll.
-    pub(super) async fn listen(&mut self) -> bool {
+    /// Subscribes before a question. A store that takes longer than for an answer is asked before the subscription is confirmed.
+    pub(super) async fn listen_first(&mut self) {
+        self.listen(Instant::now() + Wait::LAST_MOMENT).await;
+    }
+
+    /// Subscribes to every key whose turn it has and that has no subscription for such an attempt, and waits for that until
+    /// `until`. Returns whether the request asks again.
+    pub(super) async fn listen(&mut self, until: Instant) -> bool {
         let (client, is_one) = (self.client, self.attempts.is_one());
-        let until = self.wait.subscribed_by();
-        let silent = self.attempts.each();
-        let silent = silent.filter(|(attempt, wakeups)| {
+        let until = until.min(self.wait.until);
+        let silent = self.attempts.each().filter_map(|one| {
+            let wakeups = one.turn.wakeups();
             // It may be over, or the previous request of the process may have left that of an attempt of another kind.
-            !wakeups
+            if wakeups
                 .as_ref()
-                .is_some_and(|wakeups| wakeups.wakes(attempt))
-        });
-        let subscribing = silent.map(|(attempt, wakeups)| {
-            let mut attempt = attempt.clone();
+                .is_some_and(|wakeups| wakeups.wakes(&one.attempt))
+            {
+                return None;
+            }
+            let mut attempt = one.attempt.clone();
             if !is_one && attempt.hold.mode == LockMode::Fair {
                 // It has no place in a fair queue, so it listens on the channel for attempts without a place.
                 attempt.hold.mode = LockMode::Reentrant;
             }
-            async move {
-                // The end of the former one must not end what the new one has begun.
-                *wakeups = None;
-                *wakeups = client.subscribe(attempt, until).await;
-                wakeups.is_some()
-            }
+            Some(one.subscribing.renew(client, attempt, wakeups, until))
         });
-        join_all(subscribing).await.contains(&true)
+        join_all(silent).await.contains(&true)
     }
 
     /// Waits for what the queues of the process give.
@@ -92,7 +94,7 @@ impl<'a> Request<'a> {
         let wakeups = self
             .attempts
             .each()
-            .filter_map(|(_, wakeups)| wakeups.as_mut());
+            .filter_map(|one| one.turn.wakeups().as_mut());
         let wakeups: Vec<_> = wakeups.map(|wakeups| Box::pin(wakeups.wait())).collect();
         let woken = async {
             match wakeups.is_empty() {

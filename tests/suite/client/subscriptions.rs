@@ -20,12 +20,16 @@ const SECOND: Duration = Duration::from_secs(1);
 /// More subscriptions than any test needs. A client that goes on without a pause reaches it at once, and gets no more.
 const MANY: usize = 1_000;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
     /// A subscription lasts until [`Listened::end_all`].
     Lasts,
+    /// The same, but a subscription begins so much later.
+    Late(Duration),
     /// A subscription is over when it begins.
     Over,
+    /// A subscription is over a little later.
+    EndsSoon,
     /// No subscription begins.
     Hangs,
 }
@@ -35,6 +39,10 @@ enum Manner {
 struct Listened {
     memory: MemoryStore,
     manner: Manner,
+    /// How long an answer to an attempt takes.
+    answers_after: Duration,
+    /// Whether a release reports listeners, and that waiters have no line.
+    without_line: bool,
     ends: Arc<watch::Sender<()>>,
     subscribed: Arc<AtomicUsize>,
 }
@@ -44,6 +52,8 @@ impl Listened {
         Self {
             memory: MemoryStore::new(),
             manner,
+            answers_after: Duration::ZERO,
+            without_line: false,
             ends: Arc::default(),
             subscribed: Arc::default(),
         }
@@ -61,7 +71,11 @@ impl Listened {
 
 impl LockStore for Listened {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        self.memory.acquire(attempt).await
+        let outcome = self.memory.acquire(attempt).await;
+        if !self.answers_after.is_zero() {
+            sleep(self.answers_after).await;
+        }
+        outcome
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
@@ -69,7 +83,14 @@ impl LockStore for Listened {
     }
 
     async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        self.memory.release(releases).await
+        let mut released = self.memory.release(releases).await?;
+        if self.without_line {
+            released = released
+                .into_iter()
+                .map(|released| Released::new(released.status, 5))
+                .collect();
+        }
+        Ok(released)
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
@@ -81,8 +102,16 @@ impl LockStore for Listened {
         let (signal, wakeups) = watch::channel(());
         match self.manner {
             Manner::Lasts => {}
+            Manner::Late(after) => sleep(after).await,
             Manner::Over if before < MANY => return Ok(Wakeups::new(wakeups, ())),
-            Manner::Over | Manner::Hangs => std::future::pending().await,
+            Manner::EndsSoon if before < MANY => {
+                tokio::spawn(async move {
+                    sleep(Duration::from_millis(1)).await;
+                    drop(signal);
+                });
+                return Ok(Wakeups::new(wakeups, ()));
+            }
+            Manner::Over | Manner::EndsSoon | Manner::Hangs => std::future::pending().await,
         }
         let mut inner = self.memory.subscribe(attempt).await?;
         let mut end = self.ends.subscribe();
@@ -136,6 +165,7 @@ async fn a_subscription_that_ends_is_subscribed_again_at_once() {
     for any in [false, true] {
         let store = Listened::new(Manner::Lasts);
         let waited = waits(store.clone(), any, async || {
+            sleep(2 * SECOND).await;
             let before = store.subscribed();
             store.end_all();
             sleep(MOMENT).await;
@@ -143,6 +173,41 @@ async fn a_subscription_that_ends_is_subscribed_again_at_once() {
         });
         assert!(waited.await < MOMENT, "it is woken, any: {any}");
     }
+}
+
+/// Nothing reports a release between the two subscriptions.
+#[tokio::test(start_paused = true)]
+async fn a_request_asks_as_soon_as_its_new_subscription_is_confirmed() {
+    for any in [false, true] {
+        let store = Listened::new(Manner::Late(MOMENT));
+        let waited = waits(store.clone(), any, async || {
+            sleep(2 * SECOND).await;
+            store.end_all();
+            sleep(MOMENT / 2).await;
+        });
+        assert!(waited.await < MOMENT, "any: {any}");
+    }
+}
+
+/// The wake-up and the end come while a refusal is on its way, and another subscription would come too early.
+#[tokio::test(start_paused = true)]
+async fn a_wake_up_before_the_end_of_a_subscription_is_not_lost() {
+    let answers_after = MOMENT / 10;
+    let store = Listened {
+        answers_after,
+        ..Listened::new(Manner::Lasts)
+    };
+    let [here, elsewhere] = [(); 2].map(|()| LockClient::new(store.clone()));
+    let held = elsewhere.lock("a").await.unwrap();
+    let waiting = tokio::spawn(here.lock("a").wait(60 * SECOND).acquire());
+    sleep(answers_after * 3 / 2).await;
+    assert_eq!(store.subscribed(), 1, "it asks again");
+    let asked = Instant::now();
+    held.release().await.unwrap();
+    sleep(Duration::from_millis(1)).await;
+    store.end_all();
+    drop(waiting.await.unwrap().unwrap());
+    assert!(asked.elapsed() < MOMENT, "{:?}", asked.elapsed());
 }
 
 /// A request leaves its subscription to the next one of its process.
@@ -174,12 +239,18 @@ async fn a_subscription_that_ended_before_it_is_handed_on_is_subscribed_again() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_polls_when_its_subscriptions_are_over_at_once() {
-    for any in [false, true] {
-        let store = Listened::new(Manner::Over);
-        let waited = waits(store.clone(), any, async || sleep(20 * SECOND).await);
-        assert!(waited.await <= SECOND, "any: {any}");
-        assert!(store.subscribed() < MANY, "it subscribes without a pause");
+async fn a_request_polls_when_its_subscriptions_end_soon() {
+    for manner in [Manner::Over, Manner::EndsSoon] {
+        for any in [false, true] {
+            let store = Listened::new(manner);
+            let waited = waits(store.clone(), any, async || sleep(20 * SECOND).await);
+            assert!(waited.await <= SECOND, "{manner:?}, any: {any}");
+            let subscribed = store.subscribed();
+            assert!(
+                subscribed < MANY,
+                "{manner:?}: it subscribes without a pause"
+            );
+        }
     }
 }
 
@@ -188,8 +259,38 @@ async fn a_request_polls_when_its_subscriptions_are_over_at_once() {
 async fn a_request_polls_while_it_waits_for_its_subscription() {
     for any in [false, true] {
         let store = Listened::new(Manner::Hangs);
-        let waited = waits(store, any, async || sleep(20 * SECOND).await);
+        let waited = waits(store.clone(), any, async || sleep(20 * SECOND).await);
         assert!(waited.await <= SECOND, "any: {any}");
+        let keys = if any { 2 } else { 1 };
+        assert_eq!(store.subscribed(), keys, "it waits for the first ones");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_takes_longer_than_a_poll_is_waited_for() {
+    for any in [false, true] {
+        let store = Listened::new(Manner::Late(5 * SECOND));
+        let waited = waits(store, any, async || sleep(20 * SECOND).await);
+        assert!(waited.await < MOMENT, "it is woken, any: {any}");
+    }
+}
+
+/// A request that owes other processes a turn listens meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_request_yields_for_a_while_also_without_a_subscription() {
+    for manner in [Manner::Over, Manner::EndsSoon, Manner::Hangs] {
+        let store = Listened {
+            without_line: true,
+            ..Listened::new(manner)
+        };
+        let locks = LockClient::builder(store).handovers(0).build();
+        let held = locks.lock("a").await.unwrap();
+        let waiting = tokio::spawn(locks.lock("a").wait(60 * SECOND).acquire());
+        sleep(MOMENT).await;
+        let free = Instant::now();
+        held.release().await.unwrap();
+        drop(waiting.await.unwrap().unwrap());
+        assert!(free.elapsed() < SECOND, "{manner:?}: {:?}", free.elapsed());
     }
 }
 

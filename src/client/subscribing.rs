@@ -1,0 +1,60 @@
+//! How an attempt subscribes.
+
+use tokio::time::{Instant, timeout_at};
+
+use super::LockClient;
+use super::wait::POLL;
+use crate::cleanup::NonCancellable;
+use crate::store::{Answer, Attempt, Wakeups};
+
+/// The subscriptions of one attempt, one after the other. None begins while another is under way, nor within a poll's time of the
+/// last one: a store may end each at once.
+#[derive(Default)]
+pub(super) struct Subscribing {
+    /// Kept from one question to the next.
+    under_way: Option<NonCancellable<Answer<Wakeups>>>,
+    /// When the store last confirmed one.
+    confirmed: Option<Instant>,
+}
+
+impl Subscribing {
+    /// Subscribes in place of `wakeups`, which are over or do not wake the attempt, and waits for that until `until`. Without
+    /// wake-ups the request polls.
+    ///
+    /// Returns whether it is to ask again: something may have happened before the new subscription, and the former one may
+    /// have been woken before its end.
+    pub(super) async fn renew(
+        &mut self,
+        client: &LockClient,
+        attempt: Attempt,
+        wakeups: &mut Option<Wakeups>,
+        until: Instant,
+    ) -> bool {
+        // The end of the former one must not end what the new one has begun.
+        let ended = wakeups.take().is_some();
+        if self.confirmed.is_some_and(|at| at.elapsed() < POLL) {
+            return ended;
+        }
+        let called = attempt.is_called();
+        let subscribe = || {
+            let subscribing = client.inner.store.clone().subscribe(attempt);
+            client.non_cancellable(subscribing)
+        };
+        let under_way = self.under_way.get_or_insert_with(subscribe);
+        let Ok(answer) = timeout_at(until, under_way).await else {
+            return ended;
+        };
+        self.under_way = None;
+        match answer {
+            Ok(new) => {
+                self.confirmed = Some(Instant::now());
+                *wakeups = Some(new.of_called(called));
+                true
+            }
+            Err(error) => {
+                tracing::debug!(%error, "could not subscribe, polling instead");
+                ended
+            }
+        }
+    }
+}
