@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::QuorumStore;
@@ -20,7 +20,7 @@ use crate::shared_table::SharedRow;
 use crate::store::{Attempt, LockStore, Wakeups};
 use crate::sync::Mutex;
 
-/// The pause before the next attempt to subscribe in a store that failed, or whose subscription is over.
+/// The shortest time between two attempts to subscribe in a store that failed, or whose subscription is over.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// How long a wake-up waits for those of the other stores. The time doubles, up to the limit, each time that they do not
@@ -58,6 +58,7 @@ impl<S: LockStore> QuorumStore<S> {
         wake: mpsc::UnboundedSender<usize>,
     ) {
         loop {
+            let again = Instant::now() + jittered(RETRY);
             let (quorum, attempt) = (self.clone(), attempt.clone());
             // A task of its own, which completes even when no listener is left.
             let subscribing =
@@ -77,7 +78,7 @@ impl<S: LockStore> QuorumStore<S> {
                 }
                 Err(error) => drop(call.cast(store, Err(error))),
             }
-            sleep(jittered(RETRY)).await;
+            sleep_until(again).await;
         }
     }
 

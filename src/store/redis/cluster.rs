@@ -17,7 +17,7 @@ mod topology;
 
 use super::channels::Channels;
 use super::connection::SharedConnection;
-use super::failure::{self, refused};
+use super::failure::{self, refused, transient};
 use super::live::Live;
 use super::names::Names;
 use super::node::Node;
@@ -105,8 +105,8 @@ impl Cluster {
         }
     }
 
-    /// Subscribes to a channel of a key, on the server that has its slot. The subscription is over when that server ends it,
-    /// because the slot has moved, and when the server has no slots any more.
+    /// Subscribes to a channel of a key, on the server that has its slot. The subscription is over when the slot has another
+    /// server: the former one ends it if the channel is sharded, and in any case the next map does.
     pub(super) async fn listen(
         &self,
         key: &LockKey,
@@ -117,8 +117,14 @@ impl Cluster {
         loop {
             let target = redirects.next().await?;
             let pubsub = target.member.node.pubsub(channels);
-            let error = match pubsub.listen(channel.clone()).await {
-                Ok(wakeups) => return Ok(wakeups),
+            let listening = pubsub.listen(channel.clone()).await;
+            // A map that came before the subscription has not ended it.
+            let map = self.topology.known();
+            let error = match listening {
+                Ok(wakeups) if map.is_some_and(|map| map.is_master(slot, &target.member)) => {
+                    return Ok(wakeups);
+                }
+                Ok(_) => transient("the slot has moved meanwhile"),
                 Err(error) => error,
             };
             match redirects.failure(&target, error).await {
@@ -126,14 +132,6 @@ impl Cluster {
                 Err(error) if error.kind() == StoreErrorKind::Transient => {}
                 taken_in => taken_in?,
             }
-        }
-    }
-
-    /// Wakes the listeners of this store on a channel. A listener on a plain channel stays where it is when the slot moves.
-    pub(super) fn wake(&self, channel: &str) {
-        let map = self.topology.known();
-        for member in map.iter().flat_map(|map| &map.masters) {
-            member.node.wake(channel);
         }
     }
 

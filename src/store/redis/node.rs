@@ -8,6 +8,7 @@ use super::connection::SharedConnection;
 use super::connector::Connector;
 use super::node_context::{ConnectionSettings, NodeContext};
 use super::pooled::Purpose;
+use super::slot::Slot;
 use super::subscriptions::Subscriptions;
 use super::wake_up_check;
 use crate::error::StoreError;
@@ -91,6 +92,13 @@ impl Node {
     pub(super) fn wake(&self, channel: &str) {
         if let Some(pubsub) = self.pubsub.get() {
             pubsub.wake(channel);
+        }
+    }
+
+    /// Ends the subscriptions to the channels of slots that this server does not have.
+    pub(super) fn end_subscriptions_but(&self, has: impl Fn(Slot) -> bool) {
+        if let Some(pubsub) = self.pubsub.get() {
+            pubsub.end_all_but(has);
         }
     }
 

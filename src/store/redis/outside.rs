@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::calls;
@@ -13,7 +13,7 @@ use crate::lock::{HoldId, LockKey};
 use crate::store::Attempt;
 use crate::sync::Mutex;
 
-/// The pause before the next attempt to subscribe to a channel, after a failure or the end of a subscription.
+/// The shortest time between two attempts to subscribe to a channel.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Attempts that wait for a client of Redisson. Redisson publishes the end of its hold on a channel of its own. Only the
@@ -110,17 +110,20 @@ fn own(attempt: &Attempt) -> Own {
 /// lock before that; then at each message.
 async fn pass_on(router: Arc<Router>, key: LockKey, theirs: String, own: String) {
     loop {
+        let again = Instant::now() + RETRY;
         match router.listen(&key, theirs.clone()).await {
-            Ok(mut wakeups) => {
-                router.wake(&own);
-                while wakeups.wait().await {
-                    router.wake(&own);
+            Ok(mut wakeups) => loop {
+                if let Some(node) = router.known_node(&key) {
+                    node.wake(&own);
                 }
-            }
+                if !wakeups.wait().await {
+                    break;
+                }
+            },
             Err(error) => {
                 tracing::debug!(%error, "could not subscribe to Redisson's channel, polling instead");
             }
         }
-        sleep(RETRY).await;
+        sleep_until(again).await;
     }
 }

@@ -97,14 +97,6 @@ impl Router {
         }
     }
 
-    /// Wakes the listeners of this store on a channel.
-    pub(super) fn wake(&self, channel: &str) {
-        match self {
-            Self::One(node) => node.wake(channel),
-            Self::Cluster(cluster) => cluster.wake(channel),
-        }
-    }
-
     /// The server that has the key, as far as this process knows.
     pub(super) fn known_node(&self, key: &LockKey) -> Option<Arc<Node>> {
         match self {

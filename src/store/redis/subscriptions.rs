@@ -9,7 +9,9 @@ use tokio_util::task::AbortOnDropHandle;
 use super::channels::Channels;
 use super::failure::transient;
 use super::node_context::NodeContext;
+use super::slot::Slot;
 use crate::error::StoreError;
+use crate::lock::LockKey;
 use crate::store::Wakeups;
 use crate::sync::{Mutex, MutexGuard};
 
@@ -89,8 +91,8 @@ impl Subscriptions {
     }
 
     /// Subscribes to a channel. Listeners of one channel share a subscription. When this returns, the server has
-    /// acknowledged it. It outlives the connection. It is over when the server refuses or ends it, and after
-    /// [`close`](Self::close).
+    /// acknowledged it. It outlives the connection. It is over when the server refuses or ends it, and by
+    /// [`end_all_but`](Self::end_all_but) and [`close`](Self::close).
     pub(super) async fn listen(self: &Arc<Self>, channel: String) -> Result<Wakeups, StoreError> {
         let listening = self.register(channel)?;
         self.work.notify_one();
@@ -105,6 +107,17 @@ impl Subscriptions {
         let registry = self.registry();
         let channel = registry.channels.get(channel);
         channel.map_or(0, |channel| channel.listeners)
+    }
+
+    /// Ends the subscriptions of listeners to the channels of slots that the server does not have. A plain channel of such a slot
+    /// remains on the server, until its listeners are dropped.
+    pub(super) fn end_all_but(&self, has: impl Fn(Slot) -> bool) {
+        for (name, channel) in &mut self.registry().channels {
+            // It has the hash tag of its key.
+            if !has(Slot::of(&LockKey::new(name.clone()))) {
+                channel.signal = watch::Sender::new(());
+            }
+        }
     }
 
     /// Ends the task and every subscription. No task starts afterwards.

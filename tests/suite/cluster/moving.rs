@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tower_distributed_lock::store::{HoldStatus, Renewal};
 use tower_distributed_lock::{
-    Lease, LockClient, LockError, LockMode, LockStore, RedisStore, StoreErrorKind,
+    Lease, LockClient, LockError, LockMode, LockStore, LockStoreExt, RedisStore, StoreErrorKind,
 };
 
 use super::{LIMIT, beginning, channels_on, sent, sharded, watch};
@@ -21,6 +21,12 @@ const SHORT: Duration = Duration::from_secs(2);
 async fn movers() -> (&'static RedisCluster, RedisStore) {
     let cluster = RedisCluster::shared_by_movers().await;
     (cluster, super::store(cluster).await)
+}
+
+/// A store with plain channels, which no server of the Cluster ends.
+async fn plain(cluster: &RedisCluster) -> RedisStore {
+    let store = RedisStore::cluster(cluster.urls()).sharded_channels(false);
+    store.connect().await.unwrap()
 }
 
 /// A name on the first master that no other test shares a slot with, and its slot.
@@ -50,28 +56,34 @@ async fn a_hold_goes_with_its_slot() {
 
 #[tokio::test]
 async fn a_subscription_is_over_when_its_slot_has_moved_and_begins_again_where_it_has_gone() {
-    let (cluster, store) = movers().await;
-    // A plain channel belongs to no slot: a message to one server reaches all servers.
-    let sharded = sharded(cluster).await;
-    let (name, slot) = on_first(cluster).await;
-    let holder = attempt(name.as_str(), LockMode::Reentrant);
-    assert!(asks(&store, &holder).await);
-    let waiter = attempt(name.as_str(), LockMode::Reentrant);
-    let mut wakeups = store.subscribe(&waiter).await.unwrap();
-    for (from, to) in [(0, 1), (1, 2), (2, 0)] {
-        cluster.move_slot(slot, from, to).await;
-        if sharded {
-            // The client sent nothing: the server reported that the slot had moved.
+    let (cluster, by_default) = movers().await;
+    let by_default = (by_default, sharded(cluster).await);
+    for (store, sharded) in [by_default, (plain(cluster).await, false)] {
+        let (name, slot) = on_first(cluster).await;
+        let holder = attempt(name.as_str(), LockMode::Reentrant);
+        assert!(asks(&store, &holder).await);
+        let waiter = attempt(name.as_str(), LockMode::Reentrant);
+        let mut wakeups = store.subscribe(&waiter).await.unwrap();
+        for (from, to) in [(0, 1), (1, 2), (2, 0)] {
+            cluster.move_slot(slot, from, to).await;
+            if !sharded {
+                // A plain channel belongs to no slot, so no server reports the move. The next question learns of it.
+                assert!(!asks(&store, &waiter).await);
+            }
             over(&mut wakeups).await;
             wakeups = store.subscribe(&waiter).await.unwrap();
             assert_eq!(channels_on(&cluster.nodes[to], &name).await.len(), 1);
             asleep(&mut wakeups).await;
+            eventually("none listens where the slot was", LIMIT, async || {
+                channels_on(&cluster.nodes[from], &name).await.is_empty()
+            })
+            .await;
         }
+        assert!(releases(&store, &holder).await);
+        woken(&mut wakeups).await;
+        drop(store);
+        over(&mut wakeups).await;
     }
-    assert!(releases(&store, &holder).await);
-    woken(&mut wakeups).await;
-    drop(store);
-    over(&mut wakeups).await;
 }
 
 #[tokio::test]
@@ -93,31 +105,42 @@ async fn a_waiter_is_woken_where_its_slot_has_gone() {
     }
 }
 
-/// A message on a plain channel reaches every server, so the subscription stays where it is.
+/// Redis counts the listeners of the server at which a message is published. Those of this store in line are not among those
+/// that have a turn of their own.
 #[tokio::test]
-async fn a_waiter_on_a_plain_channel_hears_redisson_after_its_slot_has_moved() {
+async fn listeners_on_plain_channels_are_counted_where_their_slot_has_gone() {
     let (cluster, _) = movers().await;
-    let store = RedisStore::cluster(cluster.urls()).sharded_channels(false);
-    let store = store.connect().await.unwrap();
+    let store = plain(cluster).await;
     let (name, slot) = on_first(cluster).await;
-    let node = &cluster.nodes[0];
+    let [first, outside] = [patient, attempt].map(|of| of(name.as_str(), LockMode::Reentrant));
     let redissons = "00000000-0000-4000-8000-000000000000:1";
-    node.ask::<()>(&["HSET", &name, redissons, "1"]).await;
-    node.ask::<()>(&["PEXPIRE", &name, "60000"]).await;
-    let waiter = patient(name.as_str(), LockMode::Reentrant);
-    let mut wakeups = store.subscribe(&waiter).await.unwrap();
-    assert!(!asks(&store, &waiter).await);
+    let channel = format!("redisson_lock__channel:{{{name}}}");
+    let [from, to] = [0, 1].map(|node| &cluster.nodes[node]);
+    from.ask::<()>(&["HSET", &name, redissons, "1"]).await;
+    from.ask::<()>(&["PEXPIRE", &name, "60000"]).await;
+    let mut wakeups = store.subscribe(&first).await.unwrap();
+    assert!(!asks(&store, &first).await);
     // It listens on Redisson's channel now.
     woken(&mut wakeups).await;
+
     cluster.move_slot(slot, 0, 1).await;
-    assert!(!asks(&store, &waiter).await);
-    asleep(&mut wakeups).await;
-    let channel = format!("redisson_lock__channel:{{{name}}}");
-    cluster.nodes[1]
-        .ask::<()>(&["PUBLISH", &channel, "0"])
-        .await;
-    woken(&mut wakeups).await;
-    store.withdraw(&waiter, false).await.unwrap();
+    assert!(!asks(&store, &first).await);
+    over(&mut wakeups).await;
+    let mut again = store.subscribe(&first).await.unwrap();
+    eventually("it listens to Redisson there", LIMIT, async || {
+        channels_on(to, &channel).await.len() == 1
+    })
+    .await;
+    to.ask::<()>(&["PUBLISH", &channel, "0"]).await;
+    woken(&mut again).await;
+
+    let _outside = store.subscribe(&outside).await.unwrap();
+    to.ask::<()>(&["DEL", &name]).await;
+    let holder = attempt(name.as_str(), LockMode::Reentrant);
+    assert!(asks(&store, &holder).await);
+    let released = store.release_one(&holder.hold).await.unwrap();
+    assert_eq!(released.notified, 1, "the one outside the line");
+    store.withdraw(&first, false).await.unwrap();
 }
 
 #[tokio::test]

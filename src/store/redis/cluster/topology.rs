@@ -235,6 +235,11 @@ impl Topology {
         );
         self.members.lock().retain(|address, _| map.has(address));
         let before = self.map.lock().replace(map.clone());
+        // No other server has subscriptions.
+        for member in before.iter().flat_map(|before| &before.masters) {
+            let has = |slot| map.is_master(slot, member);
+            member.node.end_subscriptions_but(has);
+        }
         if before.is_some_and(|before| map.has_promoted(&before)) {
             telemetry::store::failed_over("cluster");
         }
