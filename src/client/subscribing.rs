@@ -1,18 +1,19 @@
 //! How an attempt subscribes.
 
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::LockClient;
 use super::wait::POLL;
-use crate::cleanup::NonCancellable;
-use crate::store::{Answer, Attempt, Wakeups};
+use crate::error::StoreError;
+use crate::store::{Attempt, Wakeups};
 
 /// The subscriptions of one attempt, one after the other. None begins while another is under way, nor within a poll's time of the
 /// last one: a store may end each at once.
 #[derive(Default)]
 pub(super) struct Subscribing {
-    /// Kept from one question to the next.
-    under_way: Option<NonCancellable<Answer<Wakeups>>>,
+    /// The answer to one that goes on in the background while the request asks.
+    under_way: Option<oneshot::Receiver<Result<Wakeups, StoreError>>>,
     /// When the store last confirmed one.
     confirmed: Option<Instant>,
 }
@@ -36,25 +37,36 @@ impl Subscribing {
             return ended;
         }
         let called = attempt.is_called();
-        let subscribe = || {
-            let subscribing = client.inner.store.clone().subscribe(attempt);
-            client.non_cancellable(subscribing)
+        let under_way = match &mut self.under_way {
+            Some(under_way) => under_way,
+            None => {
+                let (sender, answer) = oneshot::channel();
+                let subscribing = client.inner.store.clone().subscribe(attempt);
+                let background = client.inner.queues.background();
+                let mut subscribing = background.non_cancellable(Box::pin(async move {
+                    drop(sender.send(subscribing.await));
+                }));
+                // Dropped, it goes on in the background: a store may hold something that its next answer needs.
+                _ = timeout_at(until, &mut subscribing).await;
+                self.under_way.insert(answer)
+            }
         };
-        let under_way = self.under_way.get_or_insert_with(subscribe);
         let Ok(answer) = timeout_at(until, under_way).await else {
             return ended;
         };
         self.under_way = None;
         match answer {
-            Ok(new) => {
+            Ok(Ok(new)) => {
                 self.confirmed = Some(Instant::now());
                 *wakeups = Some(new.of_called(called));
                 true
             }
-            Err(error) => {
+            Ok(Err(error)) => {
                 tracing::debug!(%error, "could not subscribe, polling instead");
                 ended
             }
+            // The store has panicked.
+            Err(_) => ended,
         }
     }
 }

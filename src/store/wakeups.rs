@@ -60,6 +60,7 @@ impl Wakeups {
     /// # Cancel safety
     ///
     /// Cancel safe: a wake-up is consumed only by returning.
+    #[must_use = "`false`: the subscription is over"]
     pub async fn wait(&mut self) -> bool {
         self.signal.changed().await.is_ok()
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, sleep};
 use tower_distributed_lock::store::{
     Attempt, Capabilities, HoldStatus, Outcome, Release, Released, Renewal,
@@ -32,6 +32,8 @@ enum Manner {
     EndsSoon,
     /// No subscription begins.
     Hangs,
+    /// As `Late`, and meanwhile the store has no connection for anything else.
+    Occupies(Duration),
 }
 
 /// The memory store, with subscriptions of its own.
@@ -43,6 +45,7 @@ struct Listened {
     answers_after: Duration,
     /// Whether a release reports listeners, and that waiters have no line.
     without_line: bool,
+    connection: Arc<Mutex<()>>,
     ends: Arc<watch::Sender<()>>,
     subscribed: Arc<AtomicUsize>,
 }
@@ -54,6 +57,7 @@ impl Listened {
             manner,
             answers_after: Duration::ZERO,
             without_line: false,
+            connection: Arc::default(),
             ends: Arc::default(),
             subscribed: Arc::default(),
         }
@@ -71,6 +75,7 @@ impl Listened {
 
 impl LockStore for Listened {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
+        let _connection = self.connection.lock().await;
         let outcome = self.memory.acquire(attempt).await;
         if !self.answers_after.is_zero() {
             sleep(self.answers_after).await;
@@ -103,6 +108,10 @@ impl LockStore for Listened {
         match self.manner {
             Manner::Lasts => {}
             Manner::Late(after) => sleep(after).await,
+            Manner::Occupies(time) => {
+                let _connection = self.connection.lock().await;
+                sleep(time).await;
+            }
             Manner::Over if before < MANY => return Ok(Wakeups::new(wakeups, ())),
             Manner::EndsSoon if before < MANY => {
                 tokio::spawn(async move {
@@ -272,6 +281,16 @@ async fn a_subscription_that_takes_longer_than_a_poll_is_waited_for() {
         let store = Listened::new(Manner::Late(5 * SECOND));
         let waited = waits(store, any, async || sleep(20 * SECOND).await);
         assert!(waited.await < MOMENT, "it is woken, any: {any}");
+    }
+}
+
+/// A subscription that the request no longer waits for goes on, so that it gives back what the next question needs.
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_takes_long_does_not_keep_the_store_from_answering() {
+    for any in [false, true] {
+        let store = Listened::new(Manner::Occupies(5 * SECOND));
+        let waited = waits(store, any, async || sleep(20 * SECOND).await);
+        assert!(waited.await <= SECOND, "any: {any}");
     }
 }
 

@@ -235,7 +235,7 @@ impl Topology {
         );
         self.members.lock().retain(|address, _| map.has(address));
         let before = self.map.lock().replace(map.clone());
-        // No other server has subscriptions.
+        // No other server has subscriptions: `Cluster::listen` looks at the map after each.
         for member in before.iter().flat_map(|before| &before.masters) {
             let has = |slot| map.is_master(slot, member);
             member.node.end_subscriptions_but(has);
