@@ -1,12 +1,9 @@
--- Decides whether a permit can be granted now. Returns the reason of the refusal, or nil and the function that grants. A
--- refused attempt keeps its place in line.
--- keys     as permit/acquire.lua
--- args     as permit/acquire.lua
--- Needs    now.lua, place.lua and what it needs, outside.lua, permit/stock.lua, permit/give.lua
+-- Returns why no permit can be granted now, or nil and the function that grants. A refused attempt keeps its place in line.
+-- keys, args  as permit/acquire.lua
+-- Needs       now.lua, place.lua and what it needs, outside.lua, permit/stock.lua, permit/give.lua
 local function ask_permit(keys, args)
   local counter, held, alive, line = keys[1], keys[2], keys[6], keys[7]
-  local id, publish = args[2], args[5] or 'PUBLISH'
-  local limit, now = tonumber(args[4]), now_ms()
+  local id, publish, limit, now = args[2], args[5] or 'PUBLISH', tonumber(args[4]), now_ms()
   -- There is no tombstone, and no attempt waits.
   local alone = redis.call('EXISTS', keys[4], alive, keys[8]) == 0
   if not alone and redis.call('EXISTS', keys[4]) == 1 then

@@ -137,7 +137,7 @@ async fn an_undecided_check_does_not_lose_a_hold_that_others_share() {
     // Both are asked about in one question.
     let (first, second) = tokio::join!(first.release(), second.release());
     second.expect("all its stores but one say so");
-    assert!(matches!(first, Err(LockError::Unavailable(_))), "{first:?}");
+    assert!(matches!(first, Err(LockError::Unconfirmed(_))), "{first:?}");
     assert!(
         !sharer.is_lost(),
         "too few stores have said that it is gone"
