@@ -137,24 +137,14 @@ where
         let (body, claim) = match layer.admit(&mut parts, body).await {
             Ok(claimed) => claimed,
             Err(Unclaimed::Pass(body)) => {
-                let settings = layer.settings();
-                let head = settings.responder.head(&parts);
-                let request = Request::from_parts(parts, body);
-                let response = match settings.on_cancel {
-                    OnCancel::Drop => Oneshot::new(inner, request).await,
-                    OnCancel::RunToCompletion => {
-                        let calling = in_task(settings, Oneshot::new(inner, request));
-                        match Box::pin(calling).await {
-                            Some(response) => response,
-                            None => {
-                                return Ok(settings
-                                    .responder
-                                    .refuse(LockError::Lost.into(), &head));
-                            }
-                        }
+                let (settings, request) = (layer.settings(), Request::from_parts(parts, body));
+                return match settings.on_cancel {
+                    OnCancel::Drop => {
+                        let response = Oneshot::new(inner, request).await;
+                        response.map(|response| response.map(ResponseBody::handlers))
                     }
+                    OnCancel::RunToCompletion => pass_in_task(settings, inner, request).await,
                 };
-                return Ok(response?.map(ResponseBody::handlers));
             }
             Err(Unclaimed::Answer(response)) => return Ok(response.map(ResponseBody::local)),
             Err(Unclaimed::Rejected(rejection)) => {
@@ -193,6 +183,30 @@ where
         finished.unwrap_or_else(|Unconfirmed| {
             Ok(settings.responder.refuse(LockError::Lost.into(), &head))
         })
+    })
+}
+
+/// Serves a request without a lock, in a task.
+fn pass_in_task<S, B, R>(
+    settings: &ServeSettings,
+    inner: S,
+    request: Request<B>,
+) -> impl Future<Output = Served<R, S::Error>> + Send
+where
+    S: Service<Request<B>, Response = Response<R>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    B: Send + 'static,
+    R: Body + Send + 'static,
+{
+    Box::pin(async move {
+        let (parts, body) = request.into_parts();
+        let head = settings.responder.head(&parts);
+        let calling = Oneshot::new(inner, Request::from_parts(parts, body));
+        match in_task(settings, calling).await {
+            Some(response) => Ok(response?.map(ResponseBody::handlers)),
+            None => Ok(settings.responder.refuse(LockError::Lost.into(), &head)),
+        }
     })
 }
 
