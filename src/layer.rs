@@ -140,7 +140,7 @@ pub use settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseO
 
 pub(crate) use body::{LocalBody, local, poll_bytes, whole};
 pub(crate) use closure::{Closure, OfRequest};
-pub(crate) use confirm::{Unconfirmed, confirm};
+pub(crate) use confirm::{NotConfirmed, confirm};
 pub(crate) use payload::extract;
 pub(crate) use respond::{RejectionLog, Responder};
 pub(crate) use serve::{Claim, Handling, Protocol, Served, Unclaimed, confirmed};

@@ -32,9 +32,9 @@
 //! only.
 //!
 //! A layer logs a request that it does not serve as `a request was not served`: at error if the program must be changed, at warn
-//! if the store failed or the lock was lost, otherwise at debug. Of the first two, one line a minute of each
-//! [`RejectionKind`](crate::RejectionKind) is logged; its field `left_out` counts the lines that were left out since the last
-//! one.
+//! if the store failed, otherwise at debug. One whose lock was lost, or whose release was not confirmed, is logged as `a request
+//! has an unknown outcome`, at warn. Of each [`RejectionKind`](crate::RejectionKind) one line a minute is at error or warn; its
+//! field `left_out` counts the lines that were at debug since the last one.
 //!
 //! # Metrics
 //!

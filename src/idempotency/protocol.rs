@@ -10,8 +10,8 @@ use super::admission::{RecordTerms, route};
 use crate::error::BoxError;
 use crate::key::KeyExtractor;
 use crate::layer::{
-    Claim, Handling, Protocol, Rejection, ResponseBody, ServeSettings, Served, Unclaimed,
-    Unconfirmed, confirm, confirmed, unless_lost,
+    Claim, Handling, NotConfirmed, Protocol, Rejection, ResponseBody, ServeSettings, Served,
+    Unclaimed, confirm, confirmed, unless_lost,
 };
 use crate::store::Record;
 use crate::telemetry::{idempotent_request, idempotent_response};
@@ -65,7 +65,7 @@ where
         Claim { guard, data: terms }: Claim<RecordTerms>,
         _: &Method,
         handled: Handling<Self::Handled, E>,
-    ) -> Result<Served<R, E>, Unconfirmed> {
+    ) -> Result<Served<R, E>, NotConfirmed> {
         let result = handled.inspect_err(|_| {
             idempotent_response(&terms.route, "not_recorded");
         })?;

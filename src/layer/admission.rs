@@ -41,23 +41,25 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
         &self,
         parts: &mut Parts,
         body: B,
-    ) -> Result<(B, Option<Claim<EndTerms>>), Unclaimed<B>>
+    ) -> Result<(B, Claim<EndTerms>), Unclaimed<B>>
     where
         M: BodyMode<B>,
         B: Send,
     {
         let Some(mode) = self.policy.mode(parts) else {
-            return Ok((body, None));
+            return Err(Unclaimed::Pass(body));
         };
         let reader = &self.policy.serve.body_reader;
         let (found, body) = payload::extract::<M, B>(&self.key, reader, parts, body).await?;
         let Some(keys) = self.policy.keys(found)? else {
-            return Ok((body.body, None));
+            return Err(Unclaimed::Pass(body.body));
         };
         let (body, _) = body.take::<M>(reader).await?;
         let mut plan = self.plan(parts, keys, mode);
-        let claim = self.acquire(&mut plan, parts).await?;
-        Ok((body, claim))
+        match self.acquire(&mut plan, parts).await? {
+            Some(claim) => Ok((body, claim)),
+            None => Err(Unclaimed::Proceed(body)),
+        }
     }
 
     fn plan(&self, parts: &Parts, keys: Keys, mode: LockMode) -> Plan {

@@ -47,7 +47,7 @@ impl Confirmation {
 
 /// The lock was lost, or it is unknown whether it was held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unconfirmed;
+pub(crate) struct NotConfirmed;
 
 /// Releases, leaving `record` behind if the lock was held until then, and decides whether the response may go
 /// (promise S5).
@@ -60,7 +60,7 @@ pub(crate) fn confirm(how: Confirm, guard: LockGuard, record: Option<Record>) ->
     let pending = match how {
         Confirm::Deadline => {
             let is_held = !guard.is_lost();
-            Pending::Decided(is_held.then_some(Confirmation::Lease).ok_or(Unconfirmed))
+            Pending::Decided(is_held.then_some(Confirmation::Lease).ok_or(NotConfirmed))
         }
         Confirm::Store | Confirm::Strict => Pending::Releasing {
             // After the release has begun, no renewal changes the deadline.
@@ -80,7 +80,7 @@ pub(crate) struct Confirming {
 }
 
 enum Pending {
-    Decided(Result<Confirmation, Unconfirmed>),
+    Decided(Result<Confirmation, NotConfirmed>),
     Releasing {
         release: Releasing,
         /// Until when the lease confirms a response that the store does not confirm; `None`: it does not. It never confirms one
@@ -92,7 +92,7 @@ enum Pending {
 }
 
 impl Future for Confirming {
-    type Output = Result<Confirmation, Unconfirmed>;
+    type Output = Result<Confirmation, NotConfirmed>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let confirmed = match &mut self.pending {
@@ -108,7 +108,7 @@ impl Future for Confirming {
                 {
                     Ok(Confirmation::Lease)
                 }
-                _ => Err(Unconfirmed),
+                _ => Err(NotConfirmed),
             },
         };
         if let (Ok(confirmation), Some(labels)) = (confirmed, &self.labels) {

@@ -11,7 +11,7 @@ use http_body::Body;
 use super::admission::EndTerms;
 use super::body::{BodyLock, ResponseBody};
 use super::body_mode::BodyMode;
-use super::confirm::{Confirmation, Confirming, Unconfirmed, confirm};
+use super::confirm::{Confirmation, Confirming, NotConfirmed, confirm};
 use super::hold_times::TimedHold;
 use super::policy::Policy;
 use super::serve::{Claim, Handling, HeldByBody, Protocol, Served, Unclaimed, confirmed};
@@ -37,13 +37,15 @@ where
         parts: &mut Parts,
         body: B,
     ) -> Result<(B, Claim<EndTerms>), Unclaimed<B>> {
-        let (body, claim) = self.claim(parts, body).await?;
-        let Some(claim) = claim else {
-            parts.extensions.insert(Unlocked);
-            return Err(Unclaimed::Pass(body));
-        };
-        parts.extensions.insert(claim.guard.handle());
-        Ok((body, claim))
+        let claimed = self.claim(parts, body).await;
+        match &claimed {
+            Ok((_, claim)) => _ = parts.extensions.insert(claim.guard.handle()),
+            Err(Unclaimed::Pass(_) | Unclaimed::Proceed(_)) => {
+                parts.extensions.insert(Unlocked);
+            }
+            Err(_) => {}
+        }
+        claimed
     }
 
     fn handle<E: Send>(
@@ -60,7 +62,7 @@ where
         Claim { guard, data: terms }: Claim<EndTerms>,
         method: &Method,
         handled: Handling<Response<R>, E>,
-    ) -> impl Future<Output = Result<Served<R, E>, Unconfirmed>> + Send {
+    ) -> impl Future<Output = Result<Served<R, E>, NotConfirmed>> + Send {
         let policy = &self.policy;
         let result = match handled {
             Ok(Ok(response))
@@ -97,7 +99,7 @@ impl Policy {
         mut confirming: Confirming,
         terms: EndTerms,
         mut result: Result<Response<R>, E>,
-    ) -> impl Future<Output = Result<Served<R, E>, Unconfirmed>> {
+    ) -> impl Future<Output = Result<Served<R, E>, NotConfirmed>> {
         async move {
             let by = (&mut confirming).await;
             let held = terms.granted.elapsed();

@@ -104,11 +104,18 @@ impl RejectionLog {
             _ => return tracing::debug!(rejection = error, "a request was not served"),
         };
         let Some(left_out) = lines.due() else {
-            return;
+            return tracing::debug!(rejection = error, "a request was not served");
         };
         match rejection.kind() {
             RejectionKind::Misconfigured => {
                 tracing::error!(rejection = error, left_out, "a request was not served");
+            }
+            RejectionKind::Lost => {
+                tracing::warn!(
+                    rejection = error,
+                    left_out,
+                    "a request has an unknown outcome"
+                );
             }
             _ => tracing::warn!(rejection = error, left_out, "a request was not served"),
         }

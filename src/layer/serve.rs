@@ -15,7 +15,7 @@ use tower_service::Service;
 use tracing::Instrument;
 
 use super::body::{LocalBody, ResponseBody};
-use super::confirm::{Confirmation, Unconfirmed};
+use super::confirm::{Confirmation, NotConfirmed};
 use super::overload_delay::OverloadDelay;
 use super::rejection::{Rejection, RejectionKind};
 use super::serve_settings::ServeSettings;
@@ -53,15 +53,17 @@ pub(crate) trait Protocol<B, R>: Send + Sync + 'static {
         claim: Claim<Self::ClaimData>,
         method: &Method,
         handled: Handling<Self::Handled, E>,
-    ) -> impl Future<Output = Result<Served<R, E>, Unconfirmed>> + Send;
+    ) -> impl Future<Output = Result<Served<R, E>, NotConfirmed>> + Send;
 
     fn settings(&self) -> &ServeSettings;
 }
 
 /// How a layer treats a request for which it holds no lock.
 pub(crate) enum Unclaimed<B> {
-    /// The inner service serves it.
+    /// The inner service serves it: it needs no lock.
     Pass(B),
+    /// The inner service serves it without the lock that it needs.
+    Proceed(B),
     /// This is its answer, of a key extractor or of an earlier request.
     Answer(Response<LocalBody>),
     /// It is not served.
@@ -110,7 +112,7 @@ pub(crate) struct Claim<D> {
 }
 
 /// What a handler has led to: a response, an error of the inner service, or the loss of its lock.
-pub(crate) type Handling<H, E> = Result<Result<H, E>, Unconfirmed>;
+pub(crate) type Handling<H, E> = Result<Result<H, E>, NotConfirmed>;
 
 /// A response, or the error of the inner service.
 pub(crate) type Served<R, E> = Result<Response<ResponseBody<R>>, E>;
@@ -136,15 +138,16 @@ where
     Box::pin(async move {
         let (body, claim) = match layer.admit(&mut parts, body).await {
             Ok(claimed) => claimed,
-            Err(Unclaimed::Pass(body)) => {
-                let (settings, request) = (layer.settings(), Request::from_parts(parts, body));
-                return match settings.on_cancel {
-                    OnCancel::Drop => {
-                        let response = Oneshot::new(inner, request).await;
-                        response.map(|response| response.map(ResponseBody::handlers))
-                    }
-                    OnCancel::RunToCompletion => pass_in_task(settings, inner, request).await,
-                };
+            Err(Unclaimed::Proceed(body))
+                if layer.settings().on_cancel == OnCancel::RunToCompletion =>
+            {
+                let request = Request::from_parts(parts, body);
+                return proceed_in_task(layer.settings(), inner, request).await;
+            }
+            Err(Unclaimed::Pass(body) | Unclaimed::Proceed(body)) => {
+                let request = Request::from_parts(parts, body);
+                let response = Oneshot::new(inner, request).await?;
+                return Ok(response.map(ResponseBody::handlers));
             }
             Err(Unclaimed::Answer(response)) => return Ok(response.map(ResponseBody::local)),
             Err(Unclaimed::Rejected(rejection)) => {
@@ -177,17 +180,17 @@ where
                     layer.finish(claim, &method, handled).await
                 });
                 // `None`: the runtime has ended.
-                Box::pin(finished).await.unwrap_or(Err(Unconfirmed))
+                Box::pin(finished).await.unwrap_or(Err(NotConfirmed))
             }
         };
-        finished.unwrap_or_else(|Unconfirmed| {
+        finished.unwrap_or_else(|NotConfirmed| {
             Ok(settings.responder.refuse(LockError::Lost.into(), &head))
         })
     })
 }
 
-/// Serves a request without a lock, in a task.
-fn pass_in_task<S, B, R>(
+/// Serves a request without its lock, in a task.
+fn proceed_in_task<S, B, R>(
     settings: &ServeSettings,
     inner: S,
     request: Request<B>,
@@ -264,7 +267,7 @@ fn output<H, E>(
     handling: Pin<&mut MaybeDone<impl Future<Output = Handling<H, E>>>>,
 ) -> Handling<H, E> {
     let handled = handling.output_mut().expect("the future has ended");
-    mem::replace(handled, Err(Unconfirmed))
+    mem::replace(handled, Err(NotConfirmed))
 }
 
 /// Drives `work` to its end in a task, even if the caller is dropped. Panics are forwarded; `None`: the runtime has

@@ -35,7 +35,7 @@ pub enum OnCancel {
     Drop,
     /// From the grant it runs in a task of its own, to its end, and the lock is held until then. Use it for work that must not be
     /// interrupted when a webhook sender disconnects. A request that still waits for its lock ends with its client. One that
-    /// passes without a lock runs to its end too.
+    /// [proceeds](OnUnavailable::Proceed) without its lock runs to its end too.
     ///
     /// Of several layers around a handler, set it on the outermost: a layer further out that drops its request releases its own
     /// lock, while the handler runs on. Call [`LockClient::shutdown`](crate::LockClient::shutdown) before the runtime ends: it

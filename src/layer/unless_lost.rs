@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
-use super::confirm::Unconfirmed;
+use super::confirm::NotConfirmed;
 use crate::guard::LockGuard;
 
 /// Drives `handling` until it is done, or the lock of `watched` is lost.
@@ -37,14 +37,14 @@ pin_project! {
 }
 
 impl<F: Future> Future for UnlessLost<'_, F> {
-    type Output = Result<F::Output, Unconfirmed>;
+    type Output = Result<F::Output, NotConfirmed>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         if let Some(lost) = this.lost
             && lost.as_mut().poll(cx).is_ready()
         {
-            return Poll::Ready(Err(Unconfirmed));
+            return Poll::Ready(Err(NotConfirmed));
         }
         if let Poll::Ready(done) = this.handling.poll(cx) {
             return Poll::Ready(Ok(done));
@@ -53,6 +53,6 @@ impl<F: Future> Future for UnlessLost<'_, F> {
             return Poll::Pending;
         };
         let watch = this.lost.insert(Box::pin(guard.lost()));
-        watch.as_mut().poll(cx).map(|()| Err(Unconfirmed))
+        watch.as_mut().poll(cx).map(|()| Err(NotConfirmed))
     }
 }

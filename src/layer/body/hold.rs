@@ -9,7 +9,7 @@ use super::poll_bytes;
 use crate::client::Held;
 use crate::error::{BoxError, LockError};
 use crate::guard::LockGuard;
-use crate::layer::confirm::{Confirming, Unconfirmed, confirm};
+use crate::layer::confirm::{Confirming, NotConfirmed, confirm};
 use crate::layer::hold_times::TimedHold;
 use crate::layer::settings::{Confirm, OnLost};
 
@@ -88,7 +88,7 @@ impl BodyLock {
                         self.phase = BodyPhase::Released;
                         return Poll::Ready(self.withheld.take().map(Ok));
                     }
-                    Err(Unconfirmed) => return self.fail(Box::new(LockError::Lost)),
+                    Err(NotConfirmed) => return self.fail(Box::new(LockError::Lost)),
                 },
                 BodyPhase::Released => return poll_bytes(body, cx),
                 BodyPhase::Failed => return Poll::Ready(None),
