@@ -24,6 +24,9 @@ use crate::telemetry::Route;
 /// How long the store may take to read a record.
 const LOOK_UP: Duration = Duration::from_secs(2);
 
+/// How long the store may take at the end of the wait: what is granted by then is not lost.
+const LAST_MOMENT: Duration = Duration::from_millis(100);
+
 /// The data for the record of a request.
 pub(crate) struct RecordTerms {
     pub(super) fingerprint: Fingerprint,
@@ -97,6 +100,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         let guard = self.claim(&identity, until).await?;
         let granted = Instant::now();
         // The response may have been recorded between the read and the grant. From here no other request records.
+        let until = until.max(granted) + LAST_MOMENT;
         if let Some(replay) = self.look_up(&identity, until).await? {
             guard.discard();
             return Err(Unclaimed::Answer(replay.map(whole)));
@@ -114,17 +118,19 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         let request = serve.client.lock(&identity.name);
         let request = serve.request(request, route(identity.parts));
         let left = until.saturating_duration_since(Instant::now());
-        request
-            .wait(serve.wait.min(left))
-            .acquire()
-            .await
-            .map_err(|error| {
-                let busy = matches!(error, LockError::Busy { .. });
-                match (busy, Rejection::from(error)) {
-                    (true, rejection) => rejection.with_kind(RejectionKind::InProgress),
-                    (false, rejection) => rejection,
-                }
-            })
+        let request = request.wait(serve.wait.min(left));
+        // The one attempt of a wait that is spent has no two seconds of its own.
+        let acquired = timeout_at(until + LAST_MOMENT, request.acquire()).await;
+        let acquired = acquired.unwrap_or_else(|elapsed| {
+            Err(StoreError::new(StoreErrorKind::Unanswered, elapsed).into())
+        });
+        acquired.map_err(|error| {
+            let busy = matches!(error, LockError::Busy { .. });
+            match (busy, Rejection::from(error)) {
+                (true, rejection) => rejection.with_kind(RejectionKind::InProgress),
+                (false, rejection) => rejection,
+            }
+        })
     }
 
     /// The recorded response to this request.

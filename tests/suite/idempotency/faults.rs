@@ -181,6 +181,19 @@ async fn the_reads_of_a_record_count_as_waiting() {
         assert_eq!(began.elapsed().as_secs(), answered);
         drop(held);
     }
+    // The attempt is slow too, after reads that have spent the wait.
+    let (store, _locks, layer) = remembering();
+    let app = payments(&Runs::default()).layer(layer.wait(Duration::ZERO));
+    store.delay_reads([LATE]);
+    let began = Instant::now();
+    let silence = async {
+        tokio::time::sleep(LATE / 2).await;
+        store.silence(true);
+    };
+    let (answer, ()) = tokio::join!(pay(&app), silence);
+    assert_eq!(answer.status(), 503);
+    assert_eq!(began.elapsed().as_secs(), 2);
+
     let (store, _locks, layer) = remembering();
     let app = payments(&Runs::default()).layer(layer);
     store.delay_reads([LATE, LATE]);
@@ -191,6 +204,25 @@ async fn the_reads_of_a_record_count_as_waiting() {
         "it is claimed, and not read in time"
     );
     assert_eq!(began.elapsed().as_secs(), 3);
+}
+
+/// The first request ends in the last moment of the wait, and the store is as fast as any.
+#[tokio::test(start_paused = true)]
+async fn a_repeat_that_is_granted_in_the_last_moment_is_answered_by_the_record() {
+    let (store, _locks, layer) = remembering();
+    let layer = layer.wait(Duration::from_secs(3));
+    let app = answering(async || {
+        tokio::time::sleep(Duration::from_millis(2999)).await;
+        "paid"
+    })
+    .layer(layer);
+    store.delay_reads([0, 0, 0, 10].map(Duration::from_millis));
+    let (first, repeat) = tokio::join!(pay(&app), pay(&app));
+    assert_eq!(
+        (first.status().as_u16(), repeat.status().as_u16()),
+        (200, 200)
+    );
+    assert!(is_replay(&first) != is_replay(&repeat));
 }
 
 /// A memory store with a record under the key `k`, as another process may have left it.
