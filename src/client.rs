@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::audit::Audit;
+use crate::background::Background;
 use crate::cleanup::NonCancellable;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
@@ -249,10 +250,12 @@ impl LockClient {
         tracker.close();
         self.inner.tasks.close();
         let until = Instant::now() + timeout.min(FOR_EVER);
-        let handlers = self.inner.tasks.wait();
-        // What goes on afterwards goes on without its lock.
-        drop(timeout_at(until - RELEASE_TIME.min(timeout), handlers).await);
-        background.abandon_all();
+        {
+            // Also if this future is dropped meanwhile. What goes on afterwards goes on without its lock.
+            let _abandoned = AbandonOnDrop(background);
+            let handlers = self.inner.tasks.wait();
+            drop(timeout_at(until - RELEASE_TIME.min(timeout), handlers).await);
+        }
         let done = async {
             // The last request may have been granted a hold since.
             tracker.drained().await;
@@ -394,6 +397,15 @@ impl LockClient {
             self.inner.id,
             self.inner.grants.fetch_add(1, Ordering::Relaxed),
         )
+    }
+}
+
+/// Gives up every hold when it is dropped.
+struct AbandonOnDrop<'a>(&'a Background);
+
+impl Drop for AbandonOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.abandon_all();
     }
 }
 

@@ -139,6 +139,43 @@ async fn run_to_completion_finishes_a_request_without_a_lock_too() {
     assert_eq!(put(&app, "/orders/1").await.status(), 200);
 }
 
+/// It has no time limit of its own, and no lock to wait for.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_needs_no_lock_ends_with_its_client() {
+    let (_store, _locks, layer) = locking();
+    let (finished, mut seen) = unbounded_channel();
+    let handler = async move || {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        finished.send(()).unwrap();
+    };
+    let layer = layer.when(|parts| parts.uri.path() != "/orders/1");
+    let app = Router::new()
+        .route("/orders/{id}", any(handler))
+        .layer(layer.on_cancel(OnCancel::RunToCompletion));
+    let gone = tokio::time::timeout(Duration::from_millis(500), put(&app, "/orders/1")).await;
+    assert!(gone.is_err());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(seen.try_recv().is_err());
+    assert_eq!(put(&app, "/orders/1").await.status(), 200);
+    assert!(seen.try_recv().is_ok());
+}
+
+/// A handler that does not end keeps no hold, however its shutdown is given up.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_is_given_up_gives_up_every_hold() {
+    let (store, locks, layer) = locking();
+    let app = Router::new()
+        .route("/orders/{id}", any(std::future::pending::<()>))
+        .layer(layer.on_cancel(OnCancel::RunToCompletion));
+    let gone = tokio::time::timeout(Duration::from_millis(1), put(&app, "/orders/1")).await;
+    assert!(gone.is_err());
+    let shutting = locks.shutdown(Duration::from_secs(60));
+    let given_up = tokio::time::timeout(Duration::from_secs(2), shutting).await;
+    assert!(given_up.is_err());
+    settle().await;
+    assert!(store.is_free());
+}
+
 /// No connection is open, so a server does not wait for the handler.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_waits_for_handlers_without_a_client_within_its_time_limit() {
