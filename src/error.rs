@@ -49,8 +49,8 @@ pub enum LockError {
     /// work.
     #[error("the lock was lost while it was held")]
     Lost,
-    /// The store could not be reached, or did not answer in time. Nothing is held: a grant whose answer was lost is withdrawn in
-    /// the background.
+    /// The store could not be reached, or did not answer in time. After an acquisition nothing is held: a grant whose answer was
+    /// lost is withdrawn in the background. After a shutdown the releases go on.
     #[error("the lock store is unavailable")]
     Unavailable(#[source] StoreError),
     /// The store did not confirm a release: it could not be reached, did not answer in time, or refused. The work under the lock

@@ -155,7 +155,7 @@ impl LockGuard {
     ///
     /// * [`LockError::Lost`] if the store did not carry the hold any more, or its longest hold was over.
     /// * [`LockError::Unconfirmed`] if the store did not answer within two seconds, or refused. The release continues in the
-    ///   background until the lease is over, and a minimum that the store has not answered.
+    ///   background until the lease is over, and the minimum of a hold that the store may keep for it.
     ///
     /// A handler that returns either answers 500 with an unknown outcome, as the layer does: the work was done, and a client that
     /// repeats the request by itself would do it again.

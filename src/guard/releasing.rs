@@ -41,7 +41,9 @@ impl Releasing {
     pub(super) async fn in_time(mut self) -> Result<(), LockError> {
         let released = match in_time(&mut self).await {
             Err(LockError::Unavailable(_)) if self.is_lost() => Err(LockError::Lost),
-            Err(LockError::Unavailable(error)) => Err(LockError::Unconfirmed(error)),
+            Err(LockError::Unavailable(error) | LockError::Conflict(error)) => {
+                Err(LockError::Unconfirmed(error))
+            }
             Err(error) => Err(error),
             Ok(()) => return Ok(()),
         };
