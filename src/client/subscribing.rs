@@ -9,13 +9,13 @@ use crate::error::StoreError;
 use crate::store::{Attempt, Wakeups};
 
 /// The subscriptions of one attempt, one after the other. None begins while another is under way, nor within a poll's time of the
-/// last one: a store may end each at once.
+/// last one: a store may end each at once, or refuse it.
 #[derive(Default)]
 pub(super) struct Subscribing {
     /// The answer to one that goes on in the background while the request asks.
     under_way: Option<oneshot::Receiver<Result<Wakeups, StoreError>>>,
-    /// When the store last confirmed one.
-    confirmed: Option<Instant>,
+    /// When the store last answered.
+    answered: Option<Instant>,
 }
 
 impl Subscribing {
@@ -33,7 +33,7 @@ impl Subscribing {
     ) -> bool {
         // The end of the former one must not end what the new one has begun.
         let ended = wakeups.take().is_some();
-        if self.confirmed.is_some_and(|at| at.elapsed() < POLL) {
+        if self.answered.is_some_and(|at| at.elapsed() < POLL) {
             return ended;
         }
         let called = attempt.is_called();
@@ -55,9 +55,9 @@ impl Subscribing {
             return ended;
         };
         self.under_way = None;
+        self.answered = Some(Instant::now());
         match answer {
             Ok(Ok(new)) => {
-                self.confirmed = Some(Instant::now());
                 *wakeups = Some(new.of_called(called));
                 true
             }

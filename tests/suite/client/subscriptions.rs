@@ -10,7 +10,7 @@ use tower_distributed_lock::store::{
     Attempt, Capabilities, HoldStatus, Outcome, Release, Released, Renewal,
 };
 use tower_distributed_lock::{
-    LockClient, LockStore, MemoryStore, QuorumStore, StoreError, Wakeups,
+    LockClient, LockStore, MemoryStore, QuorumStore, StoreError, StoreErrorKind, Wakeups,
 };
 
 const MOMENT: Duration = Duration::from_millis(100);
@@ -30,6 +30,8 @@ enum Manner {
     Over,
     /// A subscription is over a little later.
     EndsSoon,
+    /// The store refuses each at once.
+    Fails,
     /// No subscription begins.
     Hangs,
     /// As `Late`, and meanwhile the store has no connection for anything else.
@@ -112,6 +114,9 @@ impl LockStore for Listened {
                 let _connection = self.connection.lock().await;
                 sleep(time).await;
             }
+            Manner::Fails if before < MANY => {
+                return Err(StoreError::new(StoreErrorKind::Refused, "no more of them"));
+            }
             Manner::Over if before < MANY => return Ok(Wakeups::new(wakeups, ())),
             Manner::EndsSoon if before < MANY => {
                 tokio::spawn(async move {
@@ -120,7 +125,9 @@ impl LockStore for Listened {
                 });
                 return Ok(Wakeups::new(wakeups, ()));
             }
-            Manner::Over | Manner::EndsSoon | Manner::Hangs => std::future::pending().await,
+            Manner::Over | Manner::EndsSoon | Manner::Fails | Manner::Hangs => {
+                std::future::pending().await
+            }
         }
         let mut inner = self.memory.subscribe(attempt).await?;
         let mut end = self.ends.subscribe();
@@ -249,7 +256,7 @@ async fn a_subscription_that_ended_before_it_is_handed_on_is_subscribed_again() 
 
 #[tokio::test(start_paused = true)]
 async fn a_request_polls_when_its_subscriptions_end_soon() {
-    for manner in [Manner::Over, Manner::EndsSoon] {
+    for manner in [Manner::Over, Manner::EndsSoon, Manner::Fails] {
         for any in [false, true] {
             let store = Listened::new(manner);
             let waited = waits(store.clone(), any, async || sleep(20 * SECOND).await);
