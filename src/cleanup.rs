@@ -31,7 +31,7 @@ pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// ends, its jobs move to another one.
 ///
 /// A runtime that lives and is not driven keeps its jobs. A request of another runtime waits for such a release twice [`PATIENCE`]
-/// at most, apart from its hold's lease in the store, and another release waits for its place [`PATIENCE`] at most. This is not
+/// at most, apart from its hold's lease in the store, and another release waits for its place five seconds at most. This is not
 /// taken from it:
 ///
 /// * The turn of a nested read: the next nested read of its owner waits until that release is done.
