@@ -291,8 +291,7 @@ impl Watchdog {
 
     /// Logs the begin of an outage, and what else fails once a minute.
     fn warn(&self, error: &StoreError, holds: usize, is_new: bool) {
-        let left_out = self.failures.due();
-        if is_new || left_out.is_some() {
+        if let Some(left_out) = self.failures.due_if(is_new) {
             let error = error as &dyn Error;
             tracing::warn!(error, holds, left_out, "could not renew");
         }

@@ -32,11 +32,11 @@ local function ask_permit(keys, args)
       return {1, left}
     end
     local listens = not others and (theirs or are_redissons(held))
-    if listens then
-      -- Redisson's permits do not extend the string that keeps the limit of ours.
+    local refused = refuse_in_line(line, alive, id, args[3], publish, now, dropped, left, listens)
+    if listens then -- Redisson's permits do not extend the string that keeps the limit of ours.
       outlive(counter, held, now)
     end
-    return refuse_in_line(line, alive, id, args[3], publish, now, dropped, left, listens)
+    return refused
   end
 
   return nil, function()

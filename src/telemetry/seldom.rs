@@ -22,9 +22,14 @@ struct Last {
 impl Seldom {
     /// Whether a line is due. If so, returns how many were left out since the last one.
     pub(crate) fn due(&self) -> Option<u64> {
+        self.due_if(false)
+    }
+
+    /// The same; a line that `must` be logged is always due.
+    pub(crate) fn due_if(&self, must: bool) -> Option<u64> {
         let now = Instant::now();
         let mut last = self.0.lock();
-        if last.line.is_some_and(|line| now < line + PAUSE) {
+        if !must && last.line.is_some_and(|line| now < line + PAUSE) {
             last.left_out += 1;
             return None;
         }

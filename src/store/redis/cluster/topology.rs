@@ -123,8 +123,7 @@ impl Topology {
     /// Forgets every server, and starts no further refresh.
     pub(super) fn close(&self) {
         *self.background.lock() = None;
-        let map = self.map.lock().take();
-        drop(map);
+        *self.map.lock() = None;
         self.members.lock().clear();
     }
 
@@ -235,9 +234,10 @@ impl Topology {
         );
         self.members.lock().retain(|address, _| map.has(address));
         let before = self.map.lock().replace(map.clone());
-        // No other server has subscriptions: `Cluster::listen` looks at the map after each.
+        // No other server has subscriptions: `Cluster::listen` looks at the map after each. A newer map may be known by now.
+        let now = self.known().unwrap_or_else(|| map.clone());
         for member in before.iter().flat_map(|before| &before.masters) {
-            let has = |slot| map.is_master(slot, member);
+            let has = |slot| now.is_master(slot, member);
             member.node.end_subscriptions_but(has);
         }
         if before.is_some_and(|before| map.has_promoted(&before)) {

@@ -74,7 +74,7 @@ pub(super) const TESTS: Tests = &[
     (
         "cluster: sharded subscriptions moving",
         &[
-            "cluster::moving::a_listener_goes_with_its_slot_and_is_woken_when_it_has_arrived",
+            "cluster::moving::a_subscription_is_over_when_its_slot_has_moved_and_begins_again_where_it_has_gone",
             "cluster::moving::a_waiter_is_woken_where_its_slot_has_gone",
         ],
     ),
