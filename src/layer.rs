@@ -142,7 +142,9 @@ pub(crate) use body::{LocalBody, local, poll_bytes, whole};
 pub(crate) use closure::{Closure, OfRequest};
 pub(crate) use confirm::{NotConfirmed, confirm};
 pub(crate) use payload::extract;
-pub(crate) use respond::{RejectionLog, Responder};
+#[cfg(feature = "axum")]
+pub(crate) use respond::RejectionLog;
+pub(crate) use respond::Responder;
 pub(crate) use serve::{Claim, Handling, Protocol, Served, Unclaimed, confirmed};
 pub(crate) use serve_settings::ServeSettings;
 pub(crate) use unless_lost::unless_lost;
