@@ -15,6 +15,9 @@ pub(crate) const SHORTEST: Duration = Duration::from_millis(10);
 /// Longer than any process lives, and short enough that clocks can represent the instant.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
+/// The time that a store needs for an answer. A request does not end its wait for less.
+pub(crate) const LAST_MOMENT: Duration = Duration::from_millis(100);
+
 /// Checks a lease and a longest hold; the error says which limit is broken.
 pub(crate) fn check(lease: Lease, max_hold: Option<Duration>) -> Result<(), &'static str> {
     if lease.duration() < SHORTEST {

@@ -10,6 +10,7 @@ use super::question::{Reply, Wanted};
 use super::queued_keys::{QueuedKeys, sooner};
 use super::wait::{Failures, POLL, Wait, answered_late, over};
 use crate::error::{LockError, StoreError, StoreErrorKind};
+use crate::limits::LAST_MOMENT;
 use crate::lock::{LockKey, LockMode};
 use crate::queue::{Decision, Share, Terms, Turn};
 use crate::telemetry::Contention;
@@ -246,7 +247,7 @@ impl<'a> Request<'a> {
             };
             if let Some(known) = given.known {
                 // The request has waited for other requests nearly all the time.
-                let late = self.wait.until < Instant::now() + Wait::LAST_MOMENT;
+                let late = self.wait.until < Instant::now() + LAST_MOMENT;
                 self.known = known.or(late.then_some(Duration::ZERO)).or(self.known);
             }
             let decision = match given.decision {

@@ -29,9 +29,6 @@ pub(super) struct Wait {
 }
 
 impl Wait {
-    /// The time that the store needs for an answer. A shorter rest of the wait is not used.
-    pub(super) const LAST_MOMENT: Duration = Duration::from_millis(100);
-
     pub(super) fn new(patience: Duration, now: Instant) -> Self {
         let budget = match patience.is_zero() {
             true => ONE_TRY,

@@ -17,15 +17,12 @@ use crate::key::{KeyError, KeyExtractor, template};
 use crate::layer::{
     Buffered, Claim, ModePolicy, Rejection, RejectionKind, Unclaimed, by_method, extract, whole,
 };
-use crate::limits::FOR_EVER;
+use crate::limits::{FOR_EVER, LAST_MOMENT};
 use crate::lock::{LockKey, LockMode};
 use crate::telemetry::Route;
 
 /// How long the store may take to read a record.
 const LOOK_UP: Duration = Duration::from_secs(2);
-
-/// How long the store may take at the end of the wait: what is granted by then is not lost.
-const LAST_MOMENT: Duration = Duration::from_millis(100);
 
 /// The data for the record of a request.
 pub(crate) struct RecordTerms {
@@ -44,6 +41,16 @@ struct Identity<'a> {
 /// The names that layers further out have claimed for a request. In its extensions.
 #[derive(Clone, Default)]
 struct Claimed(Vec<LockKey>);
+
+/// What the store answers before `until`.
+async fn answered_by<T>(
+    until: Instant,
+    answer: impl Future<Output = Result<T, LockError>>,
+) -> Result<T, LockError> {
+    let answer = timeout_at(until, answer).await;
+    answer
+        .unwrap_or_else(|elapsed| Err(StoreError::new(StoreErrorKind::Unanswered, elapsed).into()))
+}
 
 impl<K: KeyExtractor> IdempotencyLayer<K> {
     /// Whether the layer applies to a request with this head: one that writes.
@@ -120,10 +127,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         let left = until.saturating_duration_since(Instant::now());
         let request = request.wait(serve.wait.min(left));
         // The one attempt of a wait that is spent has no two seconds of its own.
-        let acquired = timeout_at(until + LAST_MOMENT, request.acquire()).await;
-        let acquired = acquired.unwrap_or_else(|elapsed| {
-            Err(StoreError::new(StoreErrorKind::Unanswered, elapsed).into())
-        });
+        let acquired = answered_by(until + LAST_MOMENT, request.acquire()).await;
         acquired.map_err(|error| {
             let busy = matches!(error, LockError::Busy { .. });
             match (busy, Rejection::from(error)) {
@@ -144,11 +148,8 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         until: Instant,
     ) -> Result<Option<Response<Bytes>>, Rejection> {
         let until = until.min(Instant::now() + LOOK_UP);
-        let record = timeout_at(until, self.settings.serve.client.record(&identity.name)).await;
-        let record = record.unwrap_or_else(|elapsed| {
-            Err(StoreError::new(StoreErrorKind::Unanswered, elapsed).into())
-        })?;
-        let Some(record) = record else {
+        let record = self.settings.serve.client.record(&identity.name);
+        let Some(record) = answered_by(until, record).await? else {
             return Ok(None);
         };
         let recorded = Recorded::decode(&record).map_err(|error| {

@@ -4,10 +4,11 @@ use futures_util::future::{join_all, select_all};
 use tokio::time::{Instant, timeout_at};
 
 use super::super::queued_keys::Given;
-use super::super::wait::{Wait, sleep_until};
+use super::super::wait::sleep_until;
 use super::Request;
 use crate::cleanup::PATIENCE;
 use crate::error::LockError;
+use crate::limits::LAST_MOMENT;
 use crate::lock::LockMode;
 
 impl<'a> Request<'a> {
@@ -40,7 +41,7 @@ impl<'a> Request<'a> {
 
     /// Subscribes before a question. A store that takes longer than for an answer is asked before the subscription is confirmed.
     pub(super) async fn listen_first(&mut self) {
-        self.listen(Instant::now() + Wait::LAST_MOMENT).await;
+        self.listen(Instant::now() + LAST_MOMENT).await;
     }
 
     /// Subscribes to every key whose turn it has and that has no subscription for such an attempt, and waits for that until
