@@ -85,7 +85,9 @@ fn leave_out_body(response: &mut Response<LocalBody>) {
     }
 }
 
-/// The log of requests that were not served.
+const NOT_SERVED: &str = "a request was not served";
+
+/// The log of requests that were not served, or whose outcome is unknown.
 #[derive(Debug, Default)]
 pub(crate) struct RejectionLog {
     misconfigured: Seldom,
@@ -94,30 +96,22 @@ pub(crate) struct RejectionLog {
 }
 
 impl RejectionLog {
-    /// Logs a rejection with its causes, at most once a minute for each kind that a failure multiplies.
+    /// Logs a rejection with its causes, at most once a minute for each kind that a failure multiplies. What is left out is at
+    /// debug.
     pub(crate) fn rejected(&self, rejection: &Rejection) {
-        let error = rejection as &dyn Error;
-        let lines = match rejection.kind() {
-            RejectionKind::Misconfigured => &self.misconfigured,
-            RejectionKind::Unavailable => &self.unavailable,
-            RejectionKind::Lost => &self.lost,
-            _ => return tracing::debug!(rejection = error, "a request was not served"),
+        let (error, kind) = (rejection as &dyn Error, rejection.kind());
+        let (lines, what) = match kind {
+            RejectionKind::Lost => (Some(&self.lost), "a request has an unknown outcome"),
+            RejectionKind::Misconfigured => (Some(&self.misconfigured), NOT_SERVED),
+            RejectionKind::Unavailable => (Some(&self.unavailable), NOT_SERVED),
+            _ => (None, NOT_SERVED),
         };
-        let Some(left_out) = lines.due() else {
-            return tracing::debug!(rejection = error, "a request was not served");
-        };
-        match rejection.kind() {
-            RejectionKind::Misconfigured => {
-                tracing::error!(rejection = error, left_out, "a request was not served");
+        match lines.and_then(Seldom::due) {
+            None => tracing::debug!(rejection = error, "{what}"),
+            Some(left_out) if kind == RejectionKind::Misconfigured => {
+                tracing::error!(rejection = error, left_out, "{what}");
             }
-            RejectionKind::Lost => {
-                tracing::warn!(
-                    rejection = error,
-                    left_out,
-                    "a request has an unknown outcome"
-                );
-            }
-            _ => tracing::warn!(rejection = error, left_out, "a request was not served"),
+            Some(left_out) => tracing::warn!(rejection = error, left_out, "{what}"),
         }
     }
 }
