@@ -138,7 +138,7 @@ impl Cluster {
     /// The server that has the key's slot, as far as this process knows.
     pub(super) fn known_node(&self, key: &LockKey) -> Option<Arc<Node>> {
         let map = self.topology.known()?;
-        Some(map.master(Slot::of(key))?.node.clone())
+        Some(map.master(Slot::of(key.as_str()))?.node.clone())
     }
 }
 
@@ -169,5 +169,5 @@ fn agreed(answers: Vec<Result<bool, StoreError>>) -> Result<Channels, StoreError
 /// The slot of all names of the key. Fails if they have different slots.
 fn slot_of(key: &LockKey) -> Result<Slot, StoreError> {
     Names::of(key).share_a_slot().map_err(refused)?;
-    Ok(Slot::of(key))
+    Ok(Slot::of(key.as_str()))
 }

@@ -56,7 +56,7 @@ impl Router {
     pub(super) fn together(&self, purpose: Purpose, key: &LockKey) -> usize {
         match self {
             Self::One(node) => node.together(purpose, key),
-            Self::Cluster(_) => Slot::of(key).number().into(),
+            Self::Cluster(_) => Slot::of(key.as_str()).number().into(),
         }
     }
 
@@ -122,7 +122,7 @@ impl Router {
             Self::One(_) => Ok(0),
             Self::Cluster(_) => Names::of(key)
                 .share_a_slot()
-                .map(|()| Slot::of(key).number())
+                .map(|()| Slot::of(key.as_str()).number())
                 .map_err(|reason| Unsupported::new(Feature::Key, reason)),
         }
     }

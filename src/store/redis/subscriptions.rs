@@ -11,7 +11,6 @@ use super::failure::transient;
 use super::node_context::NodeContext;
 use super::slot::Slot;
 use crate::error::StoreError;
-use crate::lock::LockKey;
 use crate::store::Wakeups;
 use crate::sync::{Mutex, MutexGuard};
 
@@ -113,8 +112,7 @@ impl Subscriptions {
     /// remains on the server, until its listeners are dropped.
     pub(super) fn end_all_but(&self, has: impl Fn(Slot) -> bool) {
         for (name, channel) in &mut self.registry().channels {
-            // It has the hash tag of its key.
-            if !has(Slot::of(&LockKey::new(name.clone()))) {
+            if !has(Slot::of(name)) {
                 channel.signal = watch::Sender::new(());
             }
         }

@@ -20,7 +20,7 @@ fn only_names_that_keep_their_keys_together_are_taken_in_a_cluster() {
         let key = LockKey::new(name);
         let names = Names::of(&key);
         assert_eq!(names.share_a_slot().is_ok(), whole, "{name}");
-        let slot = |name: &str| Slot::of(&LockKey::new(name));
+        let slot = |name: &str| Slot::of(LockKey::new(name).as_str());
         let aux = names.queue().to_string();
         assert_eq!(slot(&aux) == slot(name), whole, "{name}");
     }
