@@ -187,6 +187,17 @@ async fn a_flush_takes_holds_and_places_in_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_admin_of_its_client_meets_no_faults() {
+    let store = FaultyStore::new(MemoryStore::new(), Faults::none(), 0);
+    let locks = LockClient::new(store.clone());
+    let _guard = locks.lock("key").await.unwrap();
+    store.set(Faults::none().chance(Fault::Busy, 1.0));
+    assert!(locks.lock("other").wait(Duration::ZERO).await.is_err());
+    let admin = locks.admin().unwrap();
+    assert!(admin.inspect("key").await.unwrap().is_held());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dead_process_frees_its_lock_within_a_lease() {
     let store = FaultyStore::new(MemoryStore::new(), Faults::none(), 0);
     let lease = Lease::Renewed(2_000 * MS);

@@ -179,10 +179,8 @@ fn fill_the_places(locks: &LockClient, there: &Runtime) {
     there.block_on(async {
         let asking = (0..150).map(|n| locks.lock(format!("1:{n}")).acquire());
         drop(join_all(asking).await);
-        for _ in 0..10 {
-            yield_now().await;
-        }
     });
+    run_what_is_ready(there);
 }
 
 /// L1, L8. The releases that have the places are on a runtime that is not driven, and so are the next that wait for one.
