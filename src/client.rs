@@ -232,7 +232,7 @@ impl LockClient {
     /// a hold that is not released ends with its lease.
     ///
     /// While handlers with [`OnCancel::RunToCompletion`] run, it waits for them, for all but the last second of `timeout`, and
-    /// every hold is kept. They get no further locks.
+    /// every hold is kept. They get no further locks. A limit of a second or less gives them no time.
     ///
     /// [`OnCancel::RunToCompletion`]: crate::OnCancel::RunToCompletion
     ///
@@ -243,7 +243,7 @@ impl LockClient {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not undo the shutdown.
+    /// Dropping the future does not undo the shutdown. If it was waiting for handlers, every hold is lost then, as at its end.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
         let tracker = &self.inner.tracker;
         let background = self.inner.queues.background();

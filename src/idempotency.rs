@@ -80,8 +80,8 @@
 //! # What records cost
 //!
 //! A record is the response and about 100 bytes. It stays in the store for its retention. So a client that may choose new keys
-//! can store [`response_limit`](IdempotencyLayer::response_limit), and the header lines of a response, × its requests in a [`retention`](IdempotencyLayer::retention):
-//! limit its rate, or choose smaller values. A [`MemoryStore`](crate::MemoryStore) drops the oldest records beyond its limit.
+//! can store [`response_limit`](IdempotencyLayer::response_limit) and the header lines of a response for each of its requests in a
+//! [`retention`](IdempotencyLayer::retention): limit its rate, or choose smaller values. A [`MemoryStore`](crate::MemoryStore) drops the oldest records beyond its limit.
 //! Records may have a server of their own: with a separate [`LockClient`] for this layer, a server that is full of records
 //! refuses no other lock.
 //!
@@ -274,8 +274,8 @@ impl<K> IdempotencyLayer<K> {
     }
 
     /// Sets how long a repeat waits for the first request (default 3 s) before it is answered 409. Zero: one attempt. Senders of
-    /// webhooks time out after 5 to 10 s, so choose less. The reads of the record count: those of a slow store may take two seconds
-    /// together if this is shorter.
+    /// webhooks time out after 5 to 10 s, so choose less. The reads of the record count: those of a slow store, and the attempt, may
+    /// take two seconds together if this is shorter. What the store answers in the last tenth of a second is waited for.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.settings.serve.wait = wait;
         self

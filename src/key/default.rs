@@ -13,8 +13,8 @@ use super::{KeyError, KeyExtractor, Keys};
 /// Inside an axum route: the route's template and every decoded parameter, in order, so that `/orders/1` and `/orders/%31`
 /// are one. Elsewhere (around a whole router, in a fallback, without axum), the key is that of [`path`](super::path()).
 ///
-/// **Wrong where the handler reads two spellings of a parameter as one value** (`1` and `01`, or in `{*path}` `a/b` and `a//b`), and **where several routes
-/// lead to one resource**: `/orders/{id}` and `/orders/{id}/refunds` are two keys. A route without parameters is one key:
+/// **Wrong where the handler reads two spellings of a parameter as one value** (`1` and `01`, or in `{*path}` `a/b` and `a//b`),
+/// and **where several routes lead to one resource**: `/orders/{id}` and `/orders/{id}/refunds` are two keys. A route without parameters is one key:
 /// each `POST /orders` waits for the one before. The first request that falls back to its path, in a program that has the
 /// feature `axum`, is logged as a warning.
 #[derive(Debug, Clone, Default)]
