@@ -67,7 +67,8 @@
 //!
 //! Final answers: 2xx, 3xx and 4xx, except 400, 413, 415 and 422, which a corrected request with the same key does not get, and
 //! except 408, 409, 423, 425 and 429, which invite a repeat ([`record_if`](IdempotencyLayer::record_if) decides otherwise). The
-//! answers of this crate's layers further in are never recorded. A panic, a lost lock, and a request that is cancelled while its
+//! answers of this crate's layers further in are never recorded, and neither is an upgrade (101): the record of a response has
+//! no connection, and a repeat runs again. A panic, a lost lock, and a request that is cancelled while its
 //! handler runs record nothing.
 //!
 //! These responses are sent unrecorded, and a repeat runs again: one of unknown length (a stream), one longer than
@@ -317,7 +318,7 @@ impl<K> IdempotencyLayer<K> {
     }
 
     /// Sets which responses are final, and so recorded, by their heads. For the default see [above](self#what-is-recorded). The
-    /// answers of this crate's layers are never recorded.
+    /// answers of this crate's layers, and upgrades (101), are never recorded.
     pub fn record_if<F>(mut self, is_final: F) -> Self
     where
         F: Fn(&response::Parts) -> bool + Send + Sync + 'static,

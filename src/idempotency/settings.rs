@@ -82,9 +82,11 @@ impl IdempotencySettings {
         supported.map_err(|unsupported| unsupported.reason())
     }
 
-    /// Whether a response is the handler's, and final.
+    /// Whether a response is the handler's, and final. A connection that switches protocols cannot be replayed.
     pub(super) fn is_final(&self, response: &response::Parts) -> bool {
-        response.extensions.get::<Rejection>().is_none() && (self.record_if)(response)
+        response.extensions.get::<Rejection>().is_none()
+            && !response.status.is_informational()
+            && (self.record_if)(response)
     }
 }
 

@@ -29,6 +29,34 @@ async fn final_answers_are_recorded_and_others_are_not() {
     }
 }
 
+/// A record has a response, and no connection that could be handed over.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_switches_protocols_is_not_recorded_whatever_the_closure_says() {
+    for records_all in [false, true] {
+        let (_store, locks, layer) = remembering();
+        let layer = match records_all {
+            true => layer.record_if(|_| true),
+            false => layer,
+        };
+        let runs = Runs::default();
+        let counted = runs.clone();
+        let app = answering(move || {
+            counted.add();
+            let headers = [("connection", "upgrade"), ("upgrade", "chat")];
+            async move { (StatusCode::SWITCHING_PROTOCOLS, headers) }
+        })
+        .layer(layer);
+        for run in 1..=2 {
+            let answer = pay(&app).await;
+            assert!(!is_replay(&answer), "all are recorded: {records_all}");
+            assert_eq!(answer.status(), 101);
+            assert_eq!(answer.headers()["upgrade"], "chat");
+            assert_eq!(runs.count(), run);
+            assert_eq!(locks.keys_in_use(), 0, "the head goes out without the lock");
+        }
+    }
+}
+
 /// The first request was malformed, and its sender has corrected it.
 #[tokio::test(start_paused = true)]
 async fn what_an_extractor_refuses_is_not_recorded() {
