@@ -19,6 +19,8 @@ use tower_distributed_lock::{
     Confirm, DistributedLockLayer, LockHandle, LockMode, OnCancel, ReleaseOn,
 };
 
+mod confirmed;
+
 use super::store::TestStore;
 use super::{locking, put, request, send, settle};
 
