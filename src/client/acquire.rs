@@ -214,6 +214,7 @@ impl<'a> Request<'a> {
     ) -> Result<(), LockError> {
         self.known = Some(retry_after);
         self.client.inner.queues.background().start_stranded();
+        self.queued.look();
         self.attempts.refused(retry_after);
         let holds = self.attempts.each().map(|one| &one.attempt.hold);
         let keys = holds.map(|hold| (&hold.key, hold.mode));
@@ -237,10 +238,7 @@ impl<'a> Request<'a> {
         loop {
             let given = match self.attempts.is_empty() {
                 true => Some(self.given().await?),
-                false => {
-                    self.queued.look();
-                    self.queued.given_by_now()
-                }
+                false => self.queued.given_by_now(),
             };
             let Some(given) = given else {
                 return Ok(None);
