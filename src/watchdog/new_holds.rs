@@ -1,8 +1,9 @@
 //! The holds that are not scheduled yet.
 
 use std::array;
-use std::mem;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use super::live::{LiveHold, RenewalState};
 use super::moment::Moment;
@@ -21,7 +22,8 @@ pub(super) struct NewHolds {
 
 #[derive(Default)]
 struct Slice {
-    holds: Vec<Arc<LiveHold>>,
+    /// Without an allocation while there are few.
+    holds: SmallVec<[Arc<LiveHold>; 2]>,
     /// Not later than the first look at any of them. It stays when a hold ends.
     settles: Option<Moment>,
 }
@@ -69,10 +71,12 @@ impl NewHolds {
     pub(super) fn take(&mut self, now: Moment, most: usize) -> Option<Vec<Arc<LiveHold>>> {
         let mut slices = self.slices.iter_mut();
         let slice = slices.find(|slice| slice.settles.is_some_and(|settles| settles <= now))?;
-        Some(match slice.holds.len().checked_sub(most) {
-            Some(left) if left > 0 => slice.holds.split_off(left),
-            _ => mem::take(slice).holds,
-        })
+        let left = slice.holds.len().saturating_sub(most);
+        let taken = slice.holds.drain(left..).collect();
+        if left == 0 {
+            *slice = Slice::default();
+        }
+        Some(taken)
     }
 
     /// The slice of a look: one is 2²⁷ ns, or 0.13 s. A look that is more than all slices ahead shares one with earlier looks.
