@@ -24,7 +24,7 @@ impl Background {
         released: Result<Released, StoreError>,
     ) -> Result<(), LockError> {
         // Such a store holds, has no hold, or refuses. It is always reached.
-        let result = Tries::of(live).decided(released);
+        let result = Tries::default().decided(live, released);
         let result = result.unwrap_or_else(|| Err(undecided().into()));
         self.released(live, &result);
         result
@@ -130,7 +130,7 @@ pub(super) async fn release(
     loop {
         let release = Release::new(live.hold.clone()).record(record.cloned());
         let released = store.release_alone(release).await;
-        if let Some(result) = tries.decided(released) {
+        if let Some(result) = tries.decided(live, released) {
             return result;
         }
         backoff.pause().await;
@@ -145,7 +145,7 @@ pub(super) async fn release_together(
     mut asked: impl FnMut(usize, Released) + Send,
     ended: impl Fn(&Arc<LiveHold>, &Result<(), LockError>) + Send,
 ) -> Vec<Result<(), LockError>> {
-    let mut tries: Vec<_> = lives.iter().map(|live| Tries::of(live)).collect();
+    let mut tries: Vec<_> = lives.iter().map(|_| Tries::default()).collect();
     let mut results: Vec<_> = lives.iter().map(|_| None).collect();
     let mut open: Vec<_> = (0..lives.len()).collect();
     let mut backoff = BACKOFF;
@@ -161,7 +161,7 @@ pub(super) async fn release_together(
                 if is_first {
                     asked(*place, answered(&released));
                 }
-                let result = tries[*place].decided(released);
+                let result = tries[*place].decided(&lives[*place], released);
                 results[*place] = result.inspect(|result| ended(&lives[*place], result));
             }
         }
@@ -174,28 +174,20 @@ pub(super) async fn release_together(
     }
 }
 
-/// The state of a release that may be repeated.
+/// The state of the release of one hold, which may be repeated.
+#[derive(Default)]
 pub(super) struct Tries {
     /// When its lease is over, by the answer to the first try. `None` before that.
     over: Option<Instant>,
-    /// How long the store may carry the hold.
-    lease: Duration,
     /// The store may have released it without an answer.
     unanswered: Option<StoreError>,
 }
 
 impl Tries {
-    pub(super) fn of(live: &LiveHold) -> Self {
-        Self {
-            over: None,
-            lease: live.longest_rest(),
-            unanswered: None,
-        }
-    }
-
     /// The result from the store's answer; `None` if the release must be repeated.
     pub(super) fn decided(
         &mut self,
+        live: &LiveHold,
         released: Result<Released, StoreError>,
     ) -> Option<Result<(), LockError>> {
         let error = match released.map(|released| released.status) {
@@ -209,7 +201,7 @@ impl Tries {
             Err(error) => error,
         };
         let now = Instant::now();
-        let over = *self.over.get_or_insert(now + self.lease);
+        let over = *self.over.get_or_insert_with(|| now + live.longest_rest());
         match error.kind() {
             StoreErrorKind::Refused | StoreErrorKind::Conflict => Some(Err(error.into())),
             // The hold is released, and a repeat would not find it.
@@ -235,7 +227,7 @@ async fn retry_refused(store: Arc<dyn DynStore>, live: Arc<LiveHold>) {
     let over = Instant::now() + live.longest_rest();
     while Instant::now() < over {
         tokio::time::sleep(REFUSED_PAUSE).await;
-        let tries = Tries::of(&live);
+        let tries = Tries::default();
         let released = release(store.clone(), &live, None, tries, BACKOFF).await;
         if !was_refused(&released) {
             return;

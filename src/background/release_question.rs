@@ -121,8 +121,8 @@ enum Answered {
 impl<E: EndOfHold> Asked<E> {
     fn answered(mut self, released: Result<Released, StoreError>) -> Answered {
         self.end.0.asked(answered(&released));
-        let mut tries = Tries::of(self.end.0.live());
-        match tries.decided(released) {
+        let mut tries = Tries::default();
+        match tries.decided(self.end.0.live(), released) {
             Some(result) => Answered::Decided(self.ended(result)),
             None => Answered::Undecided(Box::pin(self.repeat(tries))),
         }
