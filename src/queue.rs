@@ -150,13 +150,6 @@ pub(crate) enum Decision {
     Wait(Queued),
 }
 
-/// The answer of a store that answers at once.
-pub(crate) enum AtOnce<A> {
-    /// The hold, and the time of the grant.
-    Granted(Arc<LiveHold>, Instant),
-    Otherwise(A),
-}
-
 impl Queues {
     pub(crate) fn new(
         store: Arc<dyn DynStore>,
@@ -211,59 +204,53 @@ impl Queues {
         terms: &Terms,
         now: Instant,
     ) -> Result<Decision, LockError> {
-        let entered = self.enter_and_ask(key, terms, now, None::<fn() -> AtOnce<()>>);
-        entered.map(|(decision, _)| decision)
+        self.enter_and_ask(key, terms, now, None::<fn() -> _>)
     }
 
-    /// The same. In a store that answers at once, a request that gets the turn asks by `ask`, under the mutex of the shard.
-    /// Returns the answer as well, if it is no grant.
+    /// The same. In a store that answers at once, a request that gets the turn asks by `ask`, under the mutex of the shard: a
+    /// grant is a hold and its time.
     ///
     /// So an uncontended key has one transition, from idle to held, and no other request sees it between the two. `ask` runs no
     /// code outside this crate and takes no mutex that is held while a shard's is taken: those of the memory store are held for
     /// its own operations only. A nested read asks after the mutex is unlocked.
-    pub(crate) fn enter_and_ask<A>(
+    pub(crate) fn enter_and_ask(
         self: &Arc<Self>,
         key: &LockKey,
         terms: &Terms,
         now: Instant,
-        ask: Option<impl FnOnce() -> AtOnce<A>>,
-    ) -> Result<(Decision, Option<A>), LockError> {
+        ask: Option<impl FnOnce() -> Option<(Arc<LiveHold>, Instant)>>,
+    ) -> Result<Decision, LockError> {
         let at = self.at(now);
         let entered = self.shards.enter(key, |state, owed| {
             let placement = state.place(terms, at)?;
-            let mut answer = None;
             let mut handoff = Handoff::default();
             if let Placement::Ask(intent) = &placement {
-                if let Some(ask) = ask.filter(|_| intent.nested.is_none()) {
-                    match ask() {
-                        // Decided in this transition, so its owner is not listed.
-                        AtOnce::Granted(live, now) => {
-                            let at = At { now, ..at };
-                            return Ok(Err(state.granted(live, terms, intent, None, at)));
-                        }
-                        AtOnce::Otherwise(asked) => answer = Some(asked),
-                    }
+                if let Some(ask) = ask.filter(|_| intent.nested.is_none())
+                    && let Some((live, now)) = ask()
+                {
+                    // Decided in this transition, so its owner is not listed.
+                    let at = At { now, ..at };
+                    return Ok(Err(state.granted(live, terms, intent, None, at)));
                 }
                 let owed = terms.yields().then(|| owed.take(key, now)).flatten();
                 handoff = owed.map_or(handoff, Handoff::owing);
             }
-            let decision = self.decide(key, state, placement, terms, at, handoff);
-            Ok(Ok((decision, answer)))
+            Ok(Ok(self.decide(key, state, placement, terms, at, handoff)))
         });
-        if matches!(&entered, Err(_) | Ok(Ok((Decision::Wait(_), _)))) {
-            self.background.start_stranded();
-        }
-        match entered? {
-            Ok((decision, answer)) => {
-                // The mutex is unlocked: a share may have extended the limit of its hold.
-                if let Decision::Grant(share) = &decision {
-                    self.background.shared(share.live());
+        match entered {
+            Ok(Err((grant, effects))) => Ok(Decision::Grant(self.begin(key, grant, effects))),
+            Ok(Ok(decision)) => {
+                match &decision {
+                    // The mutex is unlocked: a share may have extended the limit of its hold.
+                    Decision::Grant(share) => self.background.shared(share.live()),
+                    Decision::Wait(_) => self.background.start_stranded(),
+                    Decision::Ask(_) => {}
                 }
-                Ok((decision, answer))
+                Ok(decision)
             }
-            Err((grant, effects)) => {
-                let share = self.begin(key, grant, effects);
-                Ok((Decision::Grant(share), None))
+            Err(error) => {
+                self.background.start_stranded();
+                Err(error)
             }
         }
     }

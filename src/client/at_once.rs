@@ -9,7 +9,7 @@ use super::request::Started;
 use super::wait::Wait;
 use crate::error::LockError;
 use crate::lock::{LockKey, LockMode};
-use crate::queue::{AtOnce, Decision, Share, Terms};
+use crate::queue::{Decision, Share, Terms};
 use crate::store::{Attempt, Outcome};
 use crate::watchdog::valid_for;
 
@@ -31,35 +31,45 @@ impl LockClient {
         let Some(store) = self.inner.store.at_once().filter(|_| is_plain) else {
             return Ok(Started::Waits(None));
         };
+        let mut asked = None;
         let ask = || {
             let attempt = self.attempt(key, terms, wait.for_one(), None);
             match store.acquire_now(&attempt) {
                 // An answer that took longer than the lease is no grant.
                 Ok((Outcome::Granted { token }, at)) if at < now + valid_for(attempt.lease) => {
                     let Attempt { hold, lease, .. } = attempt;
-                    AtOnce::Granted(terms.live(hold, lease, token, now), at)
+                    Some((terms.live(hold, lease, token, now), at))
                 }
                 answer => {
-                    AtOnce::Otherwise((attempt, answer.map(|(outcome, _)| Reply::from(outcome))))
+                    asked = Some((attempt, answer.map(|(outcome, _)| Reply::from(outcome))));
+                    None
                 }
             }
         };
-        let (decision, asked) = self
-            .inner
-            .queues
-            .enter_and_ask(key, terms, now, Some(ask))?;
-        let mut request = Request::new(self, wait.for_one(), terms, wait, now);
-        let mut reply = None;
-        match decision {
+        let queues = &self.inner.queues;
+        let decision = queues.enter_and_ask(key, terms, now, Some(ask))?;
+        // A share needs no request.
+        let begin = || Request::new(self, wait.for_one(), terms, wait, now);
+        let (request, reply) = match decision {
             Decision::Grant(share) => return Ok(Started::Granted(share)),
-            Decision::Wait(queued) => request.queued.add(key, queued),
-            Decision::Ask(turn) => match asked {
-                Some((attempt, answer)) => {
-                    reply = Some(request.attempts.add_answered(turn, attempt, answer));
-                }
-                None => request.attempts.add(key, terms, turn),
-            },
-        }
+            Decision::Wait(queued) => {
+                let mut request = begin();
+                request.queued.add(key, queued);
+                (request, None)
+            }
+            Decision::Ask(turn) => {
+                let mut request = begin();
+                let attempts = &mut request.attempts;
+                let reply = match asked {
+                    Some((attempt, answer)) => Some(attempts.add_answered(turn, attempt, answer)),
+                    None => {
+                        attempts.add(key, terms, turn);
+                        None
+                    }
+                };
+                (request, reply)
+            }
+        };
         Ok(Started::Waits(Some(Box::new(Entered { request, reply }))))
     }
 }
