@@ -178,13 +178,12 @@ impl<'a> AttemptGuard<'a> {
         }
         // From here on, the shares release the holds.
         self.left = LeftInStore::Nothing;
-        let mut shares = SmallVec::new();
-        // From the last one, so that a removal moves none that is granted.
-        for (grant, live) in grants.iter().zip(lives).rev() {
-            let one = self.tries.swap_remove(grant.index);
-            shares.push(one.turn.granted(live, terms, now));
-        }
-        shares.reverse();
+        let granted = grants.iter().zip(lives);
+        let shares = granted.map(|(grant, live)| {
+            let turn = &mut self.tries[grant.index].turn;
+            turn.granted(live, terms, now)
+        });
+        let shares = shares.collect();
         self.tries.clear();
         Some(shares)
     }

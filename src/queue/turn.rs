@@ -89,8 +89,8 @@ impl Turn {
             .with(&self.key, |state| state.refused(&self.intent, until, at));
     }
 
-    /// The store granted `live`, and it is not lost by `now`: renews it and shares it.
-    pub(crate) fn granted(mut self, live: Arc<LiveHold>, terms: &Terms, now: Instant) -> Share {
+    /// The store granted `live`, and it is not lost by `now`: renews it and shares it. The turn has ended.
+    pub(crate) fn granted(&mut self, live: Arc<LiveHold>, terms: &Terms, now: Instant) -> Share {
         self.done = true;
         let mode = live.hold.mode;
         let wakeups = self.handoff.wakeups.take();
