@@ -28,7 +28,6 @@ mod expiring_list;
 mod inspect;
 mod many;
 mod permits;
-mod processes;
 mod records;
 mod shard;
 mod state;
@@ -36,7 +35,7 @@ mod state;
 mod tests;
 
 use channel::Channel;
-use processes::Processes;
+use inspect::Processes;
 use records::Records;
 use shard::Shard;
 

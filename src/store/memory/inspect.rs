@@ -1,5 +1,6 @@
 //! Inspection of the memory store.
 
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -8,11 +9,15 @@ use uuid::Uuid;
 
 use super::{MemoryStore, SHARDS, lock};
 use crate::error::StoreError;
+use crate::limits::after;
 use crate::lock::LockKey;
 use crate::store::listing::foreign_cursor;
 use crate::store::{
     Cursor, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry,
 };
+
+/// The entries of clients, each with the time until which it is kept. A new entry removes those that are over.
+pub(super) type Processes = HashMap<Uuid, (ProcessInfo, Instant)>;
 
 impl Inspect for MemoryStore {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
@@ -89,14 +94,19 @@ impl Inspect for MemoryStore {
         process: &ProcessInfo,
         lifetime: Duration,
     ) -> Result<(), StoreError> {
-        lock(&self.shared.processes).announce(client, process, lifetime, Instant::now());
+        let (mut processes, now) = (lock(&self.shared.processes), Instant::now());
+        processes.insert(client, (process.clone(), after(now, lifetime)));
+        // Also this one, if its lifetime is zero.
+        processes.retain(|_, (_, until)| *until > now);
         Ok(())
     }
 
     async fn processes(&self, clients: &[Uuid]) -> Result<Vec<Option<ProcessInfo>>, StoreError> {
-        let processes = lock(&self.shared.processes);
-        let now = Instant::now();
-        let entry = |client| processes.get(client, now);
+        let (processes, now) = (lock(&self.shared.processes), Instant::now());
+        let entry = |client| {
+            let (process, until) = processes.get(client)?;
+            (*until > now).then(|| process.clone())
+        };
         Ok(clients.iter().map(entry).collect())
     }
 }
