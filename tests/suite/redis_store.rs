@@ -29,8 +29,8 @@ use tower_distributed_lock::LockStoreExt;
 
 use tower_distributed_lock::store::{Attempt, Fencing, HoldStatus, Outcome};
 use tower_distributed_lock::{
-    Hold, HoldId, LockFamily, LockKey, LockMode, LockStore, RedisStore, StoreError, StoreErrorKind,
-    Wakeups,
+    Hold, HoldId, Inspect, LockFamily, LockKey, LockMode, LockStore, RedisStore, StoreError,
+    StoreErrorKind, Wakeups,
 };
 use uuid::Uuid;
 
@@ -112,6 +112,29 @@ pub(crate) async fn error(store: &RedisStore, attempt: &Attempt) -> StoreError {
 
 pub(crate) async fn error_kind(store: &RedisStore, attempt: &Attempt) -> StoreErrorKind {
     error(store, attempt).await.kind()
+}
+
+/// Asserts that a forced unlock wakes the first in line, and that the next one is woken when the first gives up. `a` forces,
+/// and `b` waits.
+pub(crate) async fn the_line_is_woken(a: &RedisStore, b: &RedisStore, key: &str, mode: LockMode) {
+    let waiting = match mode {
+        LockMode::Read => LockMode::Write,
+        mode => mode,
+    };
+    let (holder, first) = (attempt(key, mode), patient(key, waiting));
+    // It waits in another process, which has a channel of its own.
+    let mut next = patient(key, waiting);
+    next.hold.id = HoldId::new(Uuid::from_u128(0xb0b), 1);
+    assert!(asks(a, &holder).await && !asks(b, &first).await && !asks(b, &next).await);
+    let mut first_woken = b.subscribe(&first).await.unwrap();
+    let mut next_woken = b.subscribe(&next).await.unwrap();
+
+    assert!(a.force_unlock(&holder.hold.key).await.unwrap(), "{mode:?}");
+    woken(&mut first_woken).await;
+    asleep(&mut next_woken).await;
+    b.withdraw(&first, false).await.unwrap();
+    woken(&mut next_woken).await;
+    assert!(asks(b, &next).await && releases(b, &next).await, "{mode:?}");
 }
 
 pub(crate) async fn configure(server: &RedisServer, name: &str, value: &str) {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use tower_distributed_lock::{LockMode, LockStore, RedisStore};
 
 use super::{LIMIT, beginning, channels_on, sent, sharded, shared, store, watch};
-use crate::redis_store::{MODES, asks, asleep, attempt, patient, releases, woken};
+use crate::redis_store::{
+    MODES, asks, asleep, attempt, patient, releases, the_line_is_woken, woken,
+};
 use crate::support::{RedisCluster, eventually};
 
 #[tokio::test]
@@ -55,6 +57,16 @@ async fn wake_ups_travel_on_sharded_channels_of_the_slots_master() {
         cluster.pubsub_channels(&beginning).await.is_empty()
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_forced_unlock_and_a_withdrawal_wake_the_next_in_line() {
+    let (cluster, store) = shared().await;
+    let beginning = beginning();
+    for mode in MODES.into_iter().chain([LockMode::permits(1)]) {
+        let name = cluster.name_on(2, &beginning).await;
+        the_line_is_woken(&store, &store, &name, mode).await;
+    }
 }
 
 #[tokio::test]

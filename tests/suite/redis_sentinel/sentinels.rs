@@ -8,7 +8,7 @@ use tower_distributed_lock::store::HoldStatus;
 use tower_distributed_lock::{LockMode, LockStore, RedisStore, StoreErrorKind};
 
 use super::{store, until_connections, works};
-use crate::redis_store::{MODES, asks, attempt, patient, releases, woken};
+use crate::redis_store::{MODES, asks, attempt, patient, releases, the_line_is_woken, woken};
 use crate::support::{RedisSentinels, RedisServer, eventually};
 
 #[tokio::test]
@@ -29,6 +29,7 @@ async fn two_stores_that_know_only_the_sentinels_exclude_and_wake_each_other() {
             woken(&mut wakeups).await;
         }
         assert!(asks(&b, &yours).await && releases(&b, &yours).await);
+        the_line_is_woken(&a, &b, "k", mode).await;
     }
     let servers = &sentinels.replicated.servers;
     // 2 + 2 for commands, 1 for wake-ups.
