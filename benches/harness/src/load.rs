@@ -20,8 +20,6 @@ pub(crate) struct Outcome {
     pub(crate) sections: u64,
     pub(crate) elapsed: Duration,
     pub(crate) waits: Latencies,
-    /// Those of them that were not the first of their task.
-    pub(crate) later: Latencies,
     /// The most sections of others in this process that ended between a request, not the first of its task, and the end of its
     /// own section.
     pub(crate) most_before: u64,
@@ -107,7 +105,6 @@ impl Load {
             sections: 0,
             elapsed: Duration::ZERO,
             waits: Latencies::new(),
-            later: Latencies::new(),
             most_before: 0,
             held: Duration::ZERO,
             longest: Duration::ZERO,
@@ -125,12 +122,9 @@ impl Load {
             outcome.most_before = outcome.most_before.max(most_before);
             outcome.longest = outcome.longest.max(longest);
             outcome.sections += waits.len() as u64;
-            for (place, wait) in waits.into_iter().enumerate() {
-                outcome.waits.record(wait);
-                if place > 0 {
-                    outcome.later.record(wait);
-                }
-            }
+            waits
+                .into_iter()
+                .for_each(|wait| outcome.waits.record(wait));
         }
         Ok(outcome)
     }

@@ -14,6 +14,7 @@ mod server;
 mod wire;
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Result;
 use report::Report;
@@ -37,6 +38,11 @@ impl Bench {
         } else {
             thorough
         }
+    }
+
+    /// The time of a repetition, or less in a quick run.
+    fn time(&self, thorough: Duration) -> Duration {
+        if self.quick { thorough / 4 } else { thorough }
     }
 }
 

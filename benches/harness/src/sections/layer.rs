@@ -122,7 +122,13 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
             // The two commands are the prototype of the layer.
             let console = "with a console that is not looked at / without";
             for (place, what, target, ours, theirs) in [
-                ("on Redis", " / its two commands on a bare handle", 0.95, 3, 5),
+                (
+                    "on Redis",
+                    " / its two commands on a bare handle",
+                    0.95,
+                    3,
+                    5,
+                ),
                 ("in memory", " / a layer that boxes", 0.9, 2, 1),
                 ("in memory", &format!(": {console}"), 0.97, 6, 2),
                 ("in Redis", &format!(": {console}"), 0.97, 7, 3),
