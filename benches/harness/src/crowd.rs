@@ -38,6 +38,15 @@ pub(crate) struct Turnout {
     /// From the common start to the last end.
     pub(crate) elapsed: Duration,
     pub(crate) waits: Latencies,
+    /// The total time for which the lock was held.
+    pub(crate) held: Duration,
+}
+
+/// The result of one process.
+struct Turn {
+    elapsed: Duration,
+    held: Duration,
+    waits: Latencies,
 }
 
 impl Turnout {
@@ -68,11 +77,13 @@ impl Crowd {
             shares: Vec::new(),
             elapsed: Duration::ZERO,
             waits: Latencies::new(),
+            held: Duration::ZERO,
         };
-        for (elapsed, waits) in turns {
-            turnout.shares.push(waits.len());
-            turnout.elapsed = turnout.elapsed.max(elapsed);
-            turnout.waits.merge(&waits);
+        for turn in turns {
+            turnout.shares.push(turn.waits.len());
+            turnout.elapsed = turnout.elapsed.max(turn.elapsed);
+            turnout.waits.merge(&turn.waits);
+            turnout.held += turn.held;
         }
         Ok(turnout)
     }
@@ -99,16 +110,18 @@ impl Member {
         }
     }
 
-    async fn run(&mut self, order: &str) -> Result<(Duration, Latencies)> {
+    async fn run(&mut self, order: &str) -> Result<Turn> {
         self.stdin.write_all(order.as_bytes()).await?;
         let line = self.hear().await?;
-        let (elapsed, waits) = line
-            .split_once(' ')
-            .with_context(|| format!("a process says: {line}"))?;
-        Ok((
-            Duration::from_nanos(elapsed.parse()?),
-            Latencies::decode(waits)?,
-        ))
+        let words: Vec<_> = line.split(' ').collect();
+        let [elapsed, held, waits] = words[..] else {
+            bail!("a process says: {line}");
+        };
+        Ok(Turn {
+            elapsed: Duration::from_nanos(elapsed.parse()?),
+            held: Duration::from_nanos(held.parse()?),
+            waits: Latencies::decode(waits)?,
+        })
     }
 
     async fn hear(&mut self) -> Result<String> {
@@ -125,7 +138,12 @@ pub(crate) async fn live(contender: &str, url: &str) -> Result<()> {
         let (start, load) = order.split_once(' ').context("an order has two parts")?;
         let start = UNIX_EPOCH + Duration::from_nanos(start.parse()?);
         let outcome = from_words(load)?.run(&locks, start).await?;
-        println!("{} {}", outcome.elapsed.as_nanos(), outcome.waits.encode());
+        println!(
+            "{} {} {}",
+            outcome.elapsed.as_nanos(),
+            outcome.held.as_nanos(),
+            outcome.waits.encode()
+        );
     }
     std::process::exit(0)
 }

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use axum::Router;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -11,6 +11,7 @@ use tokio::process::Command;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
+use crate::meter;
 use crate::samples::Latencies;
 
 /// The first argument of a process of clients.
@@ -34,11 +35,7 @@ impl Site {
     }
 
     /// Runs clients on `connections` kept-alive connections, each with one request at a time.
-    pub(crate) async fn load(
-        &self,
-        connections: usize,
-        time: Duration,
-    ) -> Result<(f64, Latencies)> {
+    pub(crate) async fn load(&self, connections: usize, time: Duration) -> Result<Load> {
         let arguments = [
             self.port.to_string(),
             connections.to_string(),
@@ -53,10 +50,30 @@ impl Site {
             .output();
         let output = timeout(Duration::from_secs(30) + time, clients).await??;
         let words = String::from_utf8(output.stdout)?;
-        let (elapsed, latencies) = words.trim().split_once(' ').context("the clients failed")?;
-        let latencies = Latencies::decode(latencies)?;
-        let elapsed = Duration::from_nanos(elapsed.parse()?);
-        Ok((latencies.len() as f64 / elapsed.as_secs_f64(), latencies))
+        let words: Vec<_> = words.trim().split(' ').collect();
+        let [elapsed, clients, latencies] = words[..] else {
+            bail!("the clients failed");
+        };
+        let nanos = |word: &str| anyhow::Ok(Duration::from_nanos(word.parse()?));
+        Ok(Load {
+            elapsed: nanos(elapsed)?,
+            clients: nanos(clients)?,
+            latencies: Latencies::decode(latencies)?,
+        })
+    }
+}
+
+/// What clients have seen.
+pub(crate) struct Load {
+    elapsed: Duration,
+    /// Their processor time.
+    pub(crate) clients: Duration,
+    pub(crate) latencies: Latencies,
+}
+
+impl Load {
+    pub(crate) fn rate(&self) -> f64 {
+        self.latencies.len() as f64 / self.elapsed.as_secs_f64()
     }
 }
 
@@ -88,7 +105,12 @@ pub(crate) fn live(port: &str, connections: &str, millis: &str) -> Result<()> {
                 latencies.record(latency);
             }
         }
-        println!("{} {}", began.elapsed().as_nanos(), latencies.encode());
+        println!(
+            "{} {} {}",
+            began.elapsed().as_nanos(),
+            meter::of_this_thread()?.as_nanos(),
+            latencies.encode()
+        );
         Ok(())
     })
 }

@@ -5,6 +5,7 @@ mod cores;
 mod crowd;
 mod http;
 mod load;
+mod meter;
 mod plot;
 mod redisson;
 mod report;

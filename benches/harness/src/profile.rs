@@ -17,7 +17,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 use tower::util::MapFutureLayer;
-use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore, RedisStore};
+use tower_distributed_lock::{DistributedLockLayer, LockClient, LockMode, MemoryStore, RedisStore};
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -53,6 +53,28 @@ fn main() -> Result<()> {
                 }
             };
             crowd(pair, number.parse()?).await
+        }),
+        ["reads", number, url] => runtime.block_on(async {
+            let client = LockClient::new(RedisStore::connect(url).await?);
+            let read = move |_task: usize| {
+                let client = client.clone();
+                async move {
+                    let request = client.lock("read").mode(LockMode::Read);
+                    Ok(request.acquire().await?.release().await?)
+                }
+            };
+            crowd(read, number.parse()?).await
+        }),
+        ["layer-redis", number, url] => runtime.block_on(async {
+            let client = LockClient::new(RedisStore::connect(url).await?);
+            let app: Router = router()
+                .layer(DistributedLockLayer::new(client))
+                .with_state(());
+            let request = move |task: usize| {
+                let app = app.clone();
+                async move { one_request(&app, task).await }
+            };
+            crowd(request, number.parse()?).await
         }),
         ["bare", number] => runtime.block_on(requests(router(), number.parse()?)),
         ["box", number] => {
@@ -137,21 +159,22 @@ where
 async fn requests(app: Router, number: usize) -> Result<()> {
     // As `axum::serve` does: otherwise every request would put the layers together anew.
     let app: Router = app.with_state(());
-    let one = async |index: usize| {
-        let uri = format!("/documents/{}", index % 16);
-        let request = Request::put(uri).body(Body::empty()).context("a request")?;
-        let response = app.clone().oneshot(request).await?;
-        anyhow::ensure!(response.status().is_success(), "{}", response.status());
-        Ok(())
-    };
     for index in 0..WARM {
-        one(index).await?;
+        one_request(&app, index % 16).await?;
     }
     let began = Instant::now();
     for index in 0..number {
-        one(index).await?;
+        one_request(&app, index % 16).await?;
     }
     say(began, number);
+    Ok(())
+}
+
+async fn one_request(app: &Router, document: usize) -> Result<()> {
+    let uri = format!("/documents/{document}");
+    let request = Request::put(uri).body(Body::empty()).context("a request")?;
+    let response = app.clone().oneshot(request).await?;
+    anyhow::ensure!(response.status().is_success(), "{}", response.status());
     Ok(())
 }
 

@@ -13,6 +13,7 @@ mod permits;
 mod postgres;
 mod profile;
 mod reads;
+mod scripts;
 mod uncontended;
 mod waiters;
 mod watchdog;
@@ -22,8 +23,9 @@ use anyhow::{Result, bail};
 use crate::Bench;
 
 /// In the order in which they run. The last runs only when it is named: it has no target.
-pub(crate) const NAMES: [&str; 16] = [
+pub(crate) const NAMES: [&str; 17] = [
     "uncontended",
+    "scripts",
     "hot",
     "held",
     "fair",
@@ -58,6 +60,7 @@ pub(crate) async fn run(name: &str, bench: &mut Bench) -> Result<()> {
         "watchdog" => watchdog::run(bench).await,
         "waiters" => waiters::run(bench).await,
         "permits" => permits::run(bench).await,
+        "scripts" => scripts::run(bench).await,
         "postgres" => postgres::run(bench).await,
         "profile" => profile::run(bench).await,
         ON_REQUEST => pace::run(bench).await,

@@ -17,38 +17,67 @@ use crate::server::Server;
 
 const RESPONSE: Duration = Duration::from_secs(3);
 
-/// The commands of one critical section, as this crate sends them, with a key and a hold id to be filled in.
+/// The commands of one critical section, with a key and a hold id to be filled in.
 #[derive(Clone)]
 pub(crate) struct Recipe {
     commands: Vec<Vec<String>>,
-    key: String,
     id: String,
+    /// What the key of a section begins with; its number follows.
+    name: &'static str,
 }
 
+/// What stands for the key in a recipe.
+pub(crate) const KEY: &str = "recipe";
+
+/// The number of different keys. The ids of more sections differ.
+pub(crate) const KEYS: usize = 64;
+
 impl Recipe {
-    /// Records the commands of one acquire and release of this crate.
+    /// The commands of one acquire and release of this crate.
     pub(crate) async fn learn(server: &Server, mode: LockMode) -> Result<Self> {
         let client = LockClient::new(RedisStore::connect(server.url()).await?);
-        let key = "recipe".to_owned();
-        // A first section, because the server does not know the scripts yet.
-        client
-            .lock(key.as_str())
-            .mode(mode)
-            .await?
-            .release()
-            .await?;
+        let pair = async || {
+            let guard = client.lock(KEY).mode(mode).await?;
+            guard.release().await?;
+            Ok(())
+        };
+        let prefix = client.id().to_string();
+        let commands = Self::record(server, pair).await?;
+        Self::of(commands, "limit", |word| word.starts_with(&prefix))
+    }
+
+    /// A recipe of commands with the key [`KEY`] and one hold id.
+    pub(crate) fn of(
+        commands: Vec<Vec<String>>,
+        name: &'static str,
+        is_id: impl Fn(&str) -> bool,
+    ) -> Result<Self> {
+        let mut words = commands.iter().flatten();
+        let id = words.find(|word| is_id(word));
+        let id = id.context("no command names the hold")?.clone();
+        Ok(Self { commands, id, name })
+    }
+
+    /// The same for other keys: what a mode leaves under a key may refuse another mode.
+    pub(crate) fn of_keys(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self
+    }
+
+    /// The commands with the key [`KEY`] that the second section sends. The first sends scripts that the server does not know
+    /// yet.
+    pub(crate) async fn record(
+        server: &Server,
+        mut section: impl AsyncFnMut() -> Result<()>,
+    ) -> Result<Vec<Vec<String>>> {
+        section().await?;
         let mut monitor = tokio::net::TcpStream::connect(("127.0.0.1", server.port())).await?;
         monitor.write_all(b"MONITOR\r\n").await?;
         let mut seen = Vec::new();
         while !seen.ends_with(b"+OK\r\n") {
             monitor.read_buf(&mut seen).await?;
         }
-        client
-            .lock(key.as_str())
-            .mode(mode)
-            .await?
-            .release()
-            .await?;
+        section().await?;
         let last = server.ask::<String>(&["ECHO", "the end"]).await?;
         let mut text = String::new();
         while !text.contains(&last) {
@@ -56,22 +85,9 @@ impl Recipe {
             monitor.read_buf(&mut seen).await?;
             text.push_str(std::str::from_utf8(&seen)?);
         }
-        let commands: Vec<_> = text
-            .lines()
-            .filter(|line| !line.contains(" lua] "))
-            .map(words)
-            .collect();
-        let commands: Vec<_> = commands
-            .into_iter()
-            .filter(|words| words[0] == "EVALSHA")
-            .collect();
-        let prefix = client.id().to_string();
-        let id = commands
-            .iter()
-            .flatten()
-            .find(|word| word.starts_with(&prefix));
-        let id = id.context("no command names the hold")?.clone();
-        Ok(Self { commands, key, id })
+        let commands = text.lines().filter(|line| !line.contains(" lua] "));
+        let commands = commands.filter(|line| line.contains(KEY));
+        Ok(commands.map(words).collect())
     }
 
     /// The number of commands of a section.
@@ -79,11 +95,17 @@ impl Recipe {
         self.commands.len()
     }
 
+    /// The words and the bytes of a section.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let words = self.commands.iter().map(Vec::len).sum();
+        (words, self.bytes(0).iter().map(Vec::len).sum())
+    }
+
     /// The commands of the section number `n`.
     fn commands(&self, n: usize) -> impl Iterator<Item = Vec<String>> {
-        let key = format!("limit{n}");
+        let key = format!("{}{}", self.name, n % KEYS);
         let id = format!("{}{n}", self.id);
-        let fill = move |word: &String| word.replace(&self.key, &key).replace(&self.id, &id);
+        let fill = move |word: &String| word.replace(KEY, &key).replace(&self.id, &id);
         let commands = self.commands.iter();
         commands.map(move |words| words.iter().map(&fill).collect())
     }
@@ -337,12 +359,12 @@ fn connect(server: &Server) -> Result<TcpStream> {
     Ok(socket)
 }
 
-/// The length of the first answer, if it is complete. Our scripts answer with numbers.
+/// The length of the first answer, if it is complete: a number, nothing, or "OK".
 fn answer(bytes: &[u8]) -> Result<Option<usize>> {
     let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") else {
         return Ok(None);
     };
-    if bytes[0] != b':' {
+    if bytes[0] != b':' && bytes[0] != b'+' && !bytes.starts_with(b"$-1") {
         bail!(
             "the server says: {}",
             String::from_utf8_lossy(&bytes[..end])

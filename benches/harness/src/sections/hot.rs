@@ -94,7 +94,8 @@ async fn bursts(
     crowd.run(&load).await?;
     let before = server.scripts().await?;
     let (mut rates, mut waits, mut sections) = (Vec::new(), Latencies::new(), 0);
-    for _ in 0..bench.repetitions(15) {
+    // A burst lasts less than a slice of the scheduler.
+    for _ in 0..bench.repetitions(100) {
         let turnout = crowd.run(&load).await?;
         rates.push(turnout.rate());
         sections += turnout.sections();

@@ -9,9 +9,10 @@ use tower_distributed_lock::{LockClient, LockMode, RedisStore};
 
 use crate::Bench;
 use crate::contender::Contender;
-use crate::load::{Load, Until};
+use crate::load::{Load, Outcome, Until};
+use crate::meter::{Meter, Spent, each};
 use crate::report::Target::{AtLeast, AtMost};
-use crate::samples::{Latencies, Rate, Time, median, ratio};
+use crate::samples::{Latencies, Rate, Time, digits, median, ratio};
 use crate::server::Server;
 use crate::wire;
 
@@ -26,18 +27,20 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     let apart = Arc::new(Contender::Read.connect(server.url()).await?);
     let time = Until::After(Duration::from_millis(400));
     let one_key = Load::on("read", READERS, time);
+    let own_keys = Load::apart(READERS, time);
+    let mut table = TABLE.to_owned();
     for contender in [Contender::Read, Contender::ReadUnconfirmed] {
         let locks = Arc::new(contender.connect(server.url()).await?);
-        let (mut together, mut each, mut alone) = (Vec::new(), Vec::new(), Vec::new());
+        let [mut together, mut each, mut alone] = [const { Reads::new() }; 3];
         for repetition in 0..bench.repetitions(5) {
             bench.report.progress(&format!(
                 "{READERS} readers, repetition {}: {}",
                 repetition + 1,
                 contender.name()
             ));
-            together.push(one_key.run_now(&locks).await?.rate());
-            each.push(one_key.run_now(&unshared).await?.rate());
-            alone.push(Load::apart(READERS, time).run_now(&apart).await?.rate());
+            together.add(&server, one_key.run_now(&locks)).await?;
+            each.add(&server, one_key.run_now(&unshared)).await?;
+            alone.add(&server, own_keys.run_now(&apart)).await?;
         }
         let ending = match contender {
             Contender::Read => "",
@@ -46,24 +49,110 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         bench.report.row(
             &format!("hot reads, 64 tasks{ending} / an acquire and a release for each"),
             AtLeast(20.0),
-            ratio(&together, &each),
+            ratio(&together.rates, &each.rates),
             format!(
                 "{} against {} with nothing shared",
-                Rate(median(&together)),
-                Rate(median(&each))
+                Rate(median(&together.rates)),
+                Rate(median(&each.rates))
             ),
         );
         bench.report.fact(
             &format!("hot reads, 64 tasks{ending} / a pair for each on a key of its own"),
-            ratio(&together, &alone),
+            ratio(&together.rates, &alone.rates),
             format!(
                 "{} against {}",
-                Rate(median(&together)),
-                Rate(median(&alone))
+                Rate(median(&together.rates)),
+                Rate(median(&alone.rates))
             ),
         );
+        table += &together.line(&format!("shared{ending}"));
+        if contender == Contender::Read {
+            table += &one_thread(bench, &server, &one_key)
+                .await?
+                .line("shared, with one thread for all tasks of the client");
+            table += &each.line("an acquire and a release for each");
+            table += &alone.line("a pair for each on a key of its own");
+        }
     }
+    bench.report.note(&table);
+    bench.report.append(&table);
     writer(bench, &server).await
+}
+
+const TABLE: &str = "## Where the time of hot reads goes\n\n64 tasks; processor time and idle time of all cores, of each read. \
+    What is missing in the sum is other work of the machine.\n\n\
+    | reads | rate | client, µs | Redis, µs | idle, µs | all cores, µs | reads a script |\n\
+    | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
+
+/// The figures of one way to read.
+struct Reads {
+    rates: Vec<f64>,
+    sections: u64,
+    scripts: u64,
+    spent: Spent,
+}
+
+impl Reads {
+    const fn new() -> Self {
+        Self {
+            rates: Vec::new(),
+            sections: 0,
+            scripts: 0,
+            spent: Spent::NOTHING,
+        }
+    }
+
+    async fn add(
+        &mut self,
+        server: &Server,
+        load: impl Future<Output = Result<Outcome>>,
+    ) -> Result<()> {
+        let scripts = server.scripts().await?;
+        let meter = Meter::begin(server)?;
+        let outcome = load.await?;
+        self.spent += meter.end()?;
+        self.scripts += server.scripts().await? - scripts;
+        self.sections += outcome.sections;
+        self.rates.push(outcome.rate());
+        Ok(())
+    }
+
+    fn line(&self, name: &str) -> String {
+        let sections = self.sections as f64;
+        let Spent {
+            own,
+            redis,
+            idle,
+            all,
+            ..
+        } = self.spent;
+        let [own, redis, idle, all] = [own, redis, idle, all].map(|time| each(time, sections));
+        format!(
+            "| {name} | {} | {own} | {redis} | {idle} | {all} | {} |\n",
+            Rate(median(&self.rates)),
+            digits(sections / self.scripts as f64)
+        )
+    }
+}
+
+/// The same readers in a runtime with one thread.
+async fn one_thread(bench: &Bench, server: &Server, load: &Load) -> Result<Reads> {
+    let mut reads = Reads::new();
+    for _ in 0..bench.repetitions(5) {
+        let (url, load) = (server.url().to_owned(), load.clone());
+        let running = tokio::task::spawn_blocking(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()?;
+            runtime.block_on(async {
+                let locks = Arc::new(Contender::Read.connect(&url).await?);
+                load.run_now(&locks).await
+            })
+        });
+        reads.add(server, async { running.await? }).await?;
+    }
+    Ok(reads)
 }
 
 /// A writer in another client, during continuous reads of a millisecond.
