@@ -7,6 +7,7 @@ mod http;
 mod load;
 mod meter;
 mod plot;
+mod recipe;
 mod redisson;
 mod report;
 mod samples;

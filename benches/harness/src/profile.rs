@@ -17,7 +17,9 @@ use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 use tower::util::MapFutureLayer;
-use tower_distributed_lock::{DistributedLockLayer, LockClient, LockMode, MemoryStore, RedisStore};
+use tower_distributed_lock::{
+    DistributedLockLayer, LockClient, LockMode, MemoryStore, RedisStore, console,
+};
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -84,6 +86,14 @@ fn main() -> Result<()> {
         ["layer", number] => {
             let client = LockClient::new(MemoryStore::new());
             let locked = router().layer(DistributedLockLayer::new(client));
+            runtime.block_on(requests(locked, number.parse()?))
+        }
+        ["console", number] => {
+            let client = LockClient::new(MemoryStore::new());
+            let page = Router::new().nest_service("/_locks", console::router(&client));
+            let locked = router()
+                .layer(DistributedLockLayer::new(client))
+                .merge(page);
             runtime.block_on(requests(locked, number.parse()?))
         }
         _ => bail!("this is run by the benches"),

@@ -1,6 +1,6 @@
 //! The limits: bare sockets with exactly the commands that this crate sends.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -10,111 +10,12 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
-use tower_distributed_lock::{LockClient, LockMode, RedisStore};
 
+use crate::recipe::Recipe;
 use crate::samples::Latencies;
 use crate::server::Server;
 
 const RESPONSE: Duration = Duration::from_secs(3);
-
-/// The commands of one critical section, with a key and a hold id to be filled in.
-#[derive(Clone)]
-pub(crate) struct Recipe {
-    commands: Vec<Vec<String>>,
-    id: String,
-    /// What the key of a section begins with; its number follows.
-    name: &'static str,
-}
-
-/// What stands for the key in a recipe.
-pub(crate) const KEY: &str = "recipe";
-
-/// The number of different keys. The ids of more sections differ.
-pub(crate) const KEYS: usize = 64;
-
-impl Recipe {
-    /// The commands of one acquire and release of this crate.
-    pub(crate) async fn learn(server: &Server, mode: LockMode) -> Result<Self> {
-        let client = LockClient::new(RedisStore::connect(server.url()).await?);
-        let pair = async || {
-            let guard = client.lock(KEY).mode(mode).await?;
-            guard.release().await?;
-            Ok(())
-        };
-        let prefix = client.id().to_string();
-        let commands = Self::record(server, pair).await?;
-        Self::of(commands, "limit", |word| word.starts_with(&prefix))
-    }
-
-    /// A recipe of commands with the key [`KEY`] and one hold id.
-    pub(crate) fn of(
-        commands: Vec<Vec<String>>,
-        name: &'static str,
-        is_id: impl Fn(&str) -> bool,
-    ) -> Result<Self> {
-        let mut words = commands.iter().flatten();
-        let id = words.find(|word| is_id(word));
-        let id = id.context("no command names the hold")?.clone();
-        Ok(Self { commands, id, name })
-    }
-
-    /// The same for other keys: what a mode leaves under a key may refuse another mode.
-    pub(crate) fn of_keys(mut self, name: &'static str) -> Self {
-        self.name = name;
-        self
-    }
-
-    /// The commands with the key [`KEY`] that the second section sends. The first sends scripts that the server does not know
-    /// yet.
-    pub(crate) async fn record(
-        server: &Server,
-        mut section: impl AsyncFnMut() -> Result<()>,
-    ) -> Result<Vec<Vec<String>>> {
-        section().await?;
-        let mut monitor = tokio::net::TcpStream::connect(("127.0.0.1", server.port())).await?;
-        monitor.write_all(b"MONITOR\r\n").await?;
-        let mut seen = Vec::new();
-        while !seen.ends_with(b"+OK\r\n") {
-            monitor.read_buf(&mut seen).await?;
-        }
-        section().await?;
-        let last = server.ask::<String>(&["ECHO", "the end"]).await?;
-        let mut text = String::new();
-        while !text.contains(&last) {
-            seen.clear();
-            monitor.read_buf(&mut seen).await?;
-            text.push_str(std::str::from_utf8(&seen)?);
-        }
-        let commands = text.lines().filter(|line| !line.contains(" lua] "));
-        let commands = commands.filter(|line| line.contains(KEY));
-        Ok(commands.map(words).collect())
-    }
-
-    /// The number of commands of a section.
-    pub(crate) fn len(&self) -> usize {
-        self.commands.len()
-    }
-
-    /// The words and the bytes of a section.
-    pub(crate) fn size(&self) -> (usize, usize) {
-        let words = self.commands.iter().map(Vec::len).sum();
-        (words, self.bytes(0).iter().map(Vec::len).sum())
-    }
-
-    /// The commands of the section number `n`.
-    fn commands(&self, n: usize) -> impl Iterator<Item = Vec<String>> {
-        let key = format!("{}{}", self.name, n % KEYS);
-        let id = format!("{}{n}", self.id);
-        let fill = move |word: &String| word.replace(KEY, &key).replace(&self.id, &id);
-        let commands = self.commands.iter();
-        commands.map(move |words| words.iter().map(&fill).collect())
-    }
-
-    /// The same in bytes.
-    fn bytes(&self, n: usize) -> Vec<Vec<u8>> {
-        self.commands(n).map(|words| encode(&words)).collect()
-    }
-}
 
 /// A bare handle of the Redis client that this crate uses. It sends the commands of this crate without this crate's code.
 ///
@@ -216,23 +117,6 @@ impl Handle {
     }
 }
 
-/// Parses a command in the output of MONITOR. Our commands contain nothing that needs quoting.
-fn words(line: &str) -> Vec<String> {
-    line.split('"')
-        .skip(1)
-        .step_by(2)
-        .map(str::to_owned)
-        .collect()
-}
-
-fn encode(words: &[String]) -> Vec<u8> {
-    let mut command = format!("*{}\r\n", words.len());
-    for word in words {
-        command.push_str(&format!("${}\r\n{word}\r\n", word.len()));
-    }
-    command.into_bytes()
-}
-
 /// One blocking socket for `tasks` independent tasks: after each answer, the next command of its task joins the next write.
 /// Returns sections per second.
 pub(crate) fn pipelined(
@@ -256,7 +140,7 @@ pub(crate) fn pipelined(
     while open > 0 {
         socket.write_all(&out)?;
         out.clear();
-        let read = socket.read(&mut chunk)?;
+        let read = read(&mut socket, &mut chunk)?;
         answers.extend_from_slice(&chunk[..read]);
         let mut eaten = 0;
         while let Some(length) = answer(&answers[eaten..])? {
@@ -302,7 +186,7 @@ pub(crate) fn blocking(
                 for _ in 0..rounds {
                     for command in &commands {
                         socket.write_all(command)?;
-                        let read = socket.read(&mut chunk)?;
+                        let read = read(&mut socket, &mut chunk)?;
                         answer(&chunk[..read])?.context("half an answer")?;
                     }
                 }
@@ -325,7 +209,7 @@ pub(crate) fn blocking_pings(server: &Server, pings: usize) -> Result<Latencies>
     for _ in 0..pings {
         let asked = Instant::now();
         socket.write_all(b"PING\r\n")?;
-        let _ = socket.read(&mut chunk)?;
+        read(&mut socket, &mut chunk)?;
         latencies.record(asked.elapsed());
     }
     Ok(latencies)
@@ -357,6 +241,16 @@ fn connect(server: &Server) -> Result<TcpStream> {
     socket.set_nodelay(true)?;
     socket.set_read_timeout(Some(Duration::from_secs(60)))?;
     Ok(socket)
+}
+
+/// Reads, also if a signal interrupts it: a process that the benches started may end at any time.
+fn read(socket: &mut TcpStream, chunk: &mut [u8]) -> Result<usize> {
+    loop {
+        match socket.read(chunk) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            read => return Ok(read?),
+        }
+    }
 }
 
 /// The length of the first answer, if it is complete: a number, nothing, or "OK".

@@ -222,11 +222,9 @@ async fn measure(
         .collect();
     // Each connects and loads its scripts.
     loads(&fleet, Until::Rounds(2)).await?;
-    let time = match contender {
-        // Its worst wait is not judged.
-        Contender::Redisson => bench.time(TIME / 3),
-        _ => bench.time(TIME),
-    };
+    // Neither the worst wait of one client nor that of Redisson's algorithm is judged.
+    let is_judged = clients > 1 && contender != Contender::Redisson;
+    let time = bench.time(if is_judged { TIME } else { TIME / 3 });
     let counts = Counts::of(&server).await?;
     let turnout = loads(&fleet, Until::After(time)).await?;
     figures.add(&turnout, &counts.since(&server).await?, time);

@@ -9,10 +9,11 @@ use tower_distributed_lock::LockMode;
 use crate::Bench;
 use crate::contender::{Contender, Locks, Section};
 use crate::cores::Apart;
+use crate::recipe::Recipe;
 use crate::report::Target::AtMost;
 use crate::samples::{Latencies, Time};
 use crate::server::Server;
-use crate::wire::{self, Handle, Recipe};
+use crate::wire::{self, Handle};
 
 pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     let server = Server::start().await?;

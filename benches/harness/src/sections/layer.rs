@@ -25,10 +25,11 @@ use crate::Bench;
 use crate::cores::Apart;
 use crate::http::Site;
 use crate::meter::{Meter, Spent, each};
+use crate::recipe::{KEY, KEYS, Recipe};
 use crate::report::Target::{AtLeast, AtMost};
 use crate::samples::{Rate, Time, median, ratio, spread};
 use crate::server::Server;
-use crate::wire::{Handle, KEY, KEYS, Recipe};
+use crate::wire::Handle;
 
 type Boxed = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 

@@ -1,14 +1,15 @@
 //! The memory store, compared with bare mutexes.
 
-use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
+use std::collections::{HashSet, VecDeque};
 use std::future::Future;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower_distributed_lock::store::{Attempt, Outcome, Release};
@@ -30,6 +31,10 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
             .progress(&format!("memory store, repetition {}", repetition + 1));
         figures.add(rounds).await?;
     }
+    let mut one_thread = Figures::default();
+    for _ in 0..bench.repetitions(3) {
+        one_thread = one_thread.add_in_one_thread(rounds).await?;
+    }
     let Figures {
         store,
         bare,
@@ -38,6 +43,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         one_client,
         one_unconfirmed,
         mutex,
+        waiters,
     } = &figures;
     let beside = |ours: &[f64], limit: &[f64]| {
         format!("{} against {}", Rate(median(ours)), Rate(median(limit)))
@@ -73,6 +79,14 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         ratio(one_client, mutex),
         beside(one_client, mutex),
     );
+    report.fact(
+        "a bare queue of waiters that wake each other, one key / tokio::sync::Mutex",
+        ratio(waiters, mutex),
+        beside(waiters, mutex),
+    );
+    let table = figures.table(&one_thread);
+    report.note(&table);
+    report.append(&table);
     Ok(())
 }
 
@@ -86,9 +100,47 @@ struct Figures {
     one_client: Vec<f64>,
     one_unconfirmed: Vec<f64>,
     mutex: Vec<f64>,
+    /// A lock whose waiters stand in a queue, each with a channel: what a client with a queue does at least.
+    waiters: Vec<f64>,
 }
 
 impl Figures {
+    async fn add_in_one_thread(mut self, rounds: usize) -> Result<Self> {
+        let measuring = tokio::task::spawn_blocking(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()?;
+            runtime.block_on(self.add(rounds))?;
+            Ok(self)
+        });
+        measuring.await?
+    }
+
+    fn table(&self, one_thread: &Self) -> String {
+        let mut table = String::from(
+            "## What a second thread costs in memory\n\n64 tasks; the time that passes for each pair.\n\n\
+             | pairs | one thread, ns | all threads, ns |\n| --- | ---: | ---: |\n",
+        );
+        let rows: [(&str, fn(&Self) -> &[f64]); 8] = [
+            ("sharded map of bare mutexes, distinct keys", |it| &it.bare),
+            ("memory store, distinct keys", |it| &it.store),
+            ("client, distinct keys", |it| &it.client),
+            ("`tokio::sync::Mutex`", |it| &it.mutex),
+            ("a bare queue of waiters that wake each other", |it| {
+                &it.waiters
+            }),
+            ("memory store, one key", |it| &it.one_store),
+            ("client, one key, unconfirmed", |it| &it.one_unconfirmed),
+            ("client, one key, confirmed", |it| &it.one_client),
+        ];
+        for (name, rates) in rows {
+            let [one, all] = [one_thread, self].map(|figures| 1e9 / median(rates(figures)));
+            table += &format!("| {name} | {one:.0} | {all:.0} |\n");
+        }
+        table
+    }
+
     async fn add(&mut self, rounds: usize) -> Result<()> {
         let store = MemoryStore::new();
         let client = LockClient::new(MemoryStore::new());
@@ -107,6 +159,11 @@ impl Figures {
             .push(rate(rounds, |_| of_store("one".into())).await?);
         self.mutex
             .push(rate(rounds, |_| turns(mutex.clone(), rounds)).await?);
+        let line = Arc::new(Waiters::held());
+        let starter = tokio::spawn(start(line.clone()));
+        self.waiters
+            .push(rate(rounds, |_| queued(line.clone(), rounds)).await?);
+        starter.await?;
         self.one_client
             .push(rate(rounds, |_| of_client("one".into())).await?);
         self.one_unconfirmed.push(
@@ -176,6 +233,22 @@ async fn turns(mutex: Arc<tokio::sync::Mutex<()>>, rounds: usize) -> Result<()> 
     Ok(())
 }
 
+/// Releases the lock when all tasks wait for it. From then on each release passes it to one that waits.
+async fn start(line: Arc<Waiters>) {
+    while line.look().waiting.len() < TASKS {
+        tokio::task::yield_now().await;
+    }
+    line.give();
+}
+
+async fn queued(line: Arc<Waiters>, rounds: usize) -> Result<()> {
+    for _ in 0..rounds {
+        line.take().await?;
+        line.give();
+    }
+    Ok(())
+}
+
 async fn bare_pairs(map: Arc<Bare>, key: String, rounds: usize) -> Result<()> {
     for _ in 0..rounds {
         ensure!(map.take(&key), "no other task wants it");
@@ -209,5 +282,50 @@ impl Bare {
     fn on<T>(&self, key: &str, change: impl FnOnce(&mut HashSet<String>) -> T) -> T {
         let shard = &self.shards[self.hasher.hash_one(key) as usize % self.shards.len()];
         change(&mut shard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The simplest lock with a queue: who releases wakes the first that waits, and passes the lock to it.
+struct Waiters(Mutex<Line>);
+
+struct Line {
+    is_held: bool,
+    waiting: VecDeque<oneshot::Sender<()>>,
+}
+
+impl Waiters {
+    fn held() -> Self {
+        Self(Mutex::new(Line {
+            is_held: true,
+            waiting: VecDeque::new(),
+        }))
+    }
+
+    fn look(&self) -> MutexGuard<'_, Line> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn take(&self) -> Result<()> {
+        let turn = {
+            let mut line = self.look();
+            if !std::mem::replace(&mut line.is_held, true) {
+                return Ok(());
+            }
+            let (wake, turn) = oneshot::channel();
+            line.waiting.push_back(wake);
+            turn
+        };
+        Ok(turn.await?)
+    }
+
+    fn give(&self) {
+        let mut line = self.look();
+        let next = line.waiting.pop_front();
+        line.is_held = next.is_some();
+        drop(line);
+        if let Some(next) = next {
+            // No task of the bench gives up its place.
+            let _ = next.send(());
+        }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     let ours = Arc::new(Contender::Confirmed.connect(redis.url()).await?);
     let store = PostgresStore::connect(&database.config()).await?;
     let theirs = Arc::new(Locks::ours(LockClient::new(store), LockMode::Reentrant));
-    let time = Duration::from_millis(if bench.quick { 500 } else { 2_000 });
+    let time = Duration::from_millis(if bench.quick { 500 } else { 1_000 });
     let until = Until::After(time);
     for (what, load) in [
         ("uncontended pairs, 1 task", Load::apart(1, until)),

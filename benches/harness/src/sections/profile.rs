@@ -14,8 +14,9 @@ use crate::report::Target::AtMost;
 use crate::server::Server;
 
 mod callgrind;
+mod steps;
 
-use callgrind::Profile;
+use callgrind::{Calls, Profile};
 
 /// The same number for each of 64 tasks.
 const OPERATIONS: usize = 64 * 32;
@@ -25,6 +26,7 @@ struct Path {
     name: &'static str,
     /// The instructions of one operation, by place.
     instructions: BTreeMap<&'static str, f64>,
+    calls: Calls<f64>,
     /// Without a profiler. `None` if it waits for a server.
     nanos: Option<f64>,
 }
@@ -44,17 +46,28 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         return Ok(());
     }
     let mut paths = Vec::new();
-    for name in ["pair", "bare", "box", "layer"] {
+    for name in ["pair", "bare", "box", "layer", "console"] {
         bench.report.progress(&format!("profile of {name}"));
         paths.push(measure(name, None).await?);
     }
     let server = Server::start().await?;
-    for name in ["redis", "handles"] {
+    for name in ["redis", "handles", "reads", "layer-redis"] {
         bench.report.progress(&format!("profile of {name}"));
         paths.push(measure(name, Some(&server)).await?);
     }
-    let [pair, bare, boxed, layer, redis, handles] = &paths[..] else {
-        unreachable!("six are measured")
+    let [
+        pair,
+        bare,
+        boxed,
+        layer,
+        watched,
+        redis,
+        handles,
+        reads,
+        layer_redis,
+    ] = &paths[..]
+    else {
+        unreachable!("nine are measured")
     };
     let report = &mut bench.report;
     report.fact(
@@ -70,6 +83,21 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
             handles.all()
         ),
     );
+    let what = "layer in memory with a console that is not looked at: instructions of a request";
+    let beside = format!("{:.0} more than without", watched.all() - layer.all());
+    report.fact(what, watched.all(), beside);
+    let what = "layer on Redis: instructions of a request";
+    let beside = format!(
+        "{:.0} more than without a layer and the two commands on bare handles",
+        layer_redis.all() - bare.all() - handles.all()
+    );
+    report.fact(what, layer_redis.all(), beside);
+    let what = "hot read, shared and confirmed, 64 tasks, instructions of the client";
+    report.fact(
+        what,
+        reads.all(),
+        "its part of the questions among them".into(),
+    );
     let beside = format!(
         "{:.0} against {:.0}; {:.0} without any layer",
         layer.all(),
@@ -77,25 +105,55 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         bare.all()
     );
     report.row(ADDED, AtMost(2.0), layer.all() / boxed.all(), beside);
-    let text = format!(
-        "## Where the instructions are\n\n`cargo bench -- profile`: instructions of one operation, as callgrind counts them, by the \
-         place of the source line; the nanoseconds are those of a run without it, divided in the same \
-         proportion.\n\n{}\n{}\n{}",
+    let mut text = String::from(
+        "## Where the instructions are\n\n`cargo bench -- profile`: instructions of one operation, as callgrind counts them. The tables of \
+         steps have what a function and all that it calls take, without the steps of other rows. The tables of places have each \
+         instruction by the place of its source line; their nanoseconds are those of a run without callgrind, divided in the same \
+         proportion.\n",
+    );
+    for table in [
+        steps::of_pair(pair),
+        steps::of_request(
+            "a request through the layer, on the memory store",
+            layer,
+            boxed,
+            bare,
+        ),
+        steps::of_request(
+            "a request through the layer, on Redis, one of 64",
+            layer_redis,
+            boxed,
+            bare,
+        ),
+        steps::of_read(reads),
         table("a pair on the memory store", pair, None),
         table(
             "a pair on Redis, one of 64 tasks",
             redis,
             Some((
                 "of two commands that do nothing, on bare handles without a time limit",
-                handles
-            ))
+                handles,
+            )),
         ),
         table(
             "a request through the layer, on the memory store",
             layer,
-            Some(("of that without the layer", bare))
+            Some(("of that without the layer", bare)),
         ),
-    );
+        table(
+            "a request through the layer, on Redis, one of 64",
+            layer_redis,
+            Some(("of that without the layer", bare)),
+        ),
+        table(
+            "a hot read, shared and confirmed, one of 64 tasks",
+            reads,
+            None,
+        ),
+    ] {
+        text += "\n";
+        text += &table;
+    }
     report.note(&text);
     report.append(&text);
     Ok(())
@@ -124,6 +182,7 @@ async fn measure(name: &'static str, server: Option<&Server>) -> Result<Path> {
     Ok(Path {
         name,
         instructions: busy.minus(&idle, OPERATIONS),
+        calls: busy.calls_minus(&idle, OPERATIONS),
         nanos: server.is_none().then_some(nanos),
     })
 }

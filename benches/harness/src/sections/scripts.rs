@@ -8,12 +8,13 @@ use anyhow::{Context, Result};
 use tower_distributed_lock::LockMode;
 
 use crate::Bench;
+use crate::recipe::{KEY, KEYS, Recipe};
 use crate::redisson::{ACQUIRE, Live, RELEASE};
-use crate::samples::{digits, median};
+use crate::samples::digits;
 use crate::server::Server;
-use crate::wire::{self, KEY, KEYS, Recipe};
+use crate::wire;
 
-/// The pairs of one repetition: most of a second, because the kernel counts in steps of 10 ms.
+/// The pairs of one repetition.
 const PAIRS: usize = 40_000;
 
 /// As rslock has them: the value of a key with an expiry.
@@ -47,41 +48,44 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
             .report
             .note(&format!("  REDISSON ITSELF WAS NOT MEASURED: {error:#}")),
     }
-    let mut micros = vec![Vec::new(); recipes.len()];
-    for repetition in 0..=bench.repetitions(3) {
+    // All of several repetitions, because the kernel counts in steps of 10 ms.
+    let mut spent = vec![Duration::ZERO; recipes.len()];
+    let (repetitions, pairs) = (
+        bench.repetitions(3),
+        if bench.quick { PAIRS / 4 } else { PAIRS },
+    );
+    for repetition in 0..=repetitions {
         bench.report.progress(&format!(
             "what a pair costs the server, repetition {repetition}"
         ));
-        for ((_, recipe), micros) in recipes.iter().zip(&mut micros) {
+        for ((_, recipe), spent) in recipes.iter().zip(&mut spent) {
             let before = server.cpu()?;
-            let pairs = if bench.quick { PAIRS / 4 } else { PAIRS };
             tokio::task::block_in_place(|| wire::pipelined(&server, recipe, KEYS, pairs))?;
             // The first repetition is a warm-up.
             if repetition > 0 {
-                let spent: Duration = server.cpu()? - before;
-                micros.push(spent.as_secs_f64() * 1e6 / pairs as f64);
+                *spent += server.cpu()? - before;
             }
         }
     }
+    let each = |spent: &Duration| spent.as_secs_f64() * 1e6 / (pairs * repetitions) as f64;
+    let micros: Vec<f64> = spent.iter().map(each).collect();
     let mut table = String::from(
         "## What an uncontended pair costs the server\n\nProcessor time of the server, from commands of 64 keys that a plain socket \
          pipelines.\n\n| commands | words | bytes | server, µs |\n| --- | ---: | ---: | ---: |\n",
     );
     for ((name, recipe), micros) in recipes.iter().zip(&micros) {
         let (words, bytes) = recipe.size();
-        let micros = digits(median(micros));
-        table += &format!("| {name} | {words} | {bytes} | {micros} |\n");
+        table += &format!("| {name} | {words} | {bytes} | {} |\n", digits(*micros));
     }
     let report = &mut bench.report;
     report.note(&table);
     report.append(&table);
-    let ours = median(&micros[0]);
+    let ours = micros[0];
     for ((name, _), theirs) in recipes.iter().zip(&micros).skip(5) {
-        let theirs = median(theirs);
         report.fact(
             &format!("server µs an uncontended pair / {name}"),
             ours / theirs,
-            format!("{} µs against {} µs", digits(ours), digits(theirs)),
+            format!("{} µs against {} µs", digits(ours), digits(*theirs)),
         );
     }
     Ok(())

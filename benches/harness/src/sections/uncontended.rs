@@ -11,10 +11,11 @@ use crate::Bench;
 use crate::contender::{Contender, Locks};
 use crate::cores::Apart;
 use crate::load::{Load, Until};
+use crate::recipe::Recipe;
 use crate::report::Target::{AtLeast, AtMost};
 use crate::samples::{Latencies, Rate, Time, median, ratio, spread};
 use crate::server::Server;
-use crate::wire::{self, Handle, Recipe};
+use crate::wire::{self, Handle};
 
 pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     let server = Server::start().await?;

@@ -1,11 +1,19 @@
-//! The output of callgrind, by the place of the source line.
+//! The output of callgrind, by the place of the source line, and by the function that is called.
 
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Context, Result};
 
-/// The instructions of each place of a whole run.
-pub(super) struct Profile(BTreeMap<&'static str, u64>);
+/// The instructions of a whole run.
+#[derive(Default)]
+pub(super) struct Profile {
+    places: BTreeMap<&'static str, u64>,
+    /// Those of each function, with all that it calls, by its caller.
+    calls: Calls<u64>,
+}
+
+/// Instructions by caller and called function.
+pub(super) type Calls<N> = HashMap<(String, String), N>;
 
 /// Names are written once, with a number: `fn=(12) name`, later `fn=(12)`.
 #[derive(Default)]
@@ -25,40 +33,53 @@ impl<'a> Names<'a> {
 }
 
 impl Profile {
-    /// Reads the costs of the lines themselves, without those of what they call.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let (mut files, mut functions) = (Names::default(), Names::default());
-        let (mut file, mut function) = ("", "");
+        let (mut file, mut function, mut called) = ("", "", "");
         let mut is_call = false;
-        let mut places = BTreeMap::new();
+        let mut profile = Self::default();
         for line in text.lines() {
             match line.split_once('=') {
                 Some(("fl" | "fi" | "fe", name)) => file = files.name(name)?,
                 Some(("fn", name)) => function = functions.name(name)?,
                 Some(("cfi" | "cfl", name)) => _ = files.name(name)?,
-                Some(("cfn", name)) => _ = functions.name(name)?,
+                Some(("cfn", name)) => called = functions.name(name)?,
                 Some(("calls", _)) => is_call = true,
                 _ if line
                     .starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) =>
                 {
                     let cost = line.split(' ').nth(1).context("a cost")?;
-                    if !std::mem::take(&mut is_call) {
-                        *places.entry(place(file, function)).or_default() += cost.parse::<u64>()?;
+                    let cost: u64 = cost.parse()?;
+                    if std::mem::take(&mut is_call) {
+                        let call = (function.to_owned(), called.to_owned());
+                        *profile.calls.entry(call).or_default() += cost;
+                    } else {
+                        *profile.places.entry(place(file, function)).or_default() += cost;
                     }
                 }
                 _ => {}
             }
         }
-        Ok(Self(places))
+        Ok(profile)
     }
 
     /// The instructions of one of `operations`, of which `idle` has none.
     pub(super) fn minus(&self, idle: &Self, operations: usize) -> BTreeMap<&'static str, f64> {
-        let places = self.0.iter().map(|(place, busy)| {
-            let idle = idle.0.get(place).copied().unwrap_or_default();
+        let places = self.places.iter().map(|(place, busy)| {
+            let idle = idle.places.get(place).copied().unwrap_or_default();
             (*place, busy.saturating_sub(idle) as f64 / operations as f64)
         });
         places.filter(|(_, count)| *count >= 0.5).collect()
+    }
+
+    /// The calls of one of `operations`, of which `idle` has none.
+    pub(super) fn calls_minus(&self, idle: &Self, operations: usize) -> Calls<f64> {
+        let calls = self.calls.iter().map(|(call, busy)| {
+            let idle = idle.calls.get(call).copied().unwrap_or_default();
+            let count = busy.saturating_sub(idle) as f64 / operations as f64;
+            (call.clone(), count)
+        });
+        calls.collect()
     }
 }
 
