@@ -6,6 +6,7 @@ use tokio::task::JoinSet;
 use tower_distributed_lock::LockClient;
 
 use super::*;
+use crate::support::eventually;
 
 /// Each has a store and connections of its own, like a process.
 const CLIENTS: usize = 24;
@@ -15,7 +16,13 @@ const ROUNDS: usize = 20;
 
 #[tokio::test]
 async fn a_section_costs_the_same_however_many_processes_wait() {
-    for mode in [LockMode::Reentrant, LockMode::Write, LockMode::Fair] {
+    let permits = LockMode::permits(1);
+    for mode in [
+        LockMode::Reentrant,
+        LockMode::Write,
+        LockMode::Fair,
+        permits,
+    ] {
         let server = RedisServer::start().await;
         let mut clients = Vec::new();
         for _ in 0..CLIENTS {
@@ -54,6 +61,39 @@ async fn a_section_costs_the_same_however_many_processes_wait() {
             each("publish")
         );
     }
+}
+
+#[tokio::test]
+async fn readers_that_a_writer_lets_in_ask_once_and_cost_no_message_each() {
+    let server = RedisServer::start().await;
+    let writer = LockClient::new(RedisStore::connect(server.url()).await.unwrap());
+    let writes = writer.lock("k").mode(LockMode::Write).await.unwrap();
+    let mut reading = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let client = LockClient::new(RedisStore::connect(server.url()).await.unwrap());
+        let request = client.lock("k").mode(LockMode::Read);
+        reading.spawn(request.wait(Duration::from_secs(120)).acquire());
+    }
+    eventually("all readers listen", Duration::from_secs(30), async || {
+        let channels = server.pubsub_channels().await;
+        channels.get("tower_lock_enter:{k}") == Some(&CLIENTS)
+    })
+    .await;
+
+    let monitor = server.monitor().await;
+    writes.release().await.unwrap();
+    let guards = reading.join_all().await;
+    let lines = monitor.lines().await;
+    assert!(guards.iter().all(Result::is_ok), "{guards:#?}");
+    let mut lines = lines.iter().filter(|line| line.contains("{k}"));
+    // The first message is that of the release. A question before it was a poll.
+    let of_release = r#" lua] "PUBLISH" "tower_lock_enter:{k}""#;
+    assert!(lines.any(|line| line.contains(of_release)), "no message");
+    let after: Vec<_> = lines.collect();
+    let count = |part: &str| after.iter().filter(|line| line.contains(part)).count();
+    assert_eq!(count("\"EVALSHA\""), CLIENTS, "{after:#?}");
+    // The other one is for Redisson's clients.
+    assert_eq!(count(" lua] \"PUBLISH\""), 1, "{after:#?}");
 }
 
 /// The number of executions of each command.
