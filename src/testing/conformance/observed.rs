@@ -1,7 +1,6 @@
 //! A store that records its questions for the tests.
 
 use std::cell::Cell;
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -26,7 +25,7 @@ pub(super) struct Calls {
     renewals: AtomicUsize,
     under_way: AtomicUsize,
     granted: Mutex<Vec<Hold>>,
-    refused: Mutex<HashSet<HoldId>>,
+    refused: Mutex<Vec<HoldId>>,
 }
 
 impl Calls {
@@ -63,7 +62,7 @@ impl Calls {
         granted.cloned().collect()
     }
 
-    /// The number of refused attempts, each counted once.
+    /// The number of refused questions.
     pub(super) fn refused(&self) -> usize {
         self.refused.lock().unwrap().len()
     }
@@ -74,7 +73,7 @@ impl Calls {
     }
 
     fn refuse(&self, hold: &Hold) {
-        self.refused.lock().unwrap().insert(hold.id);
+        self.refused.lock().unwrap().push(hold.id);
     }
 
     fn grant(&self, hold: &Hold) {

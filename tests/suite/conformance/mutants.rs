@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice::from_ref;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -50,17 +51,23 @@ const RECORDS_FOR_THE_LOST: u8 = 14;
 const LISTENS_LATE: u8 = 15;
 /// A withdrawn attempt is remembered by the id of its hold.
 const REMEMBERS_HOLDS: u8 = 16;
+/// Every waiter is woken.
+const WAKES_ALL: u8 = 17;
+/// A dead waiter keeps its place in line.
+const KEEPS_THE_DEAD: u8 = 18;
+/// An attempt takes the free lock although others are in line.
+const OVERTAKES: u8 = 19;
 
-/// A memory store with the flaw of this number, and its testbed.
+/// A memory store with the flaw of this number, and its testbed. The list has the waiters of a store that keeps the dead.
 #[derive(Clone)]
-struct Flawed<const FLAW: u8>(MemoryStore);
+struct Flawed<const FLAW: u8>(MemoryStore, Arc<Mutex<Vec<Hold>>>);
 
 impl<const FLAW: u8> Testbed for Flawed<FLAW> {
     type Store = Self;
     const CLOCK: Clock = Clock::Paused;
 
     async fn start() -> Self {
-        Self(MemoryStore::new())
+        Self(MemoryStore::new(), Arc::default())
     }
 
     async fn connect(&self) -> Self {
@@ -74,6 +81,19 @@ impl<const FLAW: u8> Testbed for Flawed<FLAW> {
 }
 
 impl<const FLAW: u8> Flawed<FLAW> {
+    /// Takes a place in line that only `leaves` ends. Returns whether another one is before it.
+    fn is_behind(&self, hold: &Hold) -> bool {
+        let mut line = self.1.lock().unwrap();
+        if !line.contains(hold) {
+            line.push(hold.clone());
+        }
+        line.first() != Some(hold)
+    }
+
+    fn leaves(&self, hold: &Hold) {
+        self.1.lock().unwrap().retain(|waiter| waiter != hold);
+    }
+
     async fn holds(&self, hold: &Hold) -> Result<bool, StoreError> {
         Ok(self.0.check(from_ref(hold)).await?[0] == HoldStatus::Held)
     }
@@ -140,9 +160,25 @@ impl<const FLAW: u8> LockStore for Flawed<FLAW> {
                 let retry_after = attempt.lease;
                 return Ok(Outcome::Refused { retry_after });
             }
+            KEEPS_THE_DEAD if attempt.patience.is_some() && self.is_behind(&attempt.hold) => {
+                let retry_after = Duration::from_secs(1);
+                return Ok(Outcome::Refused { retry_after });
+            }
+            OVERTAKES => {
+                let mut newcomer = attempt.clone();
+                newcomer.patience = None;
+                let answer = self.0.acquire(&newcomer).await?;
+                if let Outcome::Granted { .. } = answer {
+                    return Ok(answer);
+                }
+            }
             _ => {}
         }
-        self.0.acquire(&attempt).await
+        let answer = self.0.acquire(&attempt).await?;
+        if let Outcome::Granted { .. } = answer {
+            self.leaves(&attempt.hold);
+        }
+        Ok(answer)
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
@@ -165,6 +201,7 @@ impl<const FLAW: u8> LockStore for Flawed<FLAW> {
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
+        self.leaves(&attempt.hold);
         match FLAW {
             WITHDRAWS_NOTHING => Ok(()),
             FORGETS_WITHDRAWALS => self.0.withdraw(attempt, false).await,
@@ -199,6 +236,7 @@ impl<const FLAW: u8> LockStore for Flawed<FLAW> {
                 });
                 Ok(Wakeups::new(wakeups, ()))
             }
+            WAKES_ALL => self.0.subscribe(&attempt.clone().in_line(false)).await,
             _ => self.0.subscribe(attempt).await,
         }
     }
@@ -242,5 +280,11 @@ fn a_case_fails_on_each_flawed_store() {
         Reentrant: RECORDS_FOR_THE_LOST by contract::a_record_is_there_for_the_next_holder;
         Reentrant: LISTENS_LATE by contract::a_subscription_is_active_when_it_is_answered;
         Write: REMEMBERS_HOLDS by contract::a_withdrawn_read_of_a_writer_does_not_refuse_the_next;
+        Reentrant: WAKES_ALL by line::a_release_wakes_only_the_first_in_line;
+        Write: WAKES_ALL by line::a_release_wakes_only_the_first_in_line;
+        Reentrant: KEEPS_THE_DEAD by line::a_frozen_waiter_in_line_loses_its_place;
+        Write: KEEPS_THE_DEAD by line::a_frozen_waiter_in_line_loses_its_place;
+        Reentrant: OVERTAKES by line::a_newcomer_does_not_overtake_the_line;
+        Write: OVERTAKES by line::a_newcomer_does_not_overtake_the_line;
     }
 }
