@@ -29,8 +29,16 @@ async fn enter(client: LockClient, mode: LockMode) {
     guard.release().await.unwrap();
 }
 
+/// Modes of which each process takes any. Readers that wait for a writer go before the next one.
+const CROWDS: [&[LockMode]; 3] = [
+    &[LockMode::Reentrant],
+    &[LockMode::Write],
+    &[LockMode::Write, LockMode::Write, LockMode::Read],
+];
+
 /// Three processes want the lock, twice each. Some give up while they wait, or when they are woken.
-fn crowd(cancels: bool) -> impl Fn() + Send + Sync {
+fn crowd(modes: &'static [LockMode], cancels: bool) -> impl Fn() + Send + Sync {
+    let any = move || modes[thread_rng().gen_range(0..modes.len())];
     move || {
         block_on(async move {
             let store = Paced::default();
@@ -39,11 +47,10 @@ fn crowd(cancels: bool) -> impl Fn() + Send + Sync {
                 let client = LockClient::new(store.clone());
                 processes.push(spawn(async move {
                     for _ in 0..2 {
-                        let mode = LockMode::Reentrant;
                         if cancels && thread_rng().gen_bool(0.5) {
-                            give_up(&client, mode, thread_rng().gen_range(0..30)).await;
+                            give_up(&client, any(), thread_rng().gen_range(0..30)).await;
                         }
-                        enter(client.clone(), mode).await;
+                        enter(client.clone(), any()).await;
                     }
                 }));
             }
@@ -62,24 +69,24 @@ async fn give_up(client: &LockClient, mode: LockMode, steps: usize) {
 }
 
 /// A process dies while it is first in line.
-fn a_death() -> impl Fn() + Send + Sync {
-    || {
-        block_on(async {
+fn a_death(mode: LockMode) -> impl Fn() + Send + Sync {
+    move || {
+        block_on(async move {
             let store = Paced::default();
             let holder = LockClient::new(store.clone());
-            let request = holder.lock(KEY).lease(Lease::Fixed(LEASE));
+            let request = holder.lock(KEY).mode(mode).lease(Lease::Fixed(LEASE));
             let guard = request.await.unwrap();
             let dead = Attempt::new(
                 Hold {
                     key: KEY.into(),
-                    mode: LockMode::Reentrant,
+                    mode,
                     id: HoldId::new(Uuid::from_u128(1), 1),
                 },
                 LEASE,
             );
             store.acquire(&dead.patience(LEASE)).await.unwrap();
             let next = LockClient::new(store.clone());
-            let next = spawn(enter(next, LockMode::Reentrant));
+            let next = spawn(enter(next, mode));
             while waiting(&store).await != 2 {
                 yield_now().await;
             }
@@ -118,30 +125,42 @@ async fn settles_at(store: &Paced, count: usize) -> bool {
 
 #[test]
 fn a_line_of_processes_is_served() {
-    explore(ORDERS, crowd(false));
+    for modes in CROWDS {
+        explore(ORDERS, crowd(modes, false));
+    }
 }
 
 #[test]
 fn a_line_of_processes_that_some_leave_is_served() {
-    explore(ORDERS, crowd(true));
+    for modes in CROWDS {
+        explore(ORDERS, crowd(modes, true));
+    }
 }
 
 #[test]
 fn a_line_behind_a_dead_process_is_served() {
-    explore(ORDERS, a_death());
+    for mode in [LockMode::Reentrant, LockMode::Write] {
+        explore(ORDERS, a_death(mode));
+    }
 }
 
 #[test]
 fn a_release_that_wakes_none_is_found() {
-    finds(Mutant::WakesNone, ORDERS, crowd(false));
+    for modes in CROWDS {
+        finds(Mutant::WakesNone, ORDERS, crowd(modes, false));
+    }
 }
 
 #[test]
 fn a_turn_that_is_lost_with_its_process_is_found() {
-    finds(Mutant::LosesTheTurn, ORDERS, crowd(true));
+    for modes in CROWDS {
+        finds(Mutant::LosesTheTurn, ORDERS, crowd(modes, true));
+    }
 }
 
 #[test]
 fn a_release_that_wakes_a_dead_process_is_found() {
-    finds(Mutant::WakesTheDead, ORDERS, a_death());
+    for mode in [LockMode::Reentrant, LockMode::Write] {
+        finds(Mutant::WakesTheDead, ORDERS, a_death(mode));
+    }
 }
