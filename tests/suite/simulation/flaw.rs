@@ -26,7 +26,7 @@ pub(super) enum Flaw {
     Sleepy,
     /// Keeps listeners that have left.
     KeepsListeners,
-    /// Grants to any request, and ignores the queue.
+    /// Grants to any request, and ignores the queue and the line.
     Barges,
     /// A dead waiter keeps its place.
     HonoursTheDead,

@@ -13,6 +13,7 @@ use tower_distributed_lock::{
 };
 
 use super::flaw::Flaw;
+use super::line::is_in_order;
 
 /// A store with a flaw, or with none.
 #[derive(Clone)]
@@ -20,7 +21,7 @@ pub(super) struct Flawed<S> {
     inner: S,
     flaw: Flaw,
     calls: Arc<AtomicU64>,
-    /// The waiters in the fair queue.
+    /// The waiters that are granted in order.
     line: Arc<Mutex<Vec<Hold>>>,
 }
 
@@ -43,10 +44,10 @@ impl<S> Flawed<S> {
         self.flaw == flaw && self.calls.fetch_add(1, Ordering::Relaxed) % 4 == 3
     }
 
-    /// Records a fair attempt. Returns whether another one is before it.
+    /// Records an attempt that is granted in order. Returns whether another one is before it.
     fn is_behind(&self, attempt: &Attempt) -> bool {
         let hold = &attempt.hold;
-        if self.flaw != Flaw::HonoursTheDead || hold.mode != LockMode::Fair {
+        if self.flaw != Flaw::HonoursTheDead || !is_in_order(attempt) {
             return false;
         }
         let mut line = self.line.lock().unwrap();
@@ -110,8 +111,11 @@ impl<S: Inspect> LockStore for Flawed<S> {
                 attempt.lease *= 100;
             }
         }
-        if self.flaw == Flaw::Barges && attempt.hold.mode == LockMode::Fair {
-            attempt.hold.mode = LockMode::Reentrant;
+        if self.flaw == Flaw::Barges {
+            attempt.in_line = false;
+            if attempt.hold.mode == LockMode::Fair {
+                attempt.hold.mode = LockMode::Reentrant;
+            }
         }
         if self.shows(Flaw::Sleepy) || self.is_behind(&attempt) {
             let retry_after = std::time::Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! A model of the fair queue of the contract, and of waiters that lose their place.
+//! A model of the fair queue and of the line of the contract, and of waiters that lose their place.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,10 +15,22 @@ tokio::task_local! {
     pub(super) static CALLER: usize;
 }
 
-/// The waiters in `Fair` mode, in the order in which their first questions arrived.
+/// The waiters in the order in which their first questions arrived: for each key those in `Fair` mode, and those in line.
 pub(super) struct Line {
     log: Arc<Log>,
-    keys: Mutex<BTreeMap<LockKey, Vec<Place>>>,
+    keys: Mutex<BTreeMap<(LockKey, bool), Vec<Place>>>,
+}
+
+/// For how long waiters without a place may go before the line.
+const OUTSIDE_TURN: Duration = Duration::from_millis(5);
+
+/// Whether the attempt is granted in its order only.
+pub(super) fn is_in_order(attempt: &Attempt) -> bool {
+    match attempt.hold.mode {
+        LockMode::Fair => true,
+        LockMode::Read => false,
+        _ => attempt.in_line && attempt.patience.is_some(),
+    }
 }
 
 struct Place {
@@ -55,13 +67,22 @@ impl Line {
         }
     }
 
-    /// The store refused. `free`: the key has no holder.
-    pub(super) fn refused(&self, attempt: &Attempt, free: bool) {
+    /// The store refused for `rest`. `free`: the key has no holder.
+    pub(super) fn refused(&self, attempt: &Attempt, free: bool, rest: Duration) {
+        if !is_in_order(attempt) {
+            return;
+        }
+        // Others may go first: readers before a writer, and for a short time waiters without a place.
+        let others_may = match attempt.hold.mode {
+            LockMode::Fair => false,
+            LockMode::Write => true,
+            _ => rest <= OUTSIDE_TURN,
+        };
         self.with(&attempt.hold, |line, caller| {
             let id = attempt.hold.id;
             let here = line.iter().position(|place| place.id == id);
             let ahead = &line[..here.unwrap_or(line.len())];
-            if free && !ahead.iter().any(Place::is_live) {
+            if free && !others_may && !ahead.iter().any(Place::is_live) {
                 let text = format!("{} was free, and refused", attempt.hold.key);
                 self.log.violated("L5", text);
             }
@@ -96,10 +117,12 @@ impl Line {
     }
 
     /// The store granted, for the first time.
-    pub(super) fn granted(&self, hold: &Hold) {
+    pub(super) fn granted(&self, attempt: &Attempt) {
+        let hold = &attempt.hold;
         self.with(hold, |line, caller| {
             let here = line.iter().position(|place| place.id == hold.id);
-            for first in &line[..here.unwrap_or(line.len())] {
+            let ahead = &line[..here.unwrap_or(line.len())];
+            for first in ahead.iter().filter(|_| is_in_order(attempt)) {
                 if first.is_live() || first.caller.is_some() && !first.is_of(caller) {
                     let text = format!("{} was granted past {}", hold.key, first.name());
                     self.log.violated("L3", text);
@@ -150,9 +173,10 @@ impl Line {
     }
 
     fn with(&self, hold: &Hold, look: impl FnOnce(&mut Vec<Place>, Option<usize>)) {
-        if hold.mode == LockMode::Fair {
+        if hold.mode != LockMode::Read {
             let mut keys = self.keys.lock().unwrap();
-            let line = keys.entry(hold.key.clone()).or_default();
+            let order = (hold.key.clone(), hold.mode == LockMode::Fair);
+            let line = keys.entry(order).or_default();
             look(line, CALLER.try_get().ok());
         }
     }

@@ -1,11 +1,11 @@
 //! Compares the answers to a process with the actions of the stores.
 
 use std::collections::HashMap;
-use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::time::sleep;
 use tower_distributed_lock::store::{
     Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
     SeveralOutcome, Wakeups, Want,
@@ -16,6 +16,9 @@ use super::flaw::Flaw;
 use super::log::{Log, short};
 use super::waits::Waits;
 use super::witnesses::Witnesses;
+
+/// How long a call of a dead process takes.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A process's end of its connection to a store. It may die, and its answers may be spoiled by a [`Flaw`].
 #[derive(Clone)]
@@ -52,19 +55,25 @@ impl<S> Observed<S> {
         self
     }
 
-    /// Kills the process: it sends and receives nothing more. Requests under way arrive.
+    /// Kills the process: it sends and receives nothing more. Requests under way arrive. Its calls end without an answer, so that it
+    /// gives up what it keeps.
     pub(super) fn die(&self) {
         self.dead.store(true, Ordering::Relaxed);
     }
 
-    async fn unless_dead<T>(&self, call: impl Future<Output = T>) -> T {
+    async fn unless_dead<T>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
         if !self.dead.load(Ordering::Relaxed) {
             let answer = call.await;
             if !self.dead.load(Ordering::Relaxed) {
                 return answer;
             }
         }
-        pending().await
+        sleep(PATIENCE).await;
+        let why = "the process has died";
+        Err(StoreError::new(StoreErrorKind::Unreachable, why))
     }
 
     /// Whether the question is dropped.

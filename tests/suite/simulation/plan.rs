@@ -14,6 +14,8 @@ pub(super) enum Menu {
     All,
     /// Places in fair queues.
     Fair,
+    /// Places in line, and readers.
+    Line,
     /// The locks that a quorum supports.
     Quorum,
     /// Permits.
@@ -30,7 +32,7 @@ impl Menu {
             match self {
                 Self::All => [LockMode::Reentrant, LockMode::Fair],
                 Self::Fair => [LockMode::Fair; 2],
-                Self::Quorum => [LockMode::Reentrant; 2],
+                Self::Line | Self::Quorum => [LockMode::Reentrant; 2],
                 Self::Permits => [LockMode::permits(PERMITS); 2],
             },
             [LockMode::Read, LockMode::Write],
@@ -42,7 +44,7 @@ impl Menu {
         }
         let family = match self {
             Self::Fair | Self::Permits => 0,
-            Self::All | Self::Quorum => random.usize(..2),
+            Self::All | Self::Line | Self::Quorum => random.usize(..2),
         };
         (KEYS[family], modes[family])
     }
@@ -50,7 +52,7 @@ impl Menu {
     fn draw_what(self, keys: [&'static str; 2], random: &mut Rng) -> What {
         let one = What::One(keys[usize::from(random.u8(..4) == 0)]);
         match (self, random.u8(..10)) {
-            (Self::Fair, _) => one,
+            (Self::Fair | Self::Line, _) => one,
             (_, 0) => What::All(keys),
             (_, 1) => What::Any(keys),
             _ => one,
@@ -61,7 +63,7 @@ impl Menu {
     pub(super) fn everything(self) -> Vec<(&'static str, LockMode)> {
         let exclusive = match self {
             Self::All | Self::Fair => LockMode::Fair,
-            Self::Quorum => LockMode::Reentrant,
+            Self::Line | Self::Quorum => LockMode::Reentrant,
             Self::Permits => return KEYS[2].map(|key| (key, LockMode::permits(1))).into(),
         };
         let keys = KEYS[0].map(|key| (key, exclusive));

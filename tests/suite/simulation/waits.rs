@@ -49,8 +49,9 @@ impl Waits {
         }
     }
 
-    /// Records a new grant of `hold`.
-    pub(super) fn granted(&self, book: &mut Book, hold: &Hold) {
+    /// Records the grant of a new hold.
+    pub(super) fn granted(&self, book: &mut Book, attempt: &Attempt) {
+        let hold = &attempt.hold;
         let longest = {
             let waiting = self.waiting.lock().unwrap();
             let here = waiting.iter().filter(|(waited, ..)| *waited == hold.key);
@@ -60,15 +61,15 @@ impl Waits {
             self.judge(book, &hold.key, since);
         }
         if let Some(line) = &self.line {
-            line.granted(hold);
+            line.granted(attempt);
         }
     }
 
     /// Records a refusal.
-    pub(super) fn refused(&self, book: &mut Book, attempt: &Attempt) {
+    pub(super) fn refused(&self, book: &mut Book, attempt: &Attempt, rest: Duration) {
         if let Some(line) = &self.line {
             let free = book.free_since(&attempt.hold.key, self.began).is_some();
-            line.refused(attempt, free);
+            line.refused(attempt, free, rest);
         }
     }
 

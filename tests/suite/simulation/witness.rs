@@ -47,7 +47,7 @@ impl<S: LockStore + Inspect> Witness<S> {
             .note(|| format!("granted {} {:?} {}", hold.key, hold.mode, short(hold.id)));
         let mut book = self.book();
         if !book.carries(hold) {
-            self.waits.granted(&mut book, hold);
+            self.waits.granted(&mut book, attempt);
         }
         if book.was_withdrawn(hold) {
             let text = format!("{} was granted after it was withdrawn", short(hold.id));
@@ -131,8 +131,8 @@ impl<S: LockStore + Inspect> LockStore for Witness<S> {
                         short(hold.id)
                     )
                 });
-                if refused.is_ok() {
-                    self.waits.refused(&mut self.book(), attempt);
+                if let Ok(Outcome::Refused { retry_after }) = refused {
+                    self.waits.refused(&mut self.book(), attempt, *retry_after);
                 }
             }
         }
