@@ -76,6 +76,13 @@ impl<B> ResponseBody<B> {
     }
 }
 
+/// The body of a response of a layer further out, such as a time-out or CORS, which makes an empty one.
+impl<B: Default> Default for ResponseBody<B> {
+    fn default() -> Self {
+        Self::handlers(B::default())
+    }
+}
+
 impl<B> Body for ResponseBody<B>
 where
     B: Body,

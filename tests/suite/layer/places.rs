@@ -1,14 +1,19 @@
 //! Every place where a layer can be added.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use axum::Router;
 use axum::handler::Handler;
 use axum::routing::{MethodRouter, get, put};
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::ACCESS_CONTROL_REQUEST_METHOD;
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tower_distributed_lock::IdempotencyLayer;
+use tower_http::cors::CorsLayer;
+use tower_http::timeout::TimeoutLayer;
 
 use super::{describe, locking, orders, request, send, text};
 
@@ -34,6 +39,30 @@ async fn a_layer_locks_in_a_router_a_route_a_method_and_a_handler() {
     ] {
         assert_eq!(locked_as(app).await, key);
     }
+}
+
+/// The documented order. Layers that make a response of their own need a default for its body.
+#[tokio::test]
+async fn one_service_builder_takes_cors_and_a_time_out_around_both_layers() {
+    let (_store, locks, layer) = locking();
+    let app = orders().layer(
+        ServiceBuilder::new()
+            .layer(CorsLayer::permissive())
+            .layer(TimeoutLayer::with_status_code(
+                StatusCode::REQUEST_TIMEOUT,
+                Duration::from_secs(60),
+            ))
+            .layer(layer)
+            .layer(IdempotencyLayer::new(locks).shared()),
+    );
+    assert_eq!(locked_as(app.clone()).await, "write /orders/%7Bid%7D:1");
+    let mut preflight = request("OPTIONS", "/orders/1");
+    let asks = HeaderValue::from_static("PUT");
+    let headers = preflight.headers_mut();
+    headers.insert(ACCESS_CONTROL_REQUEST_METHOD, asks);
+    let response = send(&app, preflight).await;
+    assert_eq!(response.status(), 200);
+    assert_eq!(text(response).await, "");
 }
 
 #[tokio::test]
