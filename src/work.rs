@@ -1,5 +1,6 @@
 //! Work under a lock: a future that runs while a lock is held, work that is done once, and a leader of which a fleet has one.
 
+use std::error::Error;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +16,7 @@ use crate::error::LockError;
 use crate::guard::{LockGuard, LockHandle};
 use crate::limits::FOR_EVER;
 use crate::lock::{Lease, LockKey, LockMode};
+use crate::telemetry::Seldom;
 
 /// How long a candidate waits before it asks again after a failure of the store.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -218,7 +220,8 @@ impl Candidate {
     /// # Errors
     ///
     /// Only errors that do not end by waiting: [`LockError::Shutdown`], `Conflict`, `Unsupported`, `Invalid`, `Upgrade`. A store
-    /// that cannot be reached is asked again, with growing pauses of at most two seconds. If `work` ended and its release was not
+    /// that cannot be reached or that refuses is asked again, with growing pauses of at most two seconds; a warning once a minute
+    /// has the cause, such as a right that the Redis user lacks. If `work` ended and its release was not
     /// confirmed, the result is that error: its term may have overlapped the next.
     ///
     /// # Cancel safety
@@ -230,15 +233,20 @@ impl Candidate {
         W: Future,
     {
         let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let failures = Seldom::default();
         loop {
             let guard = match self.request().acquire().await {
                 Ok(guard) => guard,
                 Err(
-                    LockError::Busy { .. }
+                    error @ (LockError::Busy { .. }
                     | LockError::Overloaded
                     | LockError::Unavailable(_)
-                    | LockError::Lost,
+                    | LockError::Lost),
                 ) => {
+                    if let Some(left_out) = failures.due() {
+                        let error = &error as &dyn Error;
+                        tracing::warn!(error, left_out, "a candidate cannot become the leader now");
+                    }
                     tokio::time::sleep(pauses.next()).await;
                     continue;
                 }

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use tower_distributed_lock::testing::{Faults, FaultyStore};
 use tower_distributed_lock::{Lease, LockClient, LockError, LockHandle, MemoryStore};
+use tracing::Level;
 
 use super::client;
-use crate::support::{Process, RedisServer, eventually, example};
+use crate::support::{Log, Process, RedisServer, eventually, example};
 
 const LEASE: Lease = Lease::Renewed(Duration::from_millis(300));
 
@@ -187,13 +188,20 @@ async fn a_leader_with_grace_tidies_up_after_its_term_and_is_a_candidate_again()
 #[tokio::test(start_paused = true)]
 async fn a_candidate_outlasts_a_store_that_cannot_be_reached_and_ends_with_its_client() {
     let (store, locks) = forgetful();
+    let (log, _logging) = Log::at(Level::WARN);
     store.disconnect();
     let candidate = tokio::spawn({
         let locks = locks.clone();
         async move { locks.leader("scheduler").run(async |_| "led").await }
     });
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_secs(65)).await;
     assert!(!candidate.is_finished());
+    let log = log.text();
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("leader")).collect();
+    let [_, second] = lines[..] else {
+        panic!("one a minute: {log}")
+    };
+    assert!(second.contains("the store cannot be reached"), "{log}");
     store.reconnect();
     assert_eq!(candidate.await.expect("no panic").expect("led"), "led");
 
