@@ -63,7 +63,8 @@ pub(super) fn check(client: Uuid, key: &LockKey, mode: LockMode) -> Result<(), L
     match HELD.try_with(waits_for_itself) {
         Ok(true) => Err(LockError::invalid(
             "the layer around this request holds the key already, and another owner waits for it: leave this lock out, or \
-             pass the request's `Owner` (an extractor, and in the request's extensions) to `owner`",
+             pass the request's `Owner` to `owner`, and the mode of its `LockHandle` to `mode` (both are extractors, and in the \
+             request's extensions)",
         )),
         _ => Ok(()),
     }
@@ -90,7 +91,9 @@ mod tests {
         let held = Held::new(guard.handle());
         let key = guard.key();
         let ask = || held.call(|| check(locks.id(), key, LockMode::Write));
-        assert!(matches!(ask(), Err(LockError::Invalid(_))));
+        let invalid = ask().expect_err("the layer holds it");
+        assert!(matches!(invalid, LockError::Invalid(_)));
+        assert!(invalid.to_string().contains("to `mode`"), "{invalid}");
         sleep(limit).await;
         ask().expect("it is over");
     }
