@@ -1,6 +1,7 @@
 //! The error answers of the API.
 
 use std::error::Error;
+use std::iter::successors;
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
@@ -52,10 +53,8 @@ impl From<QueryRejection> for Problem {
 
 /// An error with its causes.
 pub(super) fn text(error: &LockError) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
+    let causes = successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 impl IntoResponse for Problem {

@@ -21,7 +21,45 @@ pub(super) fn unreachable(why: impl Into<BoxError>) -> StoreError {
 
 /// The server answered with an error, so it has not executed the command.
 pub(super) fn refusal(error: ServerError) -> StoreError {
-    StoreError::new(meaning(error.code(), error.details()), error)
+    let kind = meaning(error.code(), error.details());
+    match remedy(error.code(), error.details()) {
+        Some(remedy) => StoreError::new(kind, Remedied { remedy, error }),
+        None => StoreError::new(kind, error),
+    }
+}
+
+/// A refusal, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[error("{remedy}")]
+struct Remedied {
+    remedy: &'static str,
+    #[source]
+    error: ServerError,
+}
+
+/// What to do about a refusal, inside a script or not.
+fn remedy(code: &str, details: Option<&str>) -> Option<&'static str> {
+    const REMEDIES: [(&str, &str); 3] = [
+        (
+            "NOPERM",
+            "the Redis user lacks a right: the rules of `RedisStore::acl_rules` need the prefix of this lock's name, `.announce()` \
+             for announced processes, and `.admin()` for `LockAdmin` and the console",
+        ),
+        (
+            "OOM",
+            "the memory of the server is full: raise its `maxmemory`, or remove data",
+        ),
+        (
+            "MISCONF",
+            "the server cannot save its data: free its disk, or see its log",
+        ),
+    ];
+    let is_meant = |name: &str| {
+        code == name || code == "ERR" && details.is_some_and(|text| text.contains(name))
+    };
+    REMEDIES
+        .into_iter()
+        .find_map(|(name, remedy)| is_meant(name).then_some(remedy))
 }
 
 /// An answer that is no error.

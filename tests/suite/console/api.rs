@@ -37,6 +37,24 @@ async fn losses_and_refusals_are_kept_with_their_cause() {
 }
 
 #[tokio::test]
+async fn a_page_without_rights_names_them() {
+    let redis = RedisServer::start().await;
+    let rules = RedisStore::acl_rules(["lock:"]).to_string();
+    let user = ["ACL", "SETUSER", "locks", "on", ">secret"];
+    let words: Vec<_> = user.into_iter().chain(rules.split(' ')).collect();
+    let _: redis::Value = redis.ask(&words).await;
+    let address = format!("redis://locks:secret@127.0.0.1:{}", redis.port());
+    let locks = LockClient::new(RedisStore::connect(address).await.unwrap());
+    let page = Page::serve(console::router(&locks)).await;
+    let shown = page.json("/api/key?key=other").await;
+    let error = shown["store"]["error"].as_str().unwrap();
+    assert!(
+        error.contains("`.admin()`") && error.contains("NoPerm"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn waits_and_holds_are_counted_by_route_and_mode_and_hot_keys_by_name() {
     let locks = locks();
     let page = Page::serve(console::router(&locks)).await;

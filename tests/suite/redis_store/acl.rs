@@ -78,6 +78,9 @@ async fn locks_of_others_are_out_of_reach() {
     for mode in MODES {
         let error = error(&store, &attempt("other", mode)).await;
         assert!(missing(&error).is_empty(), "{error:?}");
+        let remedy = error.source().unwrap();
+        assert!(remedy.to_string().contains("acl_rules"), "{remedy}");
+        assert!(remedy.source().unwrap().to_string().contains("NoPerm"));
         let waiter = patient("other", mode);
         let error = store.subscribe(&waiter).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Refused);

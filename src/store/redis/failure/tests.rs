@@ -54,6 +54,37 @@ fn an_error_is_known_by_its_code_even_inside_a_script() {
 }
 
 #[test]
+fn a_refusal_that_an_operator_can_end_names_the_remedy() {
+    for (code, detail, expected) in [
+        (
+            "NOPERM",
+            "this user has no permissions",
+            "prefix of this lock's name",
+        ),
+        (
+            "ERR",
+            "Error running script (call to f_1): @user_script:7: -NOPERM this user",
+            "prefix of this lock's name",
+        ),
+        ("OOM", "command not allowed", "maxmemory"),
+        (
+            "ERR",
+            "Error running script (call to f_1): @user_script:7: -OOM command not allowed",
+            "maxmemory",
+        ),
+        (
+            "MISCONF",
+            "Redis is configured to save RDB snapshots",
+            "disk",
+        ),
+    ] {
+        let text = remedy(code, Some(detail)).unwrap_or_default();
+        assert!(text.contains(expected), "{code} {detail}: {text}");
+    }
+    assert_eq!(remedy("ERR", Some("unknown command")), None);
+}
+
+#[test]
 fn a_server_that_refuses_writes_is_known_also_inside_a_script() {
     for (code, details, expected) in [
         (
