@@ -27,8 +27,8 @@
 )]
 //!
 //! A closure over `&Parts` is an extractor too. It returns a [`LockKey`], or a `(LockKey, LockMode)` with a mode of its
-//! own, or an `Option`, `Vec`, array or `Result` of those; several keys are locked together. Take a tenant
-//! from the server's own state, such as an extension that the authentication has set, never from a header that the client controls.
+//! own, or an `Option`, `Vec`, array or `Result` of those; several keys are locked together. So are those of an array or a pair of
+//! extractors. Take a tenant from the server's own state, such as an extension that the authentication has set, never from a header that the client controls.
 //!
 //! An extractor takes its resource as a [`Resource`], which the client and the admin share, or as a name.
 //! Code outside of requests locks the same name in a mode of the same family.
@@ -98,7 +98,9 @@ const MAX_INPUT: usize = 4096;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say what a request locks",
     note = "use an extractor of `tower_distributed_lock::key`, or a closure `|parts: &Parts| …` \
-            returning a `LockKey`, or an `Option`, `Vec`, array or `Result` of those"
+            returning a `LockKey`, or an `Option`, `Vec`, array or `Result` of those",
+    note = "`key::extract` takes extractors of the head (`FromRequestParts`), and not `Json`: `key::json_field` and `key::body` \
+            read the body"
 )]
 pub trait KeyExtractor: Send + Sync {
     /// The keys of this request. If there is none, [`OnMissing`](crate::OnMissing) decides about the request.
@@ -112,6 +114,25 @@ where
 {
     fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
         ready(self(parts).into_keys())
+    }
+}
+
+/// Their keys, which are locked together, in an order that cannot deadlock.
+impl<K: KeyExtractor, const N: usize> KeyExtractor for [K; N] {
+    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
+        let mut keys = Vec::with_capacity(N);
+        for extractor in self {
+            keys.push(extractor.extract(parts).await?);
+        }
+        keys.into_keys()
+    }
+}
+
+/// Their keys, which are locked together, in an order that cannot deadlock.
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
+    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
+        let (first, second) = (self.0.extract(parts).await?, self.1.extract(parts).await?);
+        [first, second].into_keys()
     }
 }
 

@@ -50,7 +50,7 @@ pub fn body(parts: &Parts) -> Result<&Bytes, KeyError> {
 /// `json_field("lock:order", "/order/id")`.
 ///
 /// The body must have been read: see [`body`]. Text and numbers are names; `1` and `"1"` are the same name. An absent or
-/// `null` field is a missing key. Any other value is refused (400 `key-invalid`), and so is a body that is not JSON.
+/// `null` field is a missing key. Empty text and any other value are refused (400 `key-invalid`), and so is a body that is not JSON.
 ///
 /// **Wrong where the handler reads the field more leniently than its text**, and for bodies with repeated fields: the last
 /// one counts here.
@@ -63,7 +63,21 @@ pub fn json_field(resource: impl Into<Resource>, pointer: &'static str) -> JsonF
     json_fields(resource, [pointer])
 }
 
-/// Several fields of the request's JSON body, which together form one name: see [`json_field`].
+/// Several fields of the request's JSON body, which together form **one** name: see [`json_field`].
+///
+/// **Wrong for several resources**: `/from` and `/to` of a transfer would be one lock, and another one in the other direction. An array
+/// of extractors locks both:
+///
+/// ```
+/// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore};
+/// use tower_distributed_lock::{Resource, key};
+///
+/// # let locks = LockClient::new(MemoryStore::new());
+/// const ACCOUNTS: Resource = Resource::new("lock:account");
+///
+/// DistributedLockLayer::new(locks).key(["/from", "/to"].map(|field| key::json_field(ACCOUNTS, field)))
+/// # ;
+/// ```
 ///
 /// # Panics
 ///
@@ -100,6 +114,9 @@ impl KeyExtractor for JsonFields {
             .pointers
             .iter()
             .map(|pointer| match field(body, pointer) {
+                Ok(JsonValue::Name(name)) if name.is_empty() => {
+                    Err(KeyError::invalid("the field is empty"))
+                }
                 Ok(JsonValue::Name(name)) => Ok(name),
                 Ok(JsonValue::Absent) => Err(KeyError::missing_because(format!(
                     "the body has no field `{pointer}`"

@@ -10,7 +10,8 @@ use super::{IntoKeys, KeyError, KeyExtractor, Keys};
 /// Runs an axum extractor and makes a name of the value.
 ///
 /// The safest key extractor: two spellings that the handler's extractor reads as one value are one key. If the extractor
-/// rejects the request, its own response is the answer. Several extractors go in a tuple.
+/// rejects the request, its own response is the answer. Several extractors go in a tuple. An extractor of the body, such as `Json`, is
+/// none of them, because the handler reads the body: use [`json_field`](super::json_field) or [`body`](super::body).
 ///
 /// ```
 /// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore};

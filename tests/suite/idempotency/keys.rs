@@ -250,6 +250,7 @@ async fn a_body_that_does_not_name_the_key_properly_is_400_or_passes() {
         ("not json", "key-invalid"),
         (r#"{"id":{}}"#, "key-invalid"),
         (r#"{"id":true}"#, "key-invalid"),
+        (r#"{"id":""}"#, "key-invalid"),
         (r#"{"id":null}"#, "key-missing"),
         ("[]", "key-missing"),
     ] {

@@ -3,12 +3,13 @@
 mod defaults;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::Path;
 use axum::routing::{any, get};
 use http::request::Parts;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Request, StatusCode};
 use tower_distributed_lock::key::{self, KeyError, KeyExtractor, LockKey};
-use tower_distributed_lock::{DistributedLockLayer, LockMode, OnMissing, Rejection};
+use tower_distributed_lock::{DistributedLockLayer, LockHandle, LockMode, OnMissing, Rejection};
 
 use super::{describe, locking, orders, problem, put, request, send, settle, slow, text};
 
@@ -234,6 +235,28 @@ async fn several_keys_are_locked_together_each_in_its_mode() {
     };
     let (response, ()) = tokio::join!(transfer, others);
     assert_eq!(response.status(), 200);
+}
+
+/// The transfer back would be a lock of its own if the fields were one name.
+#[tokio::test]
+async fn an_array_or_a_pair_of_extractors_locks_all_their_keys() {
+    async fn keys(layer: Router, body: &'static str) -> String {
+        let request = Request::post("/orders/7").body(Body::from(body)).unwrap();
+        text(send(&layer, request).await).await
+    }
+    let (_store, _locks, layer) = locking();
+    let locked = async |lock: LockHandle| {
+        let keys: Vec<_> = lock.keys().map(ToString::to_string).collect();
+        keys.join(" ")
+    };
+    let app = || Router::new().route("/orders/{id}", any(locked));
+    let field = |pointer| key::json_field("account", pointer);
+    let both = app().layer(layer.clone().key(["/from", "/to"].map(field)));
+    for transfer in [r#"{"from":"a","to":"b"}"#, r#"{"from":"b","to":"a"}"#] {
+        assert_eq!(keys(both.clone(), transfer).await, "account:a account:b");
+    }
+    let pair = app().layer(layer.key((key::param("order", "id"), field("/to"))));
+    assert_eq!(keys(pair, r#"{"to":"a"}"#).await, "account:a order:7");
 }
 
 #[tokio::test]
