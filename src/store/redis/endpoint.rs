@@ -209,5 +209,7 @@ pub(super) fn bad_address(error: RedisError) -> StoreError {
             "a `rediss://` address needs the feature `redis-tls` of tower-distributed-lock",
         );
     }
-    refused(error)
+    refused(format!(
+        "an address cannot be read (a password in it is percent-encoded): {error}"
+    ))
 }

@@ -24,6 +24,15 @@ async fn restricted(server: &RedisServer) -> String {
 }
 
 #[tokio::test]
+async fn what_is_no_address_is_said_to_be_none() {
+    for address in ["127.0.0.1:6379", "", "redis://:a/b@127.0.0.1"] {
+        let text = refusal(RedisStore::builder(address)).await;
+        assert!(text.contains("an address cannot be read"), "{text}");
+        assert!(!text.contains("a/b"), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn a_replica_is_refused_when_connecting() {
     let primary = RedisServer::start().await;
     let leader = format!("127.0.0.1 {}", primary.port());
