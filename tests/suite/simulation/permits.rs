@@ -101,6 +101,8 @@ fn every_flaw_is_found() {
         (Flaw::Confirms, "S9"),
         (Flaw::KeepsAPart, "S8"),
         (Flaw::Sleepy, "L2"),
+        (Flaw::HonoursTheDead, "L2"),
+        (Flaw::Barges, "L3"),
         (Flaw::ForgetsWithdrawals, "L7"),
         (Flaw::KeepsListeners, "L8"),
     ]);
