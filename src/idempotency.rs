@@ -149,8 +149,9 @@ use settings::IdempotencySettings;
 /// # Panics
 ///
 /// [`Layer::layer`] (so `Router::layer`, too) panics if the scope of the keys is missing, if the store keeps no records, and on
-/// invalid or contradictory settings. The text names the change. Setters do not panic. A duration that is longer than ten years
-/// is taken as ten years.
+/// invalid or contradictory settings. The text names the change. With `MethodRouter::route_layer`, axum does that when the router
+/// gets its state: end a router with `.with_state(())`. Setters do not panic. A duration that is longer than ten years is taken as
+/// ten years.
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {

@@ -36,7 +36,9 @@ use crate::lock::{Lease, LockMode};
 /// # Panics
 ///
 /// [`Layer::layer`] (so `Router::layer`, too) panics on invalid or contradictory settings, and on settings that the store does
-/// not support. The text names the change. Setters do not panic. A duration that is longer than ten years is taken as ten years.
+/// not support. The text names the change. axum applies the layer of a `MethodRouter::route_layer` when the router gets its state:
+/// end a router with `.with_state(())`, so that it panics at the start and not at the first connection. That of a `Handler::layer` it
+/// applies at each request. Setters do not panic. A duration that is longer than ten years is taken as ten years.
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
