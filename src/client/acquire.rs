@@ -50,20 +50,21 @@ impl LockClient {
         wait: Wait,
         now: Instant,
     ) -> Result<Share, LockError> {
-        let (mut request, mut reply) = match entered {
-            Some(entered) => (entered.request, entered.reply),
+        let (mut request, mut reply);
+        match entered {
+            Some(entered) => Entered { request, reply } = *entered,
             None => {
                 let want = match keys {
                     [_] => wait.for_one(),
                     _ => Wanted::Any,
                 };
-                let mut request = Request::new(self, want, terms, wait, now);
+                request = Request::new(self, want, terms, wait, now);
+                reply = None;
                 if let Some(share) = request.enter(keys, now)? {
                     return Ok(share);
                 }
-                (request, None)
             }
-        };
+        }
         if reply.is_none() && request.attempts.asks_at_once() {
             reply = Some(request.ask(now).await?);
         }

@@ -14,7 +14,8 @@ use super::{Inner, LockClient};
 use crate::error::StoreError;
 use crate::lock::{Hold, HoldId, LockKey, LockMode};
 use crate::queue::{Share, Terms, Turn};
-use crate::store::{Attempt, Fencing};
+use crate::store::{Attempt, Fencing, Grant};
+use crate::watchdog::valid_for;
 
 /// Attempts on one or several keys, from before the first byte is sent until they are live holds.
 ///
@@ -168,19 +169,19 @@ impl<'a> AttemptGuard<'a> {
         terms: &Terms,
     ) -> Option<SmallVec<[Share; 1]>> {
         let now = Instant::now();
-        let lives = grants.iter().map(|grant| {
-            let Attempt { hold, lease, .. } = &self.tries[grant.index].attempt;
-            terms.live(hold.clone(), *lease, grant.token, self.sent)
-        });
-        let lives: SmallVec<[_; 1]> = lives.collect();
-        if lives.iter().any(|live| live.deadline() <= now) {
+        let lease = |grant: &Grant| self.tries[grant.index].attempt.lease;
+        if grants
+            .iter()
+            .any(|grant| self.sent + valid_for(lease(grant)) <= now)
+        {
             return None;
         }
         // From here on, the shares release the holds.
         self.left = LeftInStore::Nothing;
-        let granted = grants.iter().zip(lives);
-        let shares = granted.map(|(grant, live)| {
-            let turn = &mut self.tries[grant.index].turn;
+        let shares = grants.iter().map(|grant| {
+            let Try { turn, attempt, .. } = &mut self.tries[grant.index];
+            let hold = attempt.hold.clone();
+            let live = terms.live(hold, attempt.lease, grant.token, self.sent);
             turn.granted(live, terms, now)
         });
         let shares = shares.collect();
