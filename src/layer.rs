@@ -64,6 +64,11 @@
 //! **lock**, handler. A lock before authentication can be held by any client. Keep `wait` below the timeout, otherwise the timeout
 //! answers first.
 //!
+//! By default only `axum::body::Body` is read before the lock. In one `ServiceBuilder`, a layer that makes another type of the
+//! request's body (a body limit, a body time-out, decompression) leaves it to the handler, and a slow sender then holds the lock; a
+//! warning says so once. Give such layers a `.layer` call of their own, or put
+//! `.map_request(|request: Request<_>| request.map(Body::new))` before this layer.
+//!
 //! On an axum `Router`, use `route_layer`, after the routes that are locked. `layer` also locks requests that no route matches
 //! (404), and `/healthz` next to the routes that need a lock; both then depend on the store. Both lock requests with a method
 //! that no route accepts (405). `MethodRouter::route_layer` and `Handler::layer` are only reached by requests that have a

@@ -1,5 +1,7 @@
 //! Whether a request's body is read before its lock is requested.
 
+#[cfg(feature = "axum")]
+use std::any::{Any, TypeId};
 use std::future::{Future, ready};
 
 use bytes::Bytes;
@@ -19,14 +21,17 @@ use sealed::TakeBody;
 /// [`stream_body`](super::DistributedLockLayer::stream_body). The trait is sealed.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot serve requests with the body `{B}`",
-    note = "`buffer_body` needs a body that is made of `Bytes`, as `axum::body::Body` is; call `stream_body` for others"
+    note = "`buffer_body` needs a body that is made of `Bytes`, as `axum::body::Body` is; call `stream_body` for others",
+    note = "on axum, put layers that change the request's body (a limit, a time-out, decompression) into a `.layer` call of their \
+            own, or `.map_request(|request: Request<_>| request.map(Body::new))` before this layer"
 )]
 pub trait BodyMode<B>: TakeBody<B> + Send + Sync + 'static {}
 
+#[diagnostic::do_not_recommend]
 impl<B, M: TakeBody<B> + Send + Sync + 'static> BodyMode<B> for M {}
 
 /// `axum::body::Body` is read before the lock is requested, at most 2 MiB. The handler reads every other body itself, while
-/// the lock is held; without the feature `axum` it reads every body itself. The default.
+/// the lock is held, and the first one is logged as a warning; without the feature `axum` it reads every body itself. The default.
 #[derive(Debug, Clone, Copy)]
 pub enum DefaultBody {}
 
@@ -90,7 +95,7 @@ where
 #[cfg(feature = "axum")]
 impl<B: Send + 'static> TakeBody<B> for DefaultBody {
     fn reads() -> bool {
-        std::any::TypeId::of::<B>() == std::any::TypeId::of::<axum::body::Body>()
+        TypeId::of::<B>() == TypeId::of::<axum::body::Body>()
     }
 
     fn take(
@@ -102,7 +107,10 @@ impl<B: Send + 'static> TakeBody<B> for DefaultBody {
                 let same = cast(body).unwrap_or_else(|_| unreachable!("it had this type"));
                 (same, read)
             })),
-            Err(body) => Either::Right(ready(Ok((body, None)))),
+            Err(body) => {
+                reader.warn_of_unread::<B>();
+                Either::Right(ready(Ok((body, None))))
+            }
         }
     }
 }
@@ -125,7 +133,7 @@ impl<B: Send + 'static> TakeBody<B> for DefaultBody {
 #[cfg(feature = "axum")]
 fn cast<V: 'static, T: 'static>(value: V) -> Result<T, V> {
     let mut value = Some(value);
-    let same = (&mut value as &mut dyn std::any::Any).downcast_mut::<Option<T>>();
+    let same = (&mut value as &mut dyn Any).downcast_mut::<Option<T>>();
     match same.and_then(Option::take) {
         Some(same) => Ok(same),
         None => Err(value.expect("only a value of the other type is taken out")),

@@ -1,9 +1,13 @@
 //! Reads request bodies before a lock is requested.
 
+#[cfg(feature = "axum")]
+use std::any::type_name;
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+#[cfg(feature = "axum")]
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -27,6 +31,9 @@ pub struct BodyReader {
     pub(crate) limit: usize,
     pub(crate) time_limit: Duration,
     budget: Budget,
+    /// Whether a body that is not read was logged.
+    #[cfg(feature = "axum")]
+    warned: Arc<AtomicBool>,
 }
 
 impl BodyReader {
@@ -36,6 +43,20 @@ impl BodyReader {
             limit,
             time_limit: Duration::from_secs(60),
             budget: Budget::new(64 * 1024 * 1024),
+            #[cfg(feature = "axum")]
+            warned: Arc::default(),
+        }
+    }
+
+    /// Logs once that bodies of the type `B` are not read.
+    #[cfg(feature = "axum")]
+    pub(super) fn warn_of_unread<B>(&self) {
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                body = type_name::<B>(),
+                "a slow sender holds its lock, because a body of this type is not read before: call `stream_body` if that is \
+                 meant, or put layers that change the request's body into a `.layer` call of their own"
+            );
         }
     }
 

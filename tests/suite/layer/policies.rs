@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::routing::any;
+use axum::routing::{any, get};
 use http::Request;
 use tower::Layer;
 use tower_distributed_lock::{
@@ -178,6 +178,15 @@ fn impossible_settings_are_refused_with_the_reason() {
             .or_else(|| panic.downcast_ref::<&str>().copied());
         assert!(told.unwrap().contains(reason), "{told:?}");
     }
+}
+
+/// axum applies the layer of a method when the router gets its state.
+#[test]
+#[should_panic(expected = "the budget at least the limit")]
+fn a_router_that_has_its_state_refuses_a_wrong_setting_at_the_start() {
+    let (_store, _locks, layer) = locking();
+    let wrong = get(async || ()).route_layer(layer.body_budget(0));
+    let _: Router = Router::new().route("/", wrong).with_state(());
 }
 
 #[test]

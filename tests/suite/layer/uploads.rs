@@ -1,5 +1,6 @@
 //! Slow, long and hostile request bodies.
 
+use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
@@ -11,14 +12,18 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::Request;
 use http::request::Parts;
-use http_body_util::Limited;
+use http_body_util::{Full, Limited};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_distributed_lock::{LockKey, key};
+use tower_http::limit::RequestBodyLimitLayer;
+use tracing::Level;
 
 use super::sockets::{http1, patient, serve};
 use super::{locking, orders, problem, put, request, send, settle, text};
+use crate::support::Log;
 
 /// A body that begins and never ends.
 pub(crate) fn dribbling(first: impl Into<Bytes>) -> Body {
@@ -82,6 +87,58 @@ async fn a_slow_sender_holds_no_lock_by_default() {
     assert!(store.is_free());
     assert_eq!(text(put(&app, "/orders/1").await).await, "0");
     slow.abort();
+}
+
+/// Between the layers of one `ServiceBuilder`, nothing makes `axum::body::Body` of a limited body again.
+#[tokio::test(start_paused = true)]
+async fn a_slow_sender_behind_a_limit_holds_no_lock_where_the_body_is_made_one_of_axum_again() {
+    let (store, _locks, layer) = locking();
+    let limit = RequestBodyLimitLayer::new(16);
+    let layers = ServiceBuilder::new()
+        .layer(limit)
+        .map_request(|request: Request<_>| request.map(Body::new))
+        .layer(layer.clone());
+    let (log, _logging) = Log::at(Level::WARN);
+    for app in [
+        reading().layer(layers),
+        reading().layer(layer.clone()).layer(limit),
+    ] {
+        let slow = tokio::spawn({
+            let app = app.clone();
+            async move { send(&app, upload("/orders/1", dribbling("x"))).await }
+        });
+        settle().await;
+        assert!(store.is_free());
+        assert_eq!(text(put(&app, "/orders/1").await).await, "0");
+        slow.abort();
+    }
+    assert_eq!(log.text(), "");
+    let app = reading().layer(ServiceBuilder::new().layer(limit).layer(layer));
+    let sent = upload("/orders/1", Body::from("body"));
+    assert_eq!(text(send(&app, sent).await).await, "4");
+    assert!(log.text().contains("a slow sender holds its lock"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_of_a_type_that_is_not_read_is_logged_once_unless_it_is_streamed_on_purpose() {
+    let (log, _logging) = Log::at(Level::WARN);
+    let (_store, _locks, layer) = locking();
+    let layer = layer.key(key::path());
+    let serve = service_fn(async |_: Request<Full<Bytes>>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    });
+    let request = || Request::put("/orders/1").body(Full::<Bytes>::default());
+    let streamed = layer.clone().stream_body().layer(serve);
+    streamed.oneshot(request().unwrap()).await.unwrap();
+    assert_eq!(log.text(), "");
+    let by_default = layer.layer(serve);
+    for _ in 0..2 {
+        let service = by_default.clone();
+        service.oneshot(request().unwrap()).await.unwrap();
+    }
+    let log = log.text();
+    assert_eq!(log.lines().count(), 1, "{log}");
+    assert!(log.contains("call `stream_body`"), "{log}");
 }
 
 #[tokio::test(start_paused = true)]
