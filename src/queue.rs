@@ -26,6 +26,7 @@ use crate::store::{DynStore, Wakeups};
 use crate::telemetry::{self, Journal, Route};
 use crate::watchdog::LiveHold;
 
+mod counts;
 mod departed;
 mod fairness;
 mod handover_limits;
@@ -33,14 +34,12 @@ mod hold;
 mod intent;
 mod key_state;
 mod owed_turns;
-mod owners;
 mod permits;
 mod queued;
 mod routes;
 mod shards;
 mod share;
 mod shares;
-mod small_map;
 mod turn;
 #[cfg(feature = "console")]
 mod view;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::small_map::Counts;
+use super::counts::Counts;
 use super::{HandoverLimits, NewShare, Terms};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
@@ -53,6 +53,7 @@ struct HoldRest {
 
 impl LocalHold {
     /// A new hold, and its first share.
+    #[inline]
     pub(super) fn new(
         live: Arc<LiveHold>,
         nested: bool,
@@ -95,6 +96,7 @@ impl LocalHold {
     }
 
     /// Ends one share. Returns whether any is left.
+    #[inline]
     pub(super) fn leave(&mut self, holder: &LocalHolder) -> bool {
         match &mut self.rest {
             // Shares with the same terms are alike.
@@ -231,7 +233,7 @@ impl LocalHold {
     /// Sets the limit of the hold to the latest limit of its shares.
     fn settle_limit(&self) {
         let first = self.first.as_ref().map(|first| first.limit);
-        if let Some(limit) = first.max(self.look(|rest| rest.limits.greatest_key())) {
+        if let Some(limit) = first.max(self.look(|rest| rest.limits.greatest())) {
             self.live.set_limit(limit);
         }
     }

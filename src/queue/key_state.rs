@@ -35,13 +35,14 @@ use rest::Rest;
 ///
 /// The mutex of its shard protects it. A request enters once and is then in exactly one place: it shares a hold (`holds`), it
 /// asks the store (its queue's head is `Asking`, or it is counted in `fair` or `permit`, or it is a nested read), it waits in the
-/// queue of its side, or it waits for another request of its owner (`owners`). Invariants between calls:
+/// queue of its side, or it waits for another request of its owner (`siblings`). Invariants between calls:
 ///
 /// * A queue that is not empty has a head.
 /// * At most one hold that is not detached stands for a `Holding` head.
 /// * The turn of a `Releasing` head returns with the end of a release of its side. That is its own, or an earlier one whose turn a
 ///   request has taken: then the turn returns early. If the head is not `Releasing`, it returns to no request.
-/// * Every owner with an undecided request is listed in `owners`.
+/// * Every owner with a request that asks or waits in the queue of its side is listed in `owners`. Requests in `siblings` have
+///   such an owner.
 /// * There are `holds` in the rest only beside a `hold`.
 ///
 /// Every transition returns its effects. They are executed after the mutex is unlocked ([`Queues::apply`]).
@@ -107,7 +108,7 @@ impl KeyState {
     /// A request of the owner is under way.
     pub(super) fn begin(&mut self, owner: &Option<Owner>) {
         if let Some(owner) = owner {
-            self.rest().owners.begin(owner);
+            self.rest().owners.add(owner.number());
         }
     }
 
@@ -140,12 +141,7 @@ impl KeyState {
 
     fn put(&mut self, waiter: LocalWaiter, placement: Placement) {
         match placement {
-            Placement::BehindOwner => {
-                let waiters = self.rest().owners.waiters(&waiter.terms.owner);
-                waiters
-                    .expect("its owner has a request under way")
-                    .push(waiter);
-            }
+            Placement::BehindOwner => self.rest().siblings.push(waiter),
             _ => {
                 self.begin(&waiter.terms.owner);
                 self.rest().queue(waiter.terms.mode).push(waiter);
@@ -246,18 +242,17 @@ impl KeyState {
     pub(super) fn cancel(
         &mut self,
         mode: LockMode,
-        owner: &Option<Owner>,
         ticket: u64,
         at: At,
     ) -> (Option<LocalWaiter>, Vec<Effect>) {
         let mut effects = Vec::new();
         let queue = self.queue_mut(mode);
         if let Some(waiter) = queue.and_then(|queue| queue.remove(ticket)) {
-            self.decided(owner, at, &mut effects);
+            self.decided(&waiter.terms.owner, at, &mut effects);
             return (Some(waiter), effects);
         }
         let rest = self.rest.as_mut();
-        let waiter = rest.and_then(|rest| rest.owners.remove(owner, ticket));
+        let waiter = rest.and_then(|rest| rest.siblings.remove(ticket));
         (waiter, effects)
     }
 
@@ -325,14 +320,23 @@ impl KeyState {
         Some(rest.swap_remove(place))
     }
 
-    /// A request of the owner is decided: requests that waited for it enter again.
+    /// A request of the owner is decided: requests that waited for their owners enter again. One whose owner has another request
+    /// under way finds its place where it was.
     fn decided(&mut self, owner: &Option<Owner>, at: At, effects: &mut Vec<Effect>) {
-        let Some(rest) = &mut self.rest else {
+        let (Some(rest), Some(owner)) = (&mut self.rest, owner) else {
             return;
         };
-        for waiter in rest.owners.end(owner).into_iter().flatten() {
+        // That of a request which was granted as it entered is not listed.
+        if !rest.owners.contains(owner.number()) {
+            return;
+        }
+        rest.owners.subtract(owner.number());
+        for waiter in rest.siblings.take_all() {
             #[cfg(test)]
-            if exploration::has(Mutant::SiblingForgotten) {
+            if exploration::has(Mutant::SiblingForgotten)
+                || exploration::has(Mutant::OtherSiblingForgotten)
+                    && waiter.terms.owner.as_ref() != Some(owner)
+            {
                 mem::forget(waiter);
                 continue;
             }

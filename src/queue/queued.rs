@@ -15,7 +15,7 @@ use super::{Decision, Queues, Terms};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
-use crate::lock::{LockKey, LockMode, Owner};
+use crate::lock::{LockKey, LockMode};
 
 /// A place in the queue. It resolves when the request gets a share or its turn. If it is dropped before, the request
 /// leaves the queue; if it is dropped afterwards, the share or the turn passes to the next request.
@@ -23,7 +23,6 @@ pub(crate) struct Queued {
     queues: Arc<Queues>,
     key: LockKey,
     mode: LockMode,
-    owner: Option<Owner>,
     ticket: u64,
     since: Instant,
     outcome: oneshot::Receiver<Result<Decision, LockError>>,
@@ -43,7 +42,6 @@ impl Queued {
             queues: queues.clone(),
             key: key.clone(),
             mode: terms.mode,
-            owner: terms.owner.clone(),
             ticket,
             since,
             outcome,
@@ -110,12 +108,8 @@ impl Drop for Queued {
             mem::forget(self.outcome.try_recv());
         }
         let (waiter, effects) = self.queues.with(&self.key, |state| {
-            state.cancel(
-                self.mode,
-                &self.owner,
-                self.ticket,
-                self.queues.at(Instant::now()),
-            )
+            let at = self.queues.at(Instant::now());
+            state.cancel(self.mode, self.ticket, at)
         });
         // Its waker is code outside this crate, and must not be dropped under the mutex.
         drop(waiter);

@@ -72,4 +72,5 @@ fn a_forgotten_request_of_an_owner_is_found() {
         ..QUIET
     };
     plan.finds(Mutant::SiblingForgotten);
+    plan.finds(Mutant::OtherSiblingForgotten);
 }

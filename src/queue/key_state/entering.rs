@@ -35,9 +35,9 @@ impl KeyState {
                 return Ok(Placement::Grant(grant));
             }
             nested = self.nested(owner, terms)?;
-            let rest = self.rest.as_mut();
-            if let Some(waiters) = rest.and_then(|rest| rest.owners.waiters(&terms.owner)) {
-                terms.wait_behind(waiters.len(), None)?;
+            let rest = self.rest.as_ref();
+            if let Some(rest) = rest.filter(|rest| rest.owners.contains(owner.number())) {
+                terms.wait_behind(rest.siblings.len(), None)?;
                 return Ok(Placement::BehindOwner);
             }
         }

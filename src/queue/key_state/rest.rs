@@ -1,7 +1,7 @@
 //! The state that most keys do not need.
 
+use super::super::counts::Counts;
 use super::super::hold::LocalHold;
-use super::super::owners::OwnerRequests;
 use super::super::permits::PermitQueue;
 use super::super::wait_queue::WaitQueue;
 use crate::lock::LockMode;
@@ -17,7 +17,13 @@ pub(super) struct Rest {
     pub(super) permit: PermitQueue,
     /// The number of `Fair` requests that ask the store, where each has its own place.
     pub(super) fair: usize,
-    pub(super) owners: OwnerRequests,
+    /// The owners of the requests, and of the releases of nested reads, that are under way.
+    ///
+    /// While one of them is, further requests of its owner wait in `siblings`, in every mode. Otherwise one of them would be
+    /// granted, and the others would wait for their own owner. Nested reads, which all have the id of the write above them, would
+    /// release each other.
+    pub(super) owners: Counts<u64>,
+    pub(super) siblings: WaitQueue,
 }
 
 impl Rest {
@@ -34,8 +40,14 @@ impl Rest {
         self.is_idle() && self.queues().iter().all(|queue| queue.has_not_waited())
     }
 
-    pub(super) fn queues(&self) -> [&WaitQueue; 4] {
-        [&self.exclusive, &self.write, &self.read, &self.permit.queue]
+    pub(super) fn queues(&self) -> [&WaitQueue; 5] {
+        [
+            &self.exclusive,
+            &self.write,
+            &self.read,
+            &self.permit.queue,
+            &self.siblings,
+        ]
     }
 
     pub(super) fn queue(&mut self, mode: LockMode) -> &mut WaitQueue {

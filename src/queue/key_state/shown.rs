@@ -7,11 +7,8 @@ use crate::lock::LockMode;
 impl KeyState {
     /// Every request that waits in this process.
     pub(in crate::queue) fn waiters(&self) -> impl Iterator<Item = &LocalWaiter> {
-        let rest = self.rest.iter();
-        rest.flat_map(|rest| {
-            let queued = rest.queues().into_iter().flat_map(WaitQueue::iter);
-            queued.chain(rest.owners.waiting())
-        })
+        let queues = self.rest.iter().flat_map(|rest| rest.queues());
+        queues.flat_map(WaitQueue::iter)
     }
 
     /// The mode that a request asks the store for now.
