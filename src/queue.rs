@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::background::Background;
 use crate::error::LockError;
 use crate::lock::{FencingToken, Hold, Lease, LockKey, LockMode, Owner};
-use crate::store::{DynStore, Wakeups};
+use crate::store::DynStore;
 use crate::telemetry::{self, Journal, Route};
 use crate::watchdog::LiveHold;
 
@@ -46,7 +46,6 @@ mod view;
 mod wait_queue;
 
 pub(crate) use departed::ShareRelease;
-use fairness::FairnessYield;
 pub(crate) use handover_limits::HandoverLimits;
 use hold::LocalHolder;
 use intent::Intent;
@@ -58,7 +57,7 @@ pub(crate) use shares::{Shares, SharesOfMany};
 pub(crate) use turn::Turn;
 #[cfg(feature = "console")]
 pub(crate) use view::{HoldView, KeyView, WaiterView};
-use wait_queue::{Handoff, LocalWaiter};
+use wait_queue::{Handoff, LocalWaiter, Others};
 
 /// The terms of a request that decide whether it can share a hold.
 #[derive(Debug, Clone)]
@@ -232,7 +231,7 @@ impl Queues {
                     return Ok(Err(state.granted(live, terms, intent, None, at)));
                 }
                 let owed = terms.yields().then(|| owed.take(key, now)).flatten();
-                handoff = owed.map_or(handoff, Handoff::owing);
+                handoff.others = owed.map_or(Others::Unknown, Others::Owed);
             }
             Ok(Ok(self.decide(key, state, placement, terms, at, handoff)))
         });
@@ -323,12 +322,11 @@ impl Queues {
                     (waiter, Ok(Decision::Ask(turn)))
                 }
                 Effect::Refuse(waiter, error) => (waiter, Err(error)),
-                Effect::Unsubscribe(wakeups) => {
-                    drop(wakeups);
-                    continue;
-                }
-                Effect::Owe(fairness) => {
-                    self.shards.owe(key, fairness, Instant::now());
+                Effect::Unused(handoff) => {
+                    drop(handoff.wakeups);
+                    if let Others::Owed(fairness) = handoff.others {
+                        self.shards.owe(key, fairness, Instant::now());
+                    }
                     continue;
                 }
             };
@@ -359,10 +357,9 @@ enum Effect {
     Grant(LocalWaiter, NewShare),
     Ask(LocalWaiter, Intent, Handoff),
     Refuse(LocalWaiter, LockError),
-    /// Drops a subscription that no request uses.
-    Unsubscribe(Wakeups),
-    /// Keeps the turns that are owed to other processes for the next request.
-    Owe(Box<FairnessYield>),
+    /// No request takes over what a head leaves. Drops its subscription, and keeps the turns that are owed to other processes for
+    /// the next request.
+    Unused(Handoff),
 }
 
 /// A share in a live hold, as the state machine describes it.

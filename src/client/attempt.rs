@@ -97,9 +97,9 @@ impl<'a> AttemptGuard<'a> {
     }
 
     /// Whether the request can ask the store at once.
-    pub(super) fn asks_at_once(&self) -> bool {
-        let owes = |one: &Try| self.is_one() && one.turn.owes_others();
-        !self.is_empty() && !self.tries.iter().any(owes) && !self.expects_refusal()
+    pub(super) fn asks_at_once(&mut self) -> bool {
+        let pause = self.only_turn().and_then(|turn| turn.pause());
+        !self.is_empty() && pause.is_none() && !self.expects_refusal()
     }
 
     pub(super) fn is_nested(&self) -> bool {

@@ -36,7 +36,8 @@ impl Departed {
     ) -> Self {
         let turn_since = turn.is_some().then_some(now);
         let usual = Intent::of_side(live.hold.mode);
-        let special = turn.filter(|(intent, handoff)| *intent != usual || !handoff.is_empty());
+        let special =
+            turn.filter(|(intent, handoff)| *intent != usual || handoff.wakeups.is_some());
         Self {
             queues,
             live: live.clone(),

@@ -42,22 +42,19 @@ pub(crate) struct FairnessYield {
 }
 
 impl FairnessYield {
-    /// The yield after a release that woke `listeners` and was answered after `took`; `None` if it woke no other process.
-    /// If this process `listens`, it is one of them, and gets the message of its own release first.
-    pub(super) fn after(
-        listeners: usize,
-        listens: bool,
-        took: Duration,
-        now: Instant,
-    ) -> Option<Self> {
-        (listeners > usize::from(listens)).then(|| Self {
+    /// The yield after a release that began at `since`, woke `listeners` and is answered now. If this process `listens`, it is one
+    /// of them, and gets the message of its own release first.
+    pub(super) fn after(listeners: usize, listens: bool, since: Instant) -> Self {
+        let now = Instant::now();
+        let took = now - since;
+        Self {
             owed: listeners,
             pause: (2 * took).clamp(PAUSE.0, PAUSE.1),
             released: now,
             took,
             releases: 0,
             echoes: listens,
-        })
+        }
     }
 
     /// How long the next process has to take and release the lock; `None` if no turn is owed. After that time, it may not

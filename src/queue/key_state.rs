@@ -162,10 +162,10 @@ impl KeyState {
         let mut decided = Vec::new();
         let mut effects = Vec::new();
         match intent.mode {
-            _ if intent.nested.is_some() => effects.extend(wakeups.map(Effect::Unsubscribe)),
+            _ if intent.nested.is_some() => effects.extend(Handoff::from(wakeups).unused()),
             LockMode::Fair => {
                 self.rest().fair -= 1;
-                effects.extend(wakeups.map(Effect::Unsubscribe));
+                effects.extend(Handoff::from(wakeups).unused());
             }
             LockMode::Read => {
                 if let Some(read) = self.queue_mut(LockMode::Read) {
@@ -199,7 +199,7 @@ impl KeyState {
                     }
                     None => wakeups,
                 };
-                effects.extend(unused.map(Effect::Unsubscribe));
+                effects.extend(Handoff::from(unused).unused());
             }
         }
         match self.hold {
@@ -216,23 +216,16 @@ impl KeyState {
     }
 
     /// A request with the turn is done, without a hold.
-    pub(super) fn yielded(&mut self, intent: &Intent, mut handoff: Handoff, at: At) -> Vec<Effect> {
+    pub(super) fn yielded(&mut self, intent: &Intent, handoff: Handoff, at: At) -> Vec<Effect> {
         let mut effects = Vec::new();
         match intent.mode {
-            _ if intent.nested.is_some() => {
-                effects.extend(handoff.wakeups.map(Effect::Unsubscribe));
-            }
+            _ if intent.nested.is_some() => effects.extend(handoff.unused()),
             LockMode::Fair => {
                 self.rest().fair -= 1;
-                effects.extend(handoff.wakeups.map(Effect::Unsubscribe));
+                effects.extend(handoff.unused());
             }
             LockMode::Permit(_) => self.rest().permit.done(handoff, &mut effects),
-            mode => {
-                if self.queue(mode).is_none_or(WaitQueue::is_empty) {
-                    effects.extend(handoff.take_owed().map(Effect::Owe));
-                }
-                effects.extend(self.next(mode, handoff));
-            }
+            mode => effects.extend(self.next(mode, handoff)),
         }
         self.decided(&intent.owner, at, &mut effects);
         effects
@@ -267,7 +260,7 @@ impl KeyState {
     fn next(&mut self, mode: LockMode, handoff: Handoff) -> Option<Effect> {
         let next = match self.queue_mut(mode) {
             Some(queue) => queue.next(handoff),
-            None => handoff.wakeups.map(Effect::Unsubscribe),
+            None => handoff.unused(),
         };
         *self.head(mode) = match next {
             Some(Effect::Ask(..)) => Head::Asking,

@@ -62,7 +62,7 @@ impl PermitQueue {
     pub(super) fn done(&mut self, handoff: Handoff, effects: &mut Vec<Effect>) {
         self.asking -= 1;
         if self.asking > 0 && self.refused {
-            effects.extend(handoff.wakeups.map(Effect::Unsubscribe));
+            effects.extend(handoff.unused());
             return;
         }
         self.refused = false;
@@ -73,7 +73,7 @@ impl PermitQueue {
     fn pass_turn(&mut self, handoff: Handoff, effects: &mut Vec<Effect>) {
         #[cfg(test)]
         if exploration::has(Mutant::PermitTurnKept) {
-            effects.extend(handoff.wakeups.map(Effect::Unsubscribe));
+            effects.extend(handoff.unused());
             return;
         }
         let next = self.queue.next(handoff);

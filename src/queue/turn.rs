@@ -45,10 +45,6 @@ impl Turn {
         &mut self.handoff.wakeups
     }
 
-    pub(crate) fn owes_others(&self) -> bool {
-        self.pause().is_some()
-    }
-
     /// How long to yield to other processes; `None` if no turn is owed.
     pub(crate) fn pause(&self) -> Option<Duration> {
         match &self.handoff.others {

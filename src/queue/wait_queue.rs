@@ -65,46 +65,24 @@ pub(super) enum Others {
 }
 
 impl Handoff {
-    /// For a request that yields to other processes first.
-    pub(super) fn owing(fairness: Box<FairnessYield>) -> Self {
-        Self {
-            others: Others::Owed(fairness),
-            ..Self::default()
-        }
-    }
-
-    /// Whether there is nothing to leave.
-    pub(super) fn is_empty(&self) -> bool {
-        self.wakeups.is_none() && matches!(self.others, Others::Unknown)
-    }
-
     /// The previous hold was released; its last share ended at `since`.
     pub(super) fn released(&mut self, released: Released, since: Instant) {
-        self.others = match released {
-            Released {
-                in_line: true,
-                notified: 0,
-                ..
-            } => Others::None,
-            Released { in_line: true, .. } => Others::Served { messages: 0 },
-            Released { notified, .. } => {
-                let listens = self.wakeups.is_some();
-                let now = Instant::now();
-                let fairness = FairnessYield::after(notified, listens, now - since, now);
-                fairness.map_or(Others::None, |fairness| Others::Owed(Box::new(fairness)))
-            }
+        let Released {
+            in_line, notified, ..
+        } = released;
+        // In a store without a line, this process may be one of those that the release woke.
+        let listens = !in_line && self.wakeups.is_some();
+        self.others = match notified > usize::from(listens) {
+            false => Others::None,
+            true if in_line => Others::Served { messages: 0 },
+            true => Others::Owed(Box::new(FairnessYield::after(notified, listens, since))),
         };
     }
 
-    /// Takes the turns that are owed to other processes.
-    pub(super) fn take_owed(&mut self) -> Option<Box<FairnessYield>> {
-        match mem::take(&mut self.others) {
-            Others::Owed(fairness) => Some(fairness),
-            others => {
-                self.others = others;
-                None
-            }
-        }
+    /// No request takes it over.
+    pub(super) fn unused(self) -> Option<Effect> {
+        let is_kept = matches!(self.others, Others::Owed(_));
+        (is_kept || self.wakeups.is_some()).then(|| Effect::Unused(self))
     }
 }
 
@@ -246,7 +224,7 @@ impl WaitQueue {
     /// The head is done, and the next waiter, if there is one, gets the turn.
     pub(super) fn next(&mut self, handoff: Handoff) -> Option<Effect> {
         let Some(waiter) = self.pop() else {
-            return handoff.wakeups.map(Effect::Unsubscribe);
+            return handoff.unused();
         };
         let intent = Intent {
             mode: waiter.terms.mode,

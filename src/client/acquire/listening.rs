@@ -20,13 +20,8 @@ impl<'a> Request<'a> {
             // A short wait ends with a question.
             let rest = self.wait.until.saturating_duration_since(now);
             let until = now + pause.min(rest / 2);
-            let Some(turn) = self.attempts.only_turn() else {
-                break;
-            };
-            if !sleep_until(turn.wakeups().as_mut(), until).await {
-                // The subscription may have ended before.
-                tokio::time::sleep_until(until).await;
-            }
+            // If its subscription ends, the pause begins anew.
+            self.sleep(until).await;
             let now = Instant::now();
             if now >= self.wait.until {
                 return false;
@@ -34,7 +29,6 @@ impl<'a> Request<'a> {
             if now >= until {
                 break;
             }
-            turn.count_message();
         }
         true
     }

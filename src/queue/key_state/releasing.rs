@@ -60,11 +60,7 @@ impl KeyState {
         let has_turn = intent.nested.is_some() || *self.head(intent.mode) == Head::Releasing;
         match has_turn {
             true => self.yielded(intent, handoff, at),
-            false => handoff
-                .wakeups
-                .map(Effect::Unsubscribe)
-                .into_iter()
-                .collect(),
+            false => handoff.unused().into_iter().collect(),
         }
     }
 }
