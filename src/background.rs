@@ -25,8 +25,8 @@ mod release;
 mod release_question;
 
 use checks::OwnerChecks;
-pub(crate) use end::EndOfHold;
 pub(crate) use hold_release::HoldRelease;
+pub(crate) use release::EndOfHold;
 use release::held;
 #[cfg(all(test, feature = "exploration"))]
 pub(crate) use release_question::ReleaseQuestion;

@@ -12,6 +12,7 @@ use crate::lock::{Hold, LockKey};
 
 mod answer;
 mod answer_pool;
+mod at_once;
 mod capabilities;
 mod erased;
 mod erased_answer;
@@ -31,8 +32,9 @@ mod wakeups;
 
 pub use crate::error::{Feature, Unsupported};
 pub use answer::{Grant, HoldStatus, Outcome, Released, SeveralOutcome};
+pub(crate) use at_once::StoreAtOnce;
 pub use capabilities::Capabilities;
-pub(crate) use erased::{DynStore, StoreAtOnce, erase};
+pub(crate) use erased::{DynStore, erase};
 pub(crate) use erased_answer::Answer;
 pub(crate) use erased_inspect::{DynInspect, inspector};
 pub use ext::LockStoreExt;

@@ -4,24 +4,13 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, join_all};
 
-use super::release::{Finishing, KeptHold, answered, leave, release_together};
+use super::release::{EndOfHold, Finishing, KeptHold, answered, leave, release_together};
 use super::release_question::ReleaseQuestion;
 use super::{Background, HoldRelease};
 use crate::cleanup::{self, NonCancellable};
 use crate::error::{LockError, worst};
-use crate::store::{Record, Released};
+use crate::store::Record;
 use crate::watchdog::LiveHold;
-
-/// A hold whose last share has ended, and what waits for its end in the store. It is dropped at the end.
-pub(crate) trait EndOfHold: Unpin + Send + 'static {
-    fn live(&self) -> &Arc<LiveHold>;
-
-    /// That of its client.
-    fn background(&self) -> &Background;
-
-    /// The store has given its first answer, which may be an error.
-    fn asked(&mut self, released: Released);
-}
 
 impl<E: EndOfHold> HoldRelease<E> {
     /// Ends a hold: stops its renewal, and releases it in the store. Returns whether it was held until then.
@@ -131,8 +120,8 @@ mod tests {
 
     use super::*;
     use crate::lock::{Hold, HoldId, Lease, LockMode};
-    use crate::store::erase;
     use crate::store::memory::MemoryStore;
+    use crate::store::{Released, erase};
     use crate::telemetry::Journal;
 
     /// Stores at its drop whether a shutdown would wait.

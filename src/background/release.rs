@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{BACKOFF, Background, EndOfHold};
+use super::{BACKOFF, Background};
 use crate::backoff::Backoff;
 use crate::cleanup;
 use crate::error::{LockError, StoreError, StoreErrorKind};
@@ -15,6 +15,17 @@ use crate::watchdog::{LiveHold, Phase};
 
 /// The pause between two tries of a release that the store refuses.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
+/// A hold whose last share has ended, and what waits for its end in the store. It is dropped at the end.
+pub(crate) trait EndOfHold: Unpin + Send + 'static {
+    fn live(&self) -> &Arc<LiveHold>;
+
+    /// That of its client.
+    fn background(&self) -> &Background;
+
+    /// The store has given its first answer, which may be an error.
+    fn asked(&mut self, released: Released);
+}
 
 impl Background {
     /// The release of `live` in a store that answers at once has ended.

@@ -9,18 +9,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::answer_pool::AnswerPool;
-use super::ext;
+use super::ext::{self, misfit, wrong_size};
 use super::memory::MemoryStore;
 #[cfg(feature = "redis")]
 use super::redis::RedisStore;
 use super::{
-    Answer, Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Record, Release,
-    Released, Renewal, SeveralOutcome, Unsupported, Wakeups, Want, check_record, grouped,
+    Answer, Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released,
+    Renewal, SeveralOutcome, StoreAtOnce, Unsupported, Wakeups, Want, check_record, grouped,
 };
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::{Hold, LockKey};
-use tokio::time::Instant;
+use crate::lock::LockKey;
 
 /// [`LockStore`] without its type: futures that own their data, so that they can continue after their caller is
 /// cancelled.
@@ -45,20 +44,6 @@ pub(crate) trait DynStore: Send + Sync {
     fn at_once(&self) -> Option<&dyn StoreAtOnce>;
     fn capabilities(&self) -> &Capabilities;
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported>;
-}
-
-/// A store whose questions take effect, and are answered, when they are asked.
-pub(crate) trait StoreAtOnce {
-    /// [`LockStore::acquire`], with the time of the decision.
-    ///
-    /// It runs no code outside this crate, except for a permit, whose grant may wake another waiter. So a caller may hold a mutex.
-    fn acquire_now(&self, attempt: &Attempt) -> Result<(Outcome, Instant), StoreError>;
-
-    /// Whether the store carries the hold.
-    fn holds_now(&self, hold: &Hold) -> bool;
-
-    /// [`LockStore::release`] of one hold.
-    fn release_now(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError>;
 }
 
 impl dyn DynStore {
@@ -244,18 +229,6 @@ impl<S: LockStore> DynStore for Erased<S> {
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
         self.store.partition(key)
     }
-}
-
-/// The error for an answer that does not fit the question. The question may have taken effect.
-fn misfit(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
-    StoreError::new(StoreErrorKind::Unanswered, why)
-}
-
-/// The error for an answer with a wrong number of holds.
-pub(super) fn wrong_size(expected: usize, found: usize) -> StoreError {
-    misfit(format!(
-        "the store answered about {found} holds and was asked about {expected}"
-    ))
 }
 
 fn sized(expected: usize, found: usize) -> Result<(), StoreError> {

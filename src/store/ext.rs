@@ -4,7 +4,7 @@ use std::future::Future;
 use std::slice::from_ref;
 
 use super::{HoldStatus, LockStore, Record, Release, Released, Renewal};
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;
 
 /// Operations on one hold at a time, for code that calls a store directly: tests, tools, stores that are
@@ -47,6 +47,18 @@ pub(super) fn only<T>(answers: Vec<T>) -> Result<T, StoreError> {
     let mut answers = answers.into_iter();
     match (answers.next(), answers.next()) {
         (Some(answer), None) => Ok(answer),
-        _ => Err(super::erased::wrong_size(1, count)),
+        _ => Err(wrong_size(1, count)),
     }
+}
+
+/// The error for an answer that does not fit the question. The question may have taken effect.
+pub(super) fn misfit(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+    StoreError::new(StoreErrorKind::Unanswered, why)
+}
+
+/// The error for an answer with a wrong number of holds.
+pub(super) fn wrong_size(expected: usize, found: usize) -> StoreError {
+    misfit(format!(
+        "the store answered about {found} holds and was asked about {expected}"
+    ))
 }

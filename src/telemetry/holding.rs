@@ -6,8 +6,7 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use super::database;
-use super::waiting::ObservedRequest;
-use super::{Labels, ObservedHold, TARGET, digests, metrics};
+use super::{Followed, Labels, ObservedHold, TARGET, digests, metrics};
 use crate::error::LockError;
 
 /// Observes the holds of a guard, from the grant until the release, confirmed or not. If it is dropped before, it reports
@@ -23,6 +22,13 @@ pub(crate) struct Holding {
     is_counted: bool,
     /// Counts the guard as a holder.
     _holder: metrics::Counted,
+}
+
+/// What is observed of a request, until its guard ends.
+pub(super) struct ObservedRequest {
+    pub(super) labels: Labels,
+    pub(super) gauges: metrics::Gauges,
+    pub(super) followed: Followed,
 }
 
 impl Holding {

@@ -5,7 +5,8 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use super::database::{self, Database};
-use super::{Followed, Holding, Labels, ObservedHold, Route, TARGET, digests, metrics};
+use super::holding::{Holding, ObservedRequest};
+use super::{Followed, Labels, ObservedHold, Route, TARGET, digests, metrics};
 use crate::error::LockError;
 use crate::lock::LockKey;
 
@@ -17,13 +18,6 @@ pub(crate) struct Waiting {
     span: Span,
     /// Counts the request as waiting.
     _waiter: metrics::Counted,
-}
-
-/// What is observed of a request, until its guard ends.
-pub(super) struct ObservedRequest {
-    pub(super) labels: Labels,
-    pub(super) gauges: metrics::Gauges,
-    pub(super) followed: Followed,
 }
 
 impl Waiting {

@@ -1,12 +1,14 @@
-//! The modules of the crate are on floors, and imports point down. This test reads the `use` lines of
-//! `src`.
+//! The modules of the crate are on floors, and what a module names is on its own floor or below. The tests read the
+//! `use` lines and the paths of `src`.
+
+mod imports;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use crate::support::project::root;
+use crate::support::project::{read, root};
+use imports::{File, Import, files, imports, module};
 
 /// The floors, from the ground up. A module imports what is on its own floor or below.
 const FLOORS: &[&[&str]] = &[
@@ -30,23 +32,9 @@ const FLOORS: &[&[&str]] = &[
     &["extract", "guide", "testing"],
 ];
 
-/// One name that one file imports.
-struct Import {
-    file: PathBuf,
-    line: usize,
-    from: Vec<String>,
-    to: Vec<String>,
-}
-
-impl Import {
-    fn place(&self) -> String {
-        format!("{}:{}", self.file.display(), self.line)
-    }
-}
-
 #[test]
 fn every_module_has_a_floor() {
-    let modules: BTreeSet<_> = files()
+    let modules: BTreeSet<_> = files("src")
         .into_iter()
         .filter_map(|file| top(&file.module))
         .collect();
@@ -61,31 +49,127 @@ fn every_module_has_a_floor() {
 
 #[test]
 fn no_import_points_to_a_higher_floor() {
-    let mut wrong = Vec::new();
-    for import in imports() {
-        let (Some(from), Some(to)) = (top(&import.from), top(&import.to)) else {
-            continue;
-        };
-        if floor(&to) > floor(&from) {
-            wrong.push(format!("{} imports crate::{to}", import.place()));
-        }
-    }
+    let imports = imports(&files("src"));
+    assert!(
+        imports.len() > 300,
+        "only {} imports were found",
+        imports.len()
+    );
+    let wrong = upward(&imports);
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 #[test]
 fn no_imports_go_in_a_circle() {
-    let mut edges: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-    for import in imports() {
-        let (from, to) = (import.from.join("::"), import.to.join("::"));
-        let place = import.place();
-        edges.entry(from).or_default().entry(to).or_insert(place);
+    for tree in ["src", "src/bin/lockctl"] {
+        let imports = imports(&files(tree));
+        assert!(
+            imports.len() > 20,
+            "{tree}: only {} imports were found",
+            imports.len()
+        );
+        let circles = circles(&imports);
+        assert!(circles.is_empty(), "\n{}", circles.join("\n\n"));
     }
-    let circles: Vec<_> = edges
+}
+
+/// Paths in expressions and re-exports of the crate are imports too.
+#[test]
+fn an_import_without_a_line_of_its_own_is_found() {
+    let tree = |texts: &[(&str, &str)]| {
+        let texts = texts.iter().map(|(path, text)| {
+            let path = Path::new(path);
+            File::new(path, module(path), text)
+        });
+        imports(&texts.collect::<Vec<_>>())
+    };
+    let inline = tree(&[
+        ("store.rs", "pub use erased::Erased;"),
+        ("store/erased.rs", "use super::ext;"),
+        (
+            "store/ext.rs",
+            "fn only() {\n    super::erased::wrong_size(1) // crate::console::x\n}",
+        ),
+        ("console.rs", ""),
+    ]);
+    let expected = "store/erased.rs:1 imports store::ext\nstore/ext.rs:2 imports store::erased";
+    assert_eq!(circles(&inline), [expected]);
+    assert_eq!(upward(&inline), [""; 0]);
+    let through_the_root = tree(&[
+        ("lib.rs", "pub use guard::{Ended, LockGuard as Guard};"),
+        ("guard.rs", ""),
+        (
+            "store.rs",
+            "use crate::Guard;\nfn ended() -> crate::Ended {}",
+        ),
+    ]);
+    let expected = [
+        "store.rs:1 imports crate::guard",
+        "store.rs:2 imports crate::guard",
+    ];
+    assert_eq!(upward(&through_the_root), expected);
+    let two_files = tree(&[
+        ("audit/a.rs", "use crate::telemetry::b::B;"),
+        ("audit/c.rs", ""),
+        ("telemetry/b.rs", ""),
+        ("telemetry/d.rs", "use crate::audit::c;"),
+    ]);
+    assert_eq!(circles(&two_files).len(), 1);
+}
+
+fn upward(imports: &[Import]) -> Vec<String> {
+    let tops = imports
+        .iter()
+        .filter_map(|import| Some((import, top(&import.from)?, top(&import.to)?)));
+    tops.filter(|(_, from, to)| floor(to) > floor(from))
+        .map(|(import, _, to)| format!("{} imports crate::{to}", import.place()))
+        .collect()
+}
+
+/// The circles of files, and those of modules of one floor.
+fn circles(imports: &[Import]) -> Vec<String> {
+    let mut edges: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for import in imports {
+        let whole = (import.from.join("::"), import.to.join("::"));
+        let tops = top(&import.from).zip(top(&import.to));
+        for (from, to) in [whole]
+            .into_iter()
+            .chain(tops.filter(|(from, to)| from != to))
+        {
+            edges
+                .entry(from)
+                .or_default()
+                .entry(to)
+                .or_insert(import.place());
+        }
+    }
+    edges
         .keys()
         .filter_map(|start| circle(&edges, start))
-        .collect();
-    assert!(circles.is_empty(), "\n{}", circles.join("\n\n"));
+        .collect()
+}
+
+#[test]
+fn the_picture_of_the_floors_is_that_of_the_code() {
+    let page = read("ARCHITECTURE.md");
+    let (_, picture) = page.split_once("```text\n").expect("a picture");
+    let (picture, _) = picture.split_once("\n```").expect("its end");
+    let floors = picture.lines().map(|line| {
+        let names = line.split("  ").next().unwrap_or_default();
+        names.split(", ").collect::<Vec<_>>()
+    });
+    let floors: Vec<_> = floors.collect();
+    let expected: Vec<_> = FLOORS.iter().rev().map(|names| names.to_vec()).collect();
+    assert_eq!(floors, expected, "left: ARCHITECTURE.md; right: FLOORS");
+}
+
+#[test]
+fn a_store_has_ten_methods() {
+    let text = read("src/store.rs");
+    let (_, contract) = text.split_once("\npub trait LockStore:").expect("a trait");
+    let (contract, _) = contract.split_once("\n}").expect("its end");
+    let methods = contract.lines().filter(|line| line.starts_with("    fn "));
+    assert_eq!(methods.count(), 10);
 }
 
 /// By the counter that contributors run: without blank lines, comments and tests.
@@ -133,175 +217,6 @@ fn on(way: &[String], module: &str) -> bool {
         .any(|step| step.ends_with(&format!(" imports {module}")))
 }
 
-/// All imports between modules of which neither contains the other, without those of tests.
-fn imports() -> Vec<Import> {
-    let files = files();
-    let modules: BTreeSet<_> = files.iter().map(|file| file.module.clone()).collect();
-    let mut imports = Vec::new();
-    for file in &files {
-        for (line, path) in used(&file.text) {
-            let Some(to) = resolve(&file.module, &path, &modules) else {
-                continue;
-            };
-            if !to.starts_with(&file.module) && !file.module.starts_with(&to) {
-                imports.push(Import {
-                    file: file.path.clone(),
-                    line,
-                    from: file.module.clone(),
-                    to,
-                });
-            }
-        }
-    }
-    assert!(
-        imports.len() > 300,
-        "only {} imports were found",
-        imports.len()
-    );
-    imports
-}
-
-struct File {
-    path: PathBuf,
-    module: Vec<String>,
-    /// Without the tests at its end.
-    text: String,
-}
-
-/// The files of `src`, without those for tests only.
-fn files() -> Vec<File> {
-    let root = root();
-    let mut files = Vec::new();
-    let mut folders = vec![root.join("src")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).expect("a folder") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                // Binaries are above the library, and import it by its name.
-                if path != root.join("src/bin") {
-                    folders.push(path);
-                }
-                continue;
-            }
-            let inside = path.strip_prefix(root.join("src")).expect("below src");
-            let module = module(inside);
-            let tests = |name: &String| name == "tests" || name == "exploration";
-            if path.extension().is_some_and(|kind| kind == "rs") && !module.iter().any(tests) {
-                let text = fs::read_to_string(&path).expect("text");
-                let text = text.split("\n#[cfg(test)]\nmod tests {").next();
-                files.push(File {
-                    path: path.strip_prefix(&root).expect("below").to_owned(),
-                    text: text.unwrap_or_default().to_owned(),
-                    module,
-                });
-            }
-        }
-    }
-    files
-}
-
-fn module(file: &Path) -> Vec<String> {
-    let path = file.with_extension("");
-    let names = path
-        .iter()
-        .map(|name| name.to_str().expect("UTF-8").to_owned());
-    names
-        .filter(|name| name != "lib" && name != "mod")
-        .collect()
-}
-
-/// Every path that the text imports, with the line on which its `use` begins.
-fn used(text: &str) -> Vec<(usize, Vec<String>)> {
-    let mut found = Vec::new();
-    let mut lines = text.lines().enumerate();
-    while let Some((index, line)) = lines.next() {
-        let code = line.trim_start();
-        let code = code.strip_prefix("pub").map_or(code, |rest| {
-            let rest = rest.strip_prefix('(').and_then(|rest| rest.split_once(')'));
-            rest.map_or(code.trim_start_matches("pub"), |(_, rest)| rest)
-        });
-        let Some(first) = code.trim_start().strip_prefix("use ") else {
-            continue;
-        };
-        let mut tree = first.to_owned();
-        while !tree.contains(';') {
-            tree.push_str(lines.next().expect("a `use` ends").1);
-        }
-        let tree: String = tree
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ");
-        found.extend(expand(&tree).into_iter().map(|path| (index + 1, path)));
-    }
-    found
-}
-
-/// The paths of a tree such as `a::{b, c::{d, e}}`.
-fn expand(tree: &str) -> Vec<Vec<String>> {
-    let tree = tree.trim();
-    let Some((head, rest)) = tree.split_once('{') else {
-        let path = tree.split(" as ").next().unwrap_or_default();
-        return vec![
-            path.split("::")
-                .map(|name| name.trim().to_owned())
-                .collect(),
-        ];
-    };
-    let inner = rest.trim_end().strip_suffix('}').expect("braces match");
-    let head: Vec<_> = head
-        .split("::")
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty())
-        .collect();
-    let (mut depth, mut start, mut branches) = (0, 0, Vec::new());
-    for (at, c) in inner.char_indices().chain([(inner.len(), ',')]) {
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                branches.push(&inner[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    let branches = branches
-        .into_iter()
-        .filter(|branch| !branch.trim().is_empty());
-    branches
-        .flat_map(expand)
-        .map(|path| [head.clone(), path].concat())
-        .collect()
-}
-
-/// The module of this crate that a path names, or that contains the named item.
-fn resolve(
-    module: &[String],
-    path: &[String],
-    modules: &BTreeSet<Vec<String>>,
-) -> Option<Vec<String>> {
-    let mut full = match path.first()?.as_str() {
-        "crate" => path[1..].to_vec(),
-        "self" => [module, &path[1..]].concat(),
-        "super" => {
-            let ups = path.iter().take_while(|name| *name == "super").count();
-            [&module[..module.len().checked_sub(ups)?], &path[ups..]].concat()
-        }
-        // A child, or another crate.
-        _ => [module, path].concat(),
-    };
-    let found = loop {
-        if modules.contains(&full) {
-            break full;
-        }
-        full.pop()?;
-    };
-    (!found.is_empty()).then_some(found)
-}
-
 fn top(module: &[String]) -> Option<String> {
     module.first().cloned()
 }
@@ -309,17 +224,4 @@ fn top(module: &[String]) -> Option<String> {
 fn floor(module: &str) -> usize {
     let floor = FLOORS.iter().position(|floor| floor.contains(&module));
     floor.expect("every_module_has_a_floor")
-}
-
-#[test]
-fn a_tree_of_imports_is_read_whole() {
-    let text = "use a::b;\npub(crate) use crate::{c as d,\n    e::{self, F}};\n// use x::y;\n";
-    let paths: Vec<_> = used(text)
-        .into_iter()
-        .map(|(line, path)| format!("{line} {}", path.join("::")))
-        .collect();
-    assert_eq!(
-        paths,
-        ["1 a::b", "2 crate::c", "2 crate::e::self", "2 crate::e::F"]
-    );
 }

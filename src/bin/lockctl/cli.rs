@@ -10,7 +10,6 @@ use humantime::parse_duration;
 use tower_distributed_lock::LockMode;
 
 use crate::connection::Connection;
-use crate::watch::interval;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -305,6 +304,15 @@ pub(crate) struct AclArgs {
     pub(crate) output: OutputArgs,
 }
 
+/// Reads the time between two questions to the store.
+fn interval(text: &str) -> Result<Duration, String> {
+    let shortest = Duration::from_millis(10);
+    match parse_duration(text).map_err(|error| error.to_string())? {
+        long if long >= shortest => Ok(long),
+        _ => Err(format!("that is too often: choose {shortest:?} or more")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -352,5 +360,11 @@ mod tests {
         ] {
             assert!(Cli::parse_from(line).connection.cluster);
         }
+    }
+
+    #[test]
+    fn a_store_is_not_asked_without_a_pause() {
+        assert_eq!(interval("10ms"), Ok(Duration::from_millis(10)));
+        assert!(interval("0").is_err_and(|said| said.contains("10ms")));
     }
 }

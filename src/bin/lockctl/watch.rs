@@ -1,6 +1,6 @@
 //! `lockctl watch`: changes of a lock.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use serde::Serialize;
 use tokio::time::sleep;
@@ -90,24 +90,4 @@ fn state(found: &Inspection) -> String {
         state += &format!("; waiting: {}", waiters.join(", "));
     }
     state
-}
-
-/// Reads the time between two questions to the store.
-pub(crate) fn interval(text: &str) -> Result<Duration, String> {
-    let shortest = Duration::from_millis(10);
-    match humantime::parse_duration(text).map_err(|error| error.to_string())? {
-        long if long >= shortest => Ok(long),
-        _ => Err(format!("that is too often: choose {shortest:?} or more")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_store_is_not_asked_without_a_pause() {
-        assert_eq!(interval("10ms"), Ok(Duration::from_millis(10)));
-        assert!(interval("0").is_err_and(|said| said.contains("10ms")));
-    }
 }
