@@ -128,6 +128,12 @@ fn the_readme_is_short_and_names_every_example_and_feature() {
     }
 }
 
+#[test]
+fn the_architecture_is_short() {
+    let lines = read("ARCHITECTURE.md").lines().count();
+    assert!(lines <= 130, "ARCHITECTURE.md has {lines} lines");
+}
+
 /// The text between the fences at the top of an example.
 fn shown(path: &str) -> Vec<String> {
     let text = read(path);
