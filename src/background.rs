@@ -5,13 +5,11 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::runtime;
 use tokio::time::Instant;
 
-use crate::backoff::Backoff;
 use crate::cleanup::{CleanupTasks, Job, NonCancellable, ReleaseLimit, Work, in_time};
 use crate::error::{LockError, StoreError, worst};
 use crate::store::{BATCH, DynStore, HoldStatus, Renewal};
@@ -30,9 +28,6 @@ pub(crate) use release::EndOfHold;
 use release::held;
 #[cfg(all(test, feature = "exploration"))]
 pub(crate) use release_question::ReleaseQuestion;
-
-/// The pauses between the tries of a release or an owner check.
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// A handle of the background work. The renewal task ends with the last handle.
 #[derive(Clone)]

@@ -14,6 +14,12 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
+    /// Between two questions to a store, or two tries to connect to it.
+    pub(crate) const STORE: Self = Self::new(Duration::from_millis(20), Self::LONGEST);
+
+    /// The longest pause of [`STORE`](Self::STORE).
+    pub(crate) const LONGEST: Duration = Duration::from_secs(1);
+
     pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
         Self {
             first,
@@ -24,9 +30,14 @@ impl Backoff {
 
     /// The pause before the next attempt.
     pub(crate) fn next(&mut self) -> Duration {
+        self.next_within(self.longest)
+    }
+
+    /// The pause before the next attempt, `limit` at most. The pauses after it double as without the limit.
+    pub(crate) fn next_within(&mut self, limit: Duration) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(self.longest);
-        jittered(pause)
+        jittered(pause.min(limit))
     }
 
     /// Starts again with the first pause.

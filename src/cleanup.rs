@@ -19,7 +19,7 @@ use crate::sync::Mutex;
 mod non_cancellable;
 mod release_limit;
 
-pub(crate) use non_cancellable::{NonCancellable, PATIENCE, Work, in_time, is_in_background};
+pub(crate) use non_cancellable::{ANSWER_TIME, NonCancellable, Work, in_time, is_in_background};
 pub(crate) use release_limit::ReleaseLimit;
 
 /// Work without a result.
@@ -30,7 +30,7 @@ pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// A job runs on the runtime of the caller that drops it, otherwise on the one that last took a lock. When a runtime
 /// ends, its jobs move to another one.
 ///
-/// A runtime that lives and is not driven keeps its jobs. A request of another runtime waits for such a release twice [`PATIENCE`]
+/// A runtime that lives and is not driven keeps its jobs. A request of another runtime waits for such a release twice [`ANSWER_TIME`]
 /// at most, apart from its hold's lease in the store, and another release waits for its place five seconds at most. This is not
 /// taken from it:
 ///

@@ -15,7 +15,7 @@ use crate::background::Background;
 use crate::cleanup::NonCancellable;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
-use crate::limits::FOR_EVER;
+use crate::limits::{CONFIRMATION, FOR_EVER};
 use crate::lock::{HoldId, LockKey, LockMode, Namespace};
 use crate::queue::Queues;
 use crate::store::{Answer, DynInspect, DynStore, Feature, LockStore, Unsupported};
@@ -46,9 +46,6 @@ pub use request::LockRequest;
 pub(crate) use request::Started;
 use request_tracker::{RequestTracker, TrackedRequest};
 pub use target::Target;
-
-/// How much of its time limit a shutdown keeps for the releases.
-const RELEASE_TIME: Duration = Duration::from_secs(1);
 
 /// Takes locks in a store. Cheap to clone; clones are the same client.
 ///
@@ -253,8 +250,9 @@ impl LockClient {
         {
             // Also if this future is dropped meanwhile. What goes on afterwards goes on without its lock.
             let _abandoned = AbandonOnDrop(background);
+            // The releases need the rest of the time.
             let handlers = self.inner.tasks.wait();
-            drop(timeout_at(until - RELEASE_TIME.min(timeout), handlers).await);
+            drop(timeout_at(until - CONFIRMATION.min(timeout), handlers).await);
         }
         let done = async {
             // The last request may have been granted a hold since.

@@ -18,6 +18,12 @@ pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 6
 /// The time that a store needs for an answer. A request does not end its wait for less.
 pub(crate) const LAST_MOMENT: Duration = Duration::from_millis(100);
 
+/// For how long a store is asked at least to withdraw an attempt; longer if its lease is.
+pub(crate) const WITHDRAWAL: Duration = Duration::from_secs(10);
+
+/// For how long a store is asked to confirm a hold, all questions together. A client waits meanwhile.
+pub(crate) const CONFIRMATION: Duration = Duration::from_secs(1);
+
 /// Checks a lease and a longest hold; the error says which limit is broken.
 pub(crate) fn check(lease: Lease, max_hold: Option<Duration>) -> Result<(), &'static str> {
     if lease.duration() < SHORTEST {

@@ -47,8 +47,7 @@ pub(crate) struct Watchdog {
     work: Notify,
 }
 
-/// Protected by one mutex. It may be taken under a shard's mutex of the queue, and only the mutex of a [`LiveHold`] is
-/// taken under it.
+/// Protected by one mutex. Only the mutex of a [`LiveHold`] is taken under it, and it is taken under none of the queue.
 ///
 /// The first hold starts the task. It returns after the last hold of a retired watchdog; if it is dropped before, with its
 /// runtime, [`Watchdog::ended`] or the next hold starts another one. It is started outside the mutex. Between calls:

@@ -4,20 +4,17 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::mem;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::BACKOFF;
-use crate::cleanup::{CleanupTasks, NonCancellable, PATIENCE};
+use crate::backoff::Backoff;
+use crate::cleanup::{ANSWER_TIME, CleanupTasks, NonCancellable};
 use crate::error::StoreError;
+use crate::limits::CONFIRMATION;
 use crate::store::{BATCH, DynStore, HoldStatus, Renewal};
 use crate::sync::Mutex;
 use crate::watchdog::LiveHold;
-
-/// How long a failed question to the store is repeated.
-const BUDGET: Duration = Duration::from_secs(1);
 
 type AnswerSender = oneshot::Sender<Result<HoldStatus, StoreError>>;
 
@@ -102,7 +99,7 @@ impl OwnerChecks {
             Entry::Occupied(mut asked) => {
                 let asked = asked.get_mut();
                 asked.waiting.push(check);
-                let hangs = now >= asked.since + PATIENCE;
+                let hangs = now >= asked.since + ANSWER_TIME;
                 if hangs {
                     asked.since = now;
                 }
@@ -118,7 +115,7 @@ impl OwnerChecks {
         };
         while let Some(checks) = self.next(partition) {
             let questions = by_hold(checks);
-            let undecided = ask_all(&self.store, questions, Instant::now() + BUDGET).await;
+            let undecided = ask_all(&self.store, questions, Instant::now() + CONFIRMATION).await;
             if !undecided.is_empty() {
                 // Other checks of the partition do not wait for these.
                 let again = ask_again(self.store.clone(), undecided);
@@ -161,8 +158,8 @@ type Question = (Arc<LiveHold>, Vec<AnswerSender>);
 
 /// Asks again about holds that the store left undecided, until it decides or the time for a check is over.
 async fn ask_again(store: Arc<dyn DynStore>, mut undecided: Vec<Question>) {
-    let over = Instant::now() + BUDGET;
-    let mut backoff = BACKOFF;
+    let over = Instant::now() + CONFIRMATION;
+    let mut backoff = Backoff::STORE;
     while !undecided.is_empty() && backoff.pause_before(over).await {
         undecided = ask_all(&store, undecided, over).await;
     }
@@ -206,7 +203,7 @@ async fn ask(
     checks: Vec<Renewal>,
     over: Instant,
 ) -> Result<Vec<HoldStatus>, StoreError> {
-    let mut backoff = BACKOFF;
+    let mut backoff = Backoff::STORE;
     loop {
         let answer = store.clone().renew(checks.clone()).await;
         let repeats = answer.as_ref().is_err_and(|error| !error.is_final());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{BACKOFF, Background};
+use super::Background;
 use crate::backoff::Backoff;
 use crate::cleanup;
 use crate::error::{LockError, StoreError, StoreErrorKind};
@@ -159,7 +159,7 @@ pub(super) async fn release_together(
     let mut tries: Vec<_> = lives.iter().map(|_| Tries::default()).collect();
     let mut results: Vec<_> = lives.iter().map(|_| None).collect();
     let mut open: Vec<_> = (0..lives.len()).collect();
-    let mut backoff = BACKOFF;
+    let mut backoff = Backoff::STORE;
     let mut is_first = true;
     loop {
         for batch in open.chunks(BATCH) {
@@ -239,7 +239,7 @@ async fn retry_refused(store: Arc<dyn DynStore>, live: Arc<LiveHold>) {
     while Instant::now() < over {
         tokio::time::sleep(REFUSED_PAUSE).await;
         let tries = Tries::default();
-        let released = release(store.clone(), &live, None, tries, BACKOFF).await;
+        let released = release(store.clone(), &live, None, tries, Backoff::STORE).await;
         if !was_refused(&released) {
             return;
         }

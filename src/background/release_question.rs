@@ -7,8 +7,9 @@ use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
 
+use super::EndOfHold;
 use super::release::{Finishing, Tries, answered, release};
-use super::{BACKOFF, EndOfHold};
+use crate::backoff::Backoff;
 use crate::cleanup;
 use crate::error::{LockError, StoreError};
 use crate::store::{Answer, Record, Release, Released};
@@ -129,7 +130,7 @@ impl<E: EndOfHold> Asked<E> {
     }
 
     async fn repeat(self, tries: Tries) -> Result<(), LockError> {
-        let mut backoff = BACKOFF;
+        let mut backoff = Backoff::STORE;
         backoff.pause().await;
         let (store, live) = (self.end.0.background().store(), self.end.0.live());
         let record = self.record.as_deref();

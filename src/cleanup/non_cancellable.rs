@@ -12,7 +12,7 @@ use super::Unfinished;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 
 /// How long a caller waits for the answer to a release or an owner check. The work continues in the background.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 tokio::task_local! {
     static IN_BACKGROUND: ();
@@ -91,7 +91,7 @@ pub(crate) async fn in_time(
         }
         // Made at the first wait: in memory most work is done by then, and a timer reads the clock.
         if limit.is_none() {
-            limit.set(Some(sleep(PATIENCE)));
+            limit.set(Some(sleep(ANSWER_TIME)));
         }
         let limit = limit.as_mut().as_pin_mut().expect("it was made");
         limit.poll(cx).map(|()| Err(late().into()))

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::question::Wanted;
 use crate::backoff::jittered;
-use crate::cleanup::PATIENCE;
+use crate::cleanup::ANSWER_TIME;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::store::Wakeups;
 
@@ -24,36 +24,36 @@ const ONE_TRY: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wait {
     /// Zero: one attempt.
-    pub(super) patience: Duration,
+    pub(super) max_wait: Duration,
     pub(super) until: Instant,
 }
 
 impl Wait {
-    pub(super) fn new(patience: Duration, now: Instant) -> Self {
-        let budget = match patience.is_zero() {
+    pub(super) fn new(max_wait: Duration, now: Instant) -> Self {
+        let budget = match max_wait.is_zero() {
             true => ONE_TRY,
-            false => patience,
+            false => max_wait,
         };
         Self {
-            patience,
+            max_wait,
             until: now + budget,
         }
     }
 
     pub(super) fn is_one_try(self) -> bool {
-        self.patience.is_zero()
+        self.max_wait.is_zero()
     }
 
     /// What a request for one key needs.
     pub(super) fn for_one(self) -> Wanted {
         Wanted::One {
-            patience: (!self.is_one_try()).then_some(self.patience),
+            patience: (!self.is_one_try()).then_some(self.max_wait),
         }
     }
 
     /// When a request looks for the first time what keeps it waiting in the process. It reads no clock.
     pub(super) fn first_look(self) -> Instant {
-        self.until - self.patience + PATIENCE
+        self.until - self.max_wait + ANSWER_TIME
     }
 
     pub(super) fn is_over(self) -> bool {

@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -10,6 +9,7 @@ use tokio::time::Instant;
 use super::question::{Reply, Wanted};
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::limits::WITHDRAWAL;
 use crate::store::{Attempt, BATCH, DynStore, HoldStatus, Release};
 
 /// What the attempts have left in the store.
@@ -80,8 +80,8 @@ async fn give_back(store: &Arc<dyn DynStore>, attempts: Vec<Attempt>) -> Vec<Att
 
 /// Repeats the withdrawal until the store has answered, or the attempt's lease is over.
 async fn withdraw(store: Arc<dyn DynStore>, attempt: Attempt, unanswered: bool) {
-    let over = Instant::now() + attempt.lease.max(Duration::from_secs(10));
-    let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+    let over = Instant::now() + attempt.lease.max(WITHDRAWAL);
+    let mut backoff = Backoff::STORE;
     while let Err(error) = store.clone().withdraw(attempt.clone(), unanswered).await {
         if error.is_final() || Instant::now() >= over {
             let error = &error as &dyn Error;

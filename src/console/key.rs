@@ -16,12 +16,12 @@ use crate::store::Inspection;
 /// How many holds and waiters of this process are shown.
 const SHOWN: usize = 200;
 
-/// `api/key`: the state of `key` here and in the store. Waits for the store for `patience` at most.
-pub(super) async fn look(shared: &Shared, key: &LockKey, patience: Duration) -> Value {
-    let store = match timeout(patience, shared.holders.inspect(key)).await {
+/// `api/key`: the state of `key` here and in the store. Waits for the store for `limit` at most.
+pub(super) async fn look(shared: &Shared, key: &LockKey, limit: Duration) -> Value {
+    let store = match timeout(limit, shared.holders.inspect(key)).await {
         Ok(Ok(inspection)) => in_store(&inspection, &shared.holders),
         Ok(Err(error)) => unknown(problem::text(&error)),
-        Err(_) => unknown(format!("the store has not answered within {patience:?}")),
+        Err(_) => unknown(format!("the store has not answered within {limit:?}")),
     };
     let locks = &shared.locks;
     let key = locks.named(key.clone());

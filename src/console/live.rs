@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_secs(1);
 const SELDOM: u64 = 3;
 
 /// How long the stream waits for the store's answer about one key.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LONGEST_ANSWER: Duration = Duration::from_secs(1);
 
 /// How long a stream lives. A graceful shutdown of the server waits for it.
 const LIFE: Duration = Duration::from_secs(30);
@@ -111,7 +111,7 @@ impl Viewer {
             OptionFuture::from(
                 self.key
                     .as_ref()
-                    .map(|key| key::look(shared, key, PATIENCE))
+                    .map(|key| key::look(shared, key, LONGEST_ANSWER))
             ),
             OptionFuture::from(is_due.then(|| shared.store_soon())),
         );

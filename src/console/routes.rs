@@ -52,7 +52,7 @@ const HISTORY: [(&str, ReadHistory); 3] = [
 ];
 
 /// How long a request for one key waits for the store.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LONGEST_ANSWER: Duration = Duration::from_secs(10);
 
 type Locks = State<Arc<Shared>>;
 
@@ -109,5 +109,7 @@ async fn one_key(
     query: Result<Query<KeyQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Query(KeyQuery { key }) = query?;
-    Ok(Json(key::look(&shared, &LockKey::new(key), PATIENCE).await))
+    Ok(Json(
+        key::look(&shared, &LockKey::new(key), LONGEST_ANSWER).await,
+    ))
 }

@@ -8,12 +8,12 @@ use tokio::time::timeout;
 use super::{millis, problem};
 use crate::client::LockClient;
 #[cfg(feature = "redis")]
-use crate::telemetry::store::carriers;
+use crate::telemetry::store::connection_uses;
 #[cfg(feature = "redis")]
 pub(super) use crate::telemetry::store::watch;
 
 /// How long an audit may take.
-const PATIENCE: Duration = Duration::from_secs(3);
+const LONGEST_ANSWER: Duration = Duration::from_secs(3);
 
 /// The audit of the store, or why there is none, and its time.
 pub(super) struct StoreView {
@@ -23,7 +23,7 @@ pub(super) struct StoreView {
 
 impl StoreView {
     pub(super) async fn look(locks: &LockClient) -> Self {
-        let audit = match timeout(PATIENCE, locks.audit()).await {
+        let audit = match timeout(LONGEST_ANSWER, locks.audit()).await {
             Ok(Ok(audit)) => Ok(json!(audit)),
             Ok(Err(error)) => Err(problem::text(&error)),
             Err(_) => Err("the store did not answer in time".to_owned()),
@@ -49,13 +49,13 @@ pub(super) fn json(latest: Option<&StoreView>) -> Value {
         "audited_ms": latest.map(|view| millis::of(view.age())),
         "audit": audit.ok(),
         "error": audit.err(),
-        "connections": carriers(),
+        "connections": connection_uses(),
     })
 }
 
 /// There are no connections without Redis.
 #[cfg(not(feature = "redis"))]
-fn carriers() -> [(); 0] {
+fn connection_uses() -> [(); 0] {
     []
 }
 

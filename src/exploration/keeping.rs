@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::store::Paced;
 use super::{Mutant, explore, finds, pass};
 use crate::background::{Background, EndOfHold, ReleaseQuestion};
-use crate::cleanup::{PATIENCE, in_time};
+use crate::cleanup::{ANSWER_TIME, in_time};
 use crate::error::LockError;
 use crate::lock::{Hold, HoldId, Lease, LockMode};
 use crate::store::{Attempt, HoldStatus, LockStore, Outcome, Released, Renewal, erase};
@@ -135,7 +135,7 @@ impl Watch {
                     assert_eq!(self.live.ended().await, Phase::Lost);
                 }
                 // The clock of a scenario may jump past the time limit of a check.
-                Err(LockError::Unavailable(_)) if asked.elapsed() >= PATIENCE => {}
+                Err(LockError::Unavailable(_)) if asked.elapsed() >= ANSWER_TIME => {}
                 Err(error) => panic!("{error}"),
             }
             self.look();

@@ -10,11 +10,9 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::settings::Confirm;
 use crate::error::LockError;
 use crate::guard::{LockGuard, Releasing};
+use crate::limits::CONFIRMATION;
 use crate::store::Record;
 use crate::telemetry::{self, Labels};
-
-/// How long the store may take to confirm, all attempts together. The client waits meanwhile.
-const BUDGET: Duration = Duration::from_secs(1);
 
 /// The proof that the lock of a response was held until the end of the request.
 ///
@@ -86,7 +84,7 @@ enum Pending {
         /// Until when the lease confirms a response that the store does not confirm; `None`: it does not. It never confirms one
         /// whose lock is known to be lost: the lease may not be over then.
         deadline: Option<Instant>,
-        /// The timer of [`BUDGET`], which is made when the release first waits.
+        /// The timer of [`CONFIRMATION`], which is made when the release first waits.
         late: Option<Pin<Box<Sleep>>>,
     },
 }
@@ -101,7 +99,10 @@ impl Future for Confirming {
                 release,
                 deadline,
                 late,
-            } => match (ready!(poll_within(BUDGET, release, late, cx)), *deadline) {
+            } => match (
+                ready!(poll_within(CONFIRMATION, release, late, cx)),
+                *deadline,
+            ) {
                 (Some(Ok(())), _) => Ok(Confirmation::Store),
                 (Some(Err(LockError::Unavailable(_))) | None, Some(deadline))
                     if !release.is_lost() && Instant::now() < deadline =>

@@ -26,8 +26,8 @@ pub(super) type Asker<Q, T> = Pin<Box<dyn Ask<Q, T>>>;
 /// The askers of one kind of question that have an answer, for the next questions of that kind.
 ///
 /// The future of a store's answer is larger than what allocators keep ready for each thread, and each pair needs two of them. A
-/// question is made in its asker, because each move of such a future copies all of it. No caller waits for the mutex: one that
-/// finds it locked allocates an asker, or frees it. So it is std's, and an exploration has no other order of events to try here.
+/// question is made in its asker, because each move of such a future copies all of it. The mutex protects the askers
+/// that have answered. No caller waits for it: one that finds it locked allocates an asker, or frees it. So it is std's, and an exploration has no other order of events to try here.
 pub(super) struct AnswerPool<Q, T> {
     idle: Mutex<Vec<Asker<Q, T>>>,
     new: Box<dyn Fn() -> Asker<Q, T> + Send + Sync>,

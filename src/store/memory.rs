@@ -72,8 +72,8 @@ pub struct MemoryStore {
     shared: Arc<MemoryShared>,
 }
 
-/// The state that all clones share. The mutex of the records may be taken under that of a shard, never the other way round. That
-/// of the processes is taken alone.
+/// The state that all clones share. Each mutex protects its value. Several shards are locked in ascending order. The mutex of the
+/// records may be taken under those of shards, never the other way round. That of the processes is taken alone.
 struct MemoryShared {
     shards: Box<[Mutex<Shard>]>,
     records: Mutex<Records>,

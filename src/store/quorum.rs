@@ -137,7 +137,7 @@ pub struct QuorumStore<S> {
 }
 
 /// What the clones share. `holds` and `last_votes` have mutexes, and so has each value in them. None is taken under another, except
-/// that of a hold under that of its table.
+/// that of a hold under that of its table, or under that of a question ([`MajorityCall`](majority::MajorityCall)).
 struct QuorumShared<S> {
     stores: Box<[S]>,
     /// The capabilities of each store, read once.
@@ -244,7 +244,7 @@ impl<S> QuorumStore<S> {
     }
 
     /// Awaits the answer of a store without a limit, and marks the store as slow if it takes too long.
-    async fn heard<T>(&self, store: usize, until: Instant, answer: impl Future<Output = T>) -> T {
+    async fn timed<T>(&self, store: usize, until: Instant, answer: impl Future<Output = T>) -> T {
         tokio::pin!(answer);
         match timeout_at(until, &mut answer).await {
             Ok(answer) => answer,

@@ -74,6 +74,7 @@ struct GaugeKeys {
 impl Gauges {
     pub(super) fn of(of: &Labels) -> Self {
         type All = HashMap<Labels, &'static GaugeKeys>;
+        // Protects the map, whose entries are only added.
         static ALL: LazyLock<RwLock<All>> = LazyLock::new(RwLock::default);
         let all = ALL.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(keys) = all.get(of) {

@@ -21,7 +21,7 @@ pub(super) use instruments::describe_each;
 #[cfg(feature = "console")]
 use meter::MeteredUp;
 #[cfg(feature = "console")]
-pub(crate) use meter::{carriers, watch};
+pub(crate) use meter::{connection_uses, watch};
 #[cfg(not(feature = "metrics"))]
 use off as instruments;
 #[cfg(not(feature = "console"))]

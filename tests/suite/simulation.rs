@@ -13,6 +13,8 @@ mod quorum;
 
 mod book;
 mod caller;
+mod checked_store;
+mod checked_stores;
 mod flaw;
 mod flawed;
 mod history;
@@ -28,6 +30,4 @@ pub(crate) mod section;
 mod seeds;
 mod waits;
 mod weather;
-mod witness;
-mod witnesses;
 mod world;

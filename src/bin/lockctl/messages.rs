@@ -15,7 +15,8 @@ const WAITING: usize = 64;
 const LONGEST_FLUSH: Duration = Duration::from_secs(1);
 
 /// The thread that writes, from the first message on. A pipe that is not read, or a terminal that is stopped, blocks this
-/// thread alone: the supervision of a command goes on.
+/// thread alone: the supervision of a command goes on. The mutex protects the writer, which the first message makes and [`finish`]
+/// takes.
 static WRITER: Mutex<Option<Writer>> = Mutex::new(None);
 
 struct Writer {

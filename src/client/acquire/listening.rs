@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 use super::super::queued_keys::Given;
 use super::super::wait::sleep_until;
 use super::Request;
-use crate::cleanup::PATIENCE;
+use crate::cleanup::ANSWER_TIME;
 use crate::error::LockError;
 use crate::limits::LAST_MOMENT;
 use crate::lock::LockMode;
@@ -74,7 +74,7 @@ impl<'a> Request<'a> {
                 Err(_) if look >= self.wait.until => return Err(self.queued.in_vain()),
                 Err(_) => self.queued.look(),
             }
-            look = Instant::now() + PATIENCE;
+            look = Instant::now() + ANSWER_TIME;
         }
     }
 

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::super::wait_queue::{Handoff, Head, WaitQueue};
 use super::super::{At, Effect, Intent};
 use super::KeyState;
-use crate::cleanup::PATIENCE;
+use crate::cleanup::ANSWER_TIME;
 use crate::lock::LockMode;
 use crate::watchdog::Moment;
 
@@ -24,7 +24,7 @@ impl ReleaseTime {
     fn is_long_ago(self, now: Instant) -> bool {
         // Less than zero if another thread has read the clock a little earlier.
         let tenths = Self::from(now).0.wrapping_sub(self.0) as i32;
-        tenths >= (PATIENCE.as_millis() / 100) as i32
+        tenths >= (ANSWER_TIME.as_millis() / 100) as i32
     }
 }
 

@@ -209,7 +209,7 @@ impl<S: LockStore> StoreHold<S> {
         }
         let first = hold.lock().soil(store);
         let asked = self.store().acquire(attempt);
-        let answer = self.quorum.heard(store, call.until, asked).await;
+        let answer = self.quorum.timed(store, call.until, asked).await;
         if let Some(grace) = call.grace.get() {
             self.quorum.set_slow(store, Instant::now() > *grace);
         }

@@ -28,7 +28,7 @@ pub(super) struct MajorityCall<T> {
     changed: Notify,
 }
 
-/// The votes change until there is a conclusion, and never after.
+/// Protected by one mutex, under which only that of a hold is taken. The votes change until there is a conclusion, and never after.
 struct CallState<T> {
     votes: Vec<Option<Vote<T>>>,
     conclusion: Option<Conclusion>,

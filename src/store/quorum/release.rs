@@ -64,7 +64,7 @@ impl<S: LockStore> StoreHold<S> {
 
     async fn release_once(&self, release: &ReleaseCall) -> Vote<HoldStatus> {
         let released = self.store().release_one(&self.of.attempt.hold);
-        let answer = self.quorum.heard(self.at, release.until, released).await;
+        let answer = self.quorum.timed(self.at, release.until, released).await;
         let answer = answer.map(|released| {
             let notified = released.notified;
             release.notified.fetch_max(notified, Ordering::Relaxed);

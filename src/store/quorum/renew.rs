@@ -98,7 +98,7 @@ impl<S: LockStore> QuorumStore<S> {
             let (quorum, renewals) = (self.clone(), renewals.clone());
             async move {
                 let answer = quorum.shared.stores[store].renew(&renewals);
-                quorum.heard(store, last, answer).await
+                quorum.timed(store, last, answer).await
             }
         });
         for end in ends {

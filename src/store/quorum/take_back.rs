@@ -13,11 +13,8 @@ use super::members::Members;
 use super::store_hold::{AttemptedHold, StoreHold};
 use super::vote_count::VoteCount;
 use crate::backoff::Backoff;
-use crate::limits::after;
+use crate::limits::{WITHDRAWAL, after};
 use crate::store::{Attempt, LockStore, LockStoreExt, Outcome};
-
-/// For how long a store is asked at least to take something back; longer if the lease is.
-const UNDO: Duration = Duration::from_secs(10);
 
 /// The pauses between two tries.
 const UNDO_PAUSE: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(2));
@@ -88,7 +85,7 @@ impl<S: LockStore> StoreHold<S> {
     pub(super) async fn return_grant(&self) {
         let until = self.quorum.deadline();
         let released = self.store().release_one(&self.of.attempt.hold);
-        if self.quorum.heard(self.at, until, released).await.is_err() {
+        if self.quorum.timed(self.at, until, released).await.is_err() {
             // If the release takes effect later, it must not end the hold of a later attempt.
             self.of.hold.lock().tainted.insert(self.at);
             self.undo().await;
@@ -104,7 +101,7 @@ impl<S: LockStore> StoreHold<S> {
         if !self.of.hold.lock().dirty.contains(self.at) {
             return;
         }
-        let over = after(begun, self.of.attempt.lease.max(UNDO));
+        let over = after(begun, self.of.attempt.lease.max(WITHDRAWAL));
         let mut backoff = UNDO_PAUSE;
         loop {
             let until = self.quorum.deadline();
@@ -140,6 +137,6 @@ impl<S: LockStore> StoreHold<S> {
         let AttemptedHold { attempt, hold } = &self.of;
         let unanswered = unanswered || hold.lock().tainted.contains(self.at);
         let withdrawn = self.store().withdraw(attempt, unanswered);
-        self.quorum.heard(self.at, until, withdrawn).await
+        self.quorum.timed(self.at, until, withdrawn).await
     }
 }

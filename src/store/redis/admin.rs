@@ -21,7 +21,7 @@ use crate::store::{
 };
 
 /// The code of the administrating scripts for a key that is not a lock.
-const NO_LOCK: i64 = 3;
+const NOT_A_LOCK: i64 = 3;
 
 impl Inspect for RedisStore {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
@@ -195,7 +195,7 @@ pub(super) fn lifetime(millis: i64) -> Duration {
 /// The answer about a key, unless the key is not a lock.
 fn about_lock(answer: Value) -> Result<Value, StoreError> {
     match answer {
-        Value::Int(NO_LOCK) => Err(conflict("the key holds data that is no lock")),
+        Value::Int(NOT_A_LOCK) => Err(conflict("the key holds data that is no lock")),
         answer => Ok(answer),
     }
 }

@@ -96,7 +96,7 @@ impl ChannelStream {
     }
 
     /// A message that has arrived already; `None` if there is none.
-    pub(super) fn heard(&mut self) -> Option<Option<ServerMessage>> {
+    pub(super) fn received(&mut self) -> Option<Option<ServerMessage>> {
         self.next().now_or_never()
     }
 }
@@ -118,7 +118,7 @@ impl ChannelSink {
     ) -> Result<Vec<Result<(), StoreError>>, ConnectionLost> {
         let sink = match self {
             Self::Sharded(connection) => {
-                return tell(connection, &PushKind::SSubscribe, names).await;
+                return send_each(connection, &PushKind::SSubscribe, names).await;
             }
             Self::Plain(sink) => sink,
         };
@@ -139,7 +139,7 @@ impl ChannelSink {
         match self {
             Self::Plain(sink) => answered(sink.unsubscribe(&as_strs(names)).await).map(drop),
             Self::Sharded(connection) => {
-                let answers = tell(connection, &PushKind::SUnsubscribe, names);
+                let answers = send_each(connection, &PushKind::SUnsubscribe, names);
                 answers.await.map(drop)
             }
         }
@@ -164,7 +164,7 @@ impl ChannelSink {
 ///
 /// When a server ends a subscription without a request, its message has the form of an answer, and the `redis` crate
 /// takes it for the answer to the last command. So an answer that does not fit the command ends the connection.
-async fn tell(
+async fn send_each(
     connection: &mut RawConnection,
     expected: &PushKind,
     names: &[Arc<str>],

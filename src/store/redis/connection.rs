@@ -17,8 +17,8 @@ use super::master::FollowedMaster;
 use super::node_context::NodeContext;
 use super::pooled::{PoolPermit, Purpose};
 use super::script::Call;
-use super::timeouts::LONGEST_PAUSE;
 use super::waits::SharedWaits;
+use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sync::{Mutex, MutexGuard};
 use crate::telemetry;
@@ -249,7 +249,7 @@ impl SharedConnection {
     /// The server is not a master any more: a new connection may lead to the new master.
     fn became_read_only(self: &Arc<Self>, generation: u64) {
         // There may be no new master yet, so not every such answer opens a new connection.
-        if self.state().since.elapsed() > LONGEST_PAUSE {
+        if self.state().since.elapsed() > Backoff::LONGEST {
             self.replace(generation, "its server is read-only");
         }
     }

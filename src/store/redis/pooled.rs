@@ -30,9 +30,11 @@ impl Purpose {
     }
 }
 
-/// The permit of a shared connection in a pool of the caller's: `None` before the first connection. It stays when the
-/// connection is replaced, so that the pool counts one connection all the time. Dropping it returns the permit, and not
-/// the connection.
+/// The permit of a shared connection in a pool of the caller's. It stays when the connection is replaced, so that the pool counts
+/// one connection all the time. Dropping it returns the permit, and not the connection.
+///
+/// The mutex protects the pool's object: `None` before the first connection, and later one whose handle is exchanged. It is never
+/// held across an await.
 #[derive(Default)]
 pub(super) struct PoolPermit(Mutex<Option<deadpool_redis::Connection>>);
 

@@ -72,7 +72,7 @@ impl WatchedSentinels {
     pub(super) async fn locate(&self) -> Result<(Endpoint, FollowedMaster), StoreError> {
         let answer = self.group.ask().await?;
         self.ensure_watching();
-        self.group.learn(&answer);
+        self.group.take_in(&answer);
         let master = answer.master;
         let server = self.group.server.at(&master.host, master.port);
         let followed = FollowedMaster::new(master, self.group.current.subscribe());
@@ -110,7 +110,7 @@ impl SentinelGroup {
 
     /// Takes in the sentinels' answer, unless a minority names a former master: it may be cut off from the others. A majority
     /// is accepted with a lower epoch, because sentinels that were set up anew count from zero.
-    fn learn(&self, SentinelReply { master, by_most }: &SentinelReply) {
+    fn take_in(&self, SentinelReply { master, by_most }: &SentinelReply) {
         self.current.send_if_modified(|current| {
             let known = current.as_ref();
             let believed = *by_most || known.is_none_or(|known| known.epoch <= master.epoch);
@@ -140,7 +140,7 @@ async fn watch(sentinels: Arc<SentinelGroup>) {
         sleep(jittered(WATCH)).await;
         // Without an answer, nothing changes: the master may still be up.
         if let Ok(answer) = sentinels.ask().await {
-            sentinels.learn(&answer);
+            sentinels.take_in(&answer);
         }
     }
 }

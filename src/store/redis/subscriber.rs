@@ -11,7 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use super::channels::{ChannelSink, ChannelStream, ConnectionLost, ServerMessage};
 use super::master::FollowedMaster;
 use super::subscriptions::{RestartOnDrop, Subscriptions};
-use super::timeouts::{LONGEST_PAUSE, RECONNECT};
+use crate::backoff::Backoff;
 use crate::telemetry;
 
 /// How long a connection may be silent before a `PING`.
@@ -24,7 +24,7 @@ impl Subscriptions {
         let _restart = on_callers_runtime.then(|| RestartOnDrop(Arc::downgrade(&self)));
         // A previous task may have ended with its runtime.
         self.disconnected();
-        let mut backoff = RECONNECT;
+        let mut backoff = Backoff::STORE;
         loop {
             let began = Instant::now();
             let channels = self.channels;
@@ -42,7 +42,7 @@ impl Subscriptions {
                     self.failed(error);
                 }
             }
-            if began.elapsed() > 2 * LONGEST_PAUSE + self.context.timeouts().connect {
+            if began.elapsed() > 2 * Backoff::LONGEST + self.context.timeouts().connect {
                 backoff.reset();
             }
             backoff.pause().await;
@@ -59,12 +59,12 @@ impl Subscriptions {
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if self.tell(&mut sink, &mut stream).await.is_err() {
+            if self.send_difference(&mut sink, &mut stream).await.is_err() {
                 return ConnectionLost;
             }
             let asked = tokio::select! {
-                heard = stream.next() => {
-                    if self.take_in(heard).is_err() {
+                received = stream.next() => {
+                    if self.take_in(received).is_err() {
                         return ConnectionLost;
                     }
                     continue;
@@ -77,8 +77,8 @@ impl Subscriptions {
                 _ = heartbeat.tick() => false,
                 () = self.probe.notified() => true,
             };
-            let patience = self.context.timeouts().probe();
-            let answered = self.meanwhile(&mut stream, sink.ping(), patience).await;
+            let limit = self.context.timeouts().probe();
+            let answered = self.meanwhile(&mut stream, sink.ping(), limit).await;
             if answered.is_err() {
                 if !asked {
                     self.context.probe_all();
@@ -89,26 +89,26 @@ impl Subscriptions {
     }
 
     /// Sends the subscriptions that the server does not know yet.
-    async fn tell(
+    async fn send_difference(
         &self,
         sink: &mut ChannelSink,
         stream: &mut ChannelStream,
     ) -> Result<(), ConnectionLost> {
         loop {
-            let (difference, patience) = (self.difference(), self.context.timeouts().response);
+            let (difference, limit) = (self.difference(), self.context.timeouts().response);
             if difference.join.is_empty() && difference.leave.is_empty() {
                 return Ok(());
             }
             if !difference.join.is_empty() {
                 let answers = self
-                    .meanwhile(stream, sink.join(&difference.join), patience)
+                    .meanwhile(stream, sink.join(&difference.join), limit)
                     .await?;
                 for (name, answer) in difference.join.iter().zip(answers) {
                     self.joined(name, answer);
                 }
             }
             if !difference.leave.is_empty() {
-                self.meanwhile(stream, sink.leave(&difference.leave), patience)
+                self.meanwhile(stream, sink.leave(&difference.leave), limit)
                     .await?;
                 for name in &difference.leave {
                     self.left(name);
@@ -123,20 +123,20 @@ impl Subscriptions {
         &self,
         stream: &mut ChannelStream,
         question: impl Future<Output = Result<T, ConnectionLost>>,
-        patience: Duration,
+        limit: Duration,
     ) -> Result<T, ConnectionLost> {
         let mut answer = pin!(question);
-        let mut over = pin!(sleep(patience));
+        let mut over = pin!(sleep(limit));
         loop {
             tokio::select! {
                 answer = &mut answer => {
                     // Messages that arrived before the answer are taken in before the answer.
-                    while let Some(heard) = stream.heard() {
-                        self.take_in(heard)?;
+                    while let Some(received) = stream.received() {
+                        self.take_in(received)?;
                     }
                     return answer;
                 }
-                heard = stream.next() => self.take_in(heard)?,
+                received = stream.next() => self.take_in(received)?,
                 () = &mut over => return Err(ConnectionLost),
                 () = self.probe.notified() => {
                     let soon = Instant::now() + self.context.timeouts().probe();
@@ -147,8 +147,8 @@ impl Subscriptions {
         }
     }
 
-    fn take_in(&self, heard: Option<ServerMessage>) -> Result<(), ConnectionLost> {
-        match heard {
+    fn take_in(&self, received: Option<ServerMessage>) -> Result<(), ConnectionLost> {
+        match received {
             Some(ServerMessage::Message(channel)) => self.wake(&channel),
             Some(ServerMessage::Gone(channel)) if !self.gone(&channel) => {
                 return Err(ConnectionLost);

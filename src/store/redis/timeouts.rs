@@ -2,12 +2,7 @@
 
 use std::time::Duration;
 
-use crate::backoff::Backoff;
 use crate::limits::FOR_EVER;
-
-/// The pauses between attempts to connect, or to subscribe.
-pub(super) const RECONNECT: Backoff = Backoff::new(Duration::from_millis(20), LONGEST_PAUSE);
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// With a shorter limit, a busy machine looks like a dead connection.
 const SHORTEST_PROBE: Duration = Duration::from_millis(500);

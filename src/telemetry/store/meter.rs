@@ -45,7 +45,7 @@ struct Second {
 
 /// The connections of one use.
 #[derive(Debug, Serialize)]
-pub(crate) struct Carrier {
+pub(crate) struct ConnectionUse {
     carries: &'static str,
     up: u64,
     opened: u64,
@@ -72,11 +72,10 @@ pub(crate) fn watch() {
 }
 
 /// The uses for which a connection was opened, or tried.
-pub(crate) fn carriers() -> Vec<Carrier> {
+pub(crate) fn connection_uses() -> Vec<ConnectionUse> {
     let all = [COMMANDS, RENEWALS, WAKE_UPS].map(|carries| meter(carries).read(carries));
     let all = all.into_iter();
-    all.filter(|carrier| carrier.opened + carrier.failed > 0)
-        .collect()
+    all.filter(|used| used.opened + used.failed > 0).collect()
 }
 
 /// A connection that is up.
@@ -146,8 +145,8 @@ impl Meter {
         second.buckets[bucket(micros)] += 1;
     }
 
-    fn read(&self, carries: &'static str) -> Carrier {
-        Carrier {
+    fn read(&self, carries: &'static str) -> ConnectionUse {
+        ConnectionUse {
             carries,
             up: self.up.load(Ordering::Relaxed),
             opened: self.opened.load(Ordering::Relaxed),

@@ -28,6 +28,7 @@ pub struct Env {
     pub(super) modes: &'static [LockMode],
     /// The record of the clients' questions.
     pub(super) calls: Arc<Calls>,
+    /// Protects the clients of the case, which are only added.
     clients: Mutex<Vec<LockClient>>,
     /// Whether the store still remembers withdrawals at the end.
     remembers: Cell<bool>,

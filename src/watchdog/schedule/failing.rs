@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Batch, PART, RenewalSchedule, RenewalState};
-use crate::backoff::jittered;
+use crate::backoff::Backoff;
 use crate::store::BATCH;
 use crate::watchdog::LiveHold;
 
@@ -24,7 +24,7 @@ pub(super) struct Failing {
     pub(super) holds: usize,
     /// The next probe. `None`: its last renewal was answered, and its holds are scheduled again.
     pub(super) probe: Option<Instant>,
-    pause: Duration,
+    backoff: Backoff,
     shortest: Duration,
 }
 
@@ -72,11 +72,9 @@ impl RenewalSchedule {
             // They have all left: the next call passes over more, or finds one.
             return true;
         }
-        let pause = failing.pause.min(failing.shortest / 10);
-        failing.pause = (failing.pause * 2).min(PAUSE.1);
         // The next probe does not wait for the answer to this one, which may hang.
         self.probes.remove(&(at, partition));
-        let next = now + jittered(pause);
+        let next = now + failing.backoff.next_within(failing.shortest / 10);
         failing.probe = Some(next);
         self.probes.insert((next, partition));
         if !holds.is_empty() {
@@ -129,13 +127,13 @@ impl RenewalSchedule {
             waiting: VecDeque::new(),
             holds: 0,
             probe: None,
-            pause: PAUSE.0,
+            backoff: Backoff::new(PAUSE.0, PAUSE.1),
             shortest: lease,
         });
         if failing.probe.is_none() {
-            let first = now + PAUSE.0.min(lease / 10);
+            failing.backoff.reset();
+            let first = now + failing.backoff.next_within(lease / 10);
             failing.probe = Some(first);
-            failing.pause = 2 * PAUSE.0;
             self.probes.insert((first, partition));
         }
         failing.shortest = failing.shortest.min(lease);

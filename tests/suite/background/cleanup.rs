@@ -109,7 +109,7 @@ async fn clean_up_of_one_part_does_not_wait_for_another_that_is_down() {
     drop(guards);
     sleep(2000 * MS).await;
     assert_eq!(store.calls("release", 2).len(), 1000);
-    store.mend(1);
+    store.restore(1);
     sleep(5000 * MS).await;
     assert!(store.is_empty());
 }

@@ -140,7 +140,7 @@ async fn a_nested_read_for_any_of_several_keys_is_asked_again_with_its_id() {
     sleep(20 * MS).await;
     store.cut(1);
     sleep(10 * MS).await;
-    store.mend(1);
+    store.restore(1);
     let inner = second.await.expect("it does not panic").expect("its own");
     assert_eq!(inner.key().as_str(), "1:a");
     for guard in [inner, outer, other] {

@@ -49,7 +49,7 @@ async fn a_release_waits_for_a_store_that_is_down_no_longer_than_seconds() {
         store.cut(1);
         is_unconfirmed_soon(guard).await;
         assert!(!store.is_empty());
-        store.mend(1);
+        store.restore(1);
         sleep(Duration::from_secs(2)).await;
         assert!(store.is_empty(), "the release has gone on");
     }
@@ -241,7 +241,7 @@ async fn a_part_that_is_down_keeps_only_its_own_keys() {
     let free = locks.lock_all(["2:a", "2:b"]).wait(Duration::ZERO).await;
     free.expect("released").release().await.expect("held");
     releasing.await.unwrap();
-    store.mend(1);
+    store.restore(1);
     sleep(Duration::from_secs(2)).await;
     assert!(store.is_empty(), "the release has gone on");
 }
@@ -291,7 +291,7 @@ async fn a_release_after_an_unanswered_minimum_is_repeated_until_its_end() {
     );
     sleep(2 * lease).await;
     assert!(!store.is_empty(), "the store keeps it");
-    store.mend(1);
+    store.restore(1);
     sleep(Duration::from_secs(5)).await;
     assert!(store.is_empty(), "nothing is held after an error");
 }

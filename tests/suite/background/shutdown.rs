@@ -194,7 +194,7 @@ async fn a_shutdown_during_an_outage_does_not_ask_for_each_hold() {
     let asked = store.calls("release", 1);
     assert!(asked.iter().all(|call| call.holds >= HOLDS % 100));
     assert!((1..=3 * 12).contains(&asked.len()), "{}", asked.len());
-    store.mend(1);
+    store.restore(1);
     ending.await.unwrap().expect("in time");
     assert!(store.is_empty());
     drop(guards);

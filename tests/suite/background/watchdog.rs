@@ -50,7 +50,7 @@ async fn an_outage_is_probed_once_for_all_holds_and_the_others_are_renewed() {
     let healthy = began + LEASE * 2 / 3;
     assert!(up.iter().all(|guard| guard.deadline() > healthy));
 
-    store.mend(1);
+    store.restore(1);
     sleep(LEASE).await;
     assert!(down.iter().chain(&up).all(|guard| !guard.is_lost()));
     for guard in down.into_iter().chain(up) {
@@ -71,7 +71,7 @@ async fn a_short_lease_survives_an_outage_of_half_of_it() {
     for _ in 0..10 {
         store.cut(1);
         sleep(lease / 2).await;
-        store.mend(1);
+        store.restore(1);
         sleep(lease).await;
         assert!(!held.is_lost());
     }

@@ -54,12 +54,12 @@ impl Wired {
         *self.shared.latency.lock().unwrap() = latency;
     }
 
-    /// Cuts the partition off until [`mend`](Self::mend).
+    /// Cuts the partition off until [`restore`](Self::restore).
     pub(super) fn cut(&self, part: u16) {
         self.shared.cut.lock().unwrap().insert(part);
     }
 
-    pub(super) fn mend(&self, part: u16) {
+    pub(super) fn restore(&self, part: u16) {
         self.shared.cut.lock().unwrap().remove(&part);
     }
 

@@ -10,10 +10,10 @@ use tower_distributed_lock::{
 };
 
 use super::book::Guarded;
+use super::checked_stores::CheckedStores;
 use super::log::Log;
 use super::plan::{Menu, Plan, What, Who};
 use super::waits::Waits;
-use super::witnesses::Witnesses;
 
 /// How much longer than its wait an acquisition may take, because of the resolution of timers.
 const COARSE: Duration = Duration::from_millis(2);
@@ -25,7 +25,7 @@ pub(super) struct Caller {
     pub(super) name: String,
     pub(super) locks: LockClient,
     pub(super) log: Arc<Log>,
-    pub(super) witnesses: Arc<Witnesses>,
+    pub(super) checked_stores: Arc<CheckedStores>,
     pub(super) waits: Arc<Waits>,
     pub(super) menu: Menu,
     pub(super) shared: Owner,
@@ -121,7 +121,7 @@ impl Caller {
                 self.log.note(|| format!("{}: {error}", self.name));
                 self.log.count("failed");
                 if let (LockError::Busy { .. }, Some(key)) = (error, &one) {
-                    waiting.in_vain(&self.witnesses, key);
+                    waiting.in_vain(&self.checked_stores, key);
                 }
                 None
             }
@@ -203,7 +203,7 @@ impl Caller {
         }
         for key in guard.keys() {
             let at = self.at(guard, key);
-            if !self.witnesses.promised(at, guard.deadline()) {
+            if !self.checked_stores.promised(at, guard.deadline()) {
                 let text = format!("{} believes to hold {key} for too long", self.name);
                 self.log.violated("S4", text);
             }

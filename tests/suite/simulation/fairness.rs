@@ -33,10 +33,10 @@ const FAILURE: Duration = DEATH
 
 fn run(settings: Settings, menu: Menu) -> History {
     History::of(settings.seed, async {
-        let mut fate = fastrand::Rng::with_seed(!settings.seed);
-        let death = fate
+        let mut random = fastrand::Rng::with_seed(!settings.seed);
+        let death = random
             .bool()
-            .then(|| (fate.usize(..PROCESSES), millis(fate.u64(..4_000))));
+            .then(|| (random.usize(..PROCESSES), millis(random.u64(..4_000))));
         let delay = death.map_or(Duration::ZERO, |_| DEATH);
         let mut world = World::new(
             settings,

@@ -51,7 +51,7 @@ async fn happen(mut world: World, settings: Settings) -> History {
     };
     let runs = Arc::new(Runs::new(
         world.log.clone(),
-        world.witnesses.clone(),
+        world.checked_stores.clone(),
         Strictness {
             // Otherwise an answer is sent when the store does not answer and the deadline has not
             // passed.

@@ -63,7 +63,7 @@ impl Caller {
                     client,
                 };
                 let from = (held.since, held.from);
-                if !self.witnesses.carried(at, from, (began, to)) {
+                if !self.checked_stores.carried(at, from, (began, to)) {
                     let text = format!("{} had {key} confirmed, which had a gap", self.name);
                     self.log.violated("S9", text);
                 }

@@ -12,10 +12,10 @@ use tower_distributed_lock::store::{
 };
 use tower_distributed_lock::{Hold, HoldId, StoreError, StoreErrorKind};
 
+use super::checked_stores::CheckedStores;
 use super::flaw::Flaw;
 use super::log::{Log, short};
 use super::waits::Waits;
-use super::witnesses::Witnesses;
 
 /// How long a call of a dead process takes.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -34,7 +34,7 @@ pub(super) struct Observed<S> {
 pub(super) struct Judge {
     pub(super) log: Arc<Log>,
     pub(super) waits: Arc<Waits>,
-    pub(super) witnesses: Arc<Witnesses>,
+    pub(super) checked_stores: Arc<CheckedStores>,
     /// Whether a granted hold still exists when the process gets the answer.
     pub(super) keeps_data: bool,
 }
@@ -98,11 +98,11 @@ impl Judge {
     }
 
     fn granted(&self, hold: &Hold) {
-        if !self.witnesses.have_granted(hold) {
+        if !self.checked_stores.have_granted(hold) {
             let text = format!("{} is said to be granted, and is not", short(hold.id));
             self.log.violated("S9", text);
         }
-        if self.keeps_data && !self.witnesses.carry(hold) {
+        if self.keeps_data && !self.checked_stores.carry(hold) {
             let text = format!("{} is said to be granted, and has gone", short(hold.id));
             self.log.violated("S1", text);
         }

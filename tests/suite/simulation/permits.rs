@@ -25,8 +25,8 @@ const DEATH: Duration = super::line::DEATH;
 
 fn run(settings: Settings) -> History {
     History::of(settings.seed, async {
-        let mut fate = fastrand::Rng::with_seed(!settings.seed);
-        let death = fate.bool().then(|| (0, millis(fate.u64(..4_000))));
+        let mut random = fastrand::Rng::with_seed(!settings.seed);
+        let death = random.bool().then(|| (0, millis(random.u64(..4_000))));
         let delay = death.map_or(Duration::ZERO, |_| DEATH);
         let mut world = World::new(
             settings,

@@ -8,9 +8,9 @@ use tower_distributed_lock::store::Attempt;
 use tower_distributed_lock::{Hold, LockKey};
 
 use super::book::Book;
+use super::checked_stores::CheckedStores;
 use super::line::{CALLER, Line};
 use super::log::Log;
-use super::witnesses::Witnesses;
 
 /// The waiting callers and their keys.
 pub(super) struct Waits {
@@ -109,9 +109,9 @@ pub(super) struct Waiting<'a> {
 
 impl Waiting<'_> {
     /// Checks a request whose wait has ended without a grant.
-    pub(super) fn in_vain(&self, witnesses: &Witnesses, key: &LockKey) {
+    pub(super) fn in_vain(&self, checked_stores: &CheckedStores, key: &LockKey) {
         if self.waits.bound.is_some() {
-            let mut book = witnesses.only().book();
+            let mut book = checked_stores.only().book();
             self.waits.judge(&mut book, key, self.since);
         }
     }

@@ -10,6 +10,8 @@ use tower_distributed_lock::testing::{Faults, FaultyStore, Tally};
 use tower_distributed_lock::{Inspect, LockClient, LockStore, MemoryStore, Owner};
 
 use super::caller::Caller;
+use super::checked_store::CheckedStore;
+use super::checked_stores::CheckedStores;
 use super::flaw::Flaw;
 use super::flawed::Flawed;
 use super::history::History;
@@ -19,8 +21,6 @@ use super::observed::{Judge, Observed};
 use super::plan::Menu;
 use super::waits::Waits;
 use super::weather::Weather;
-use super::witness::Witness;
-use super::witnesses::Witnesses;
 
 const CALLERS: usize = 3;
 const ROUNDS: usize = 4;
@@ -31,12 +31,12 @@ const QUIET: Duration = Duration::from_secs(15);
 /// The time after which every withdrawal is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(130);
 
-pub(super) type Store = FaultyStore<Witness<Flawed<MemoryStore>>>;
+pub(super) type Store = FaultyStore<CheckedStore<Flawed<MemoryStore>>>;
 
 pub(super) struct World {
     pub(super) random: Rng,
     pub(super) log: Arc<Log>,
-    pub(super) witnesses: Arc<Witnesses>,
+    pub(super) checked_stores: Arc<CheckedStores>,
     pub(super) stores: Vec<Store>,
     weather: Weather,
     judge: Arc<Judge>,
@@ -65,27 +65,27 @@ impl World {
         // A store that loses data also loses its waiters.
         let line = (weather.keeps_data() && stores == 1).then(|| Line::new(log.clone()));
         let waits = Arc::new(Waits::new(log.clone(), bound, line));
-        let witness = |_| {
+        let checked_store = |_| {
             let flawed = Flawed::new(MemoryStore::new(), settings.flaw);
-            Witness::new(flawed, log.clone(), waits.clone())
+            CheckedStore::new(flawed, log.clone(), waits.clone())
         };
-        let of: Vec<_> = (0..stores).map(witness).collect();
-        let faulty = |of: &Witness<_>| {
+        let of: Vec<_> = (0..stores).map(checked_store).collect();
+        let faulty = |of: &CheckedStore<_>| {
             let faults = weather.faults();
             FaultyStore::new(of.clone(), faults, random.u64(..))
         };
         let stores = of.iter().map(faulty).collect();
-        let witnesses = Arc::new(Witnesses::new(of));
+        let checked_stores = Arc::new(CheckedStores::new(of));
         Self {
             judge: Arc::new(Judge {
                 log: log.clone(),
                 waits,
-                witnesses: witnesses.clone(),
+                checked_stores: checked_stores.clone(),
                 keeps_data: weather.keeps_data(),
             }),
             random,
             log,
-            witnesses,
+            checked_stores,
             stores,
             weather,
             callers: 0,
@@ -108,7 +108,7 @@ impl World {
                 name: format!("{}.{}", number / CALLERS, number % CALLERS),
                 locks: locks.clone(),
                 log: self.log.clone(),
-                witnesses: self.witnesses.clone(),
+                checked_stores: self.checked_stores.clone(),
                 waits: self.judge.waits.clone(),
                 menu,
                 shared: shared.clone(),
@@ -166,8 +166,10 @@ impl World {
             self.everything_can_be_had(locks, menu).await;
         }
         sleep(FORGOTTEN).await;
-        let left = |witness: &Witness<Flawed<MemoryStore>>| !witness.inner().inner().is_empty();
-        if self.witnesses.iter().any(left) {
+        let left = |checked_store: &CheckedStore<Flawed<MemoryStore>>| {
+            !checked_store.inner().inner().is_empty()
+        };
+        if self.checked_stores.iter().any(left) {
             self.log
                 .violated("L8", "something is left in the store".into());
         }
@@ -181,8 +183,8 @@ impl World {
             store.reconnect();
         }
         sleep(QUIET).await;
-        for (witness, key) in self.witnesses.keys() {
-            let seen = witness.inner().inspect(&key).await.unwrap();
+        for (checked_store, key) in self.checked_stores.keys() {
+            let seen = checked_store.inner().inspect(&key).await.unwrap();
             if seen.is_held() || !seen.waiters.is_empty() {
                 self.log.violated("L8", format!("{key} is left: {seen:?}"));
             }

@@ -28,6 +28,7 @@ const ASKED_AT_ONCE: usize = 4;
 pub(super) struct Topology {
     seeds: Vec<Address>,
     factory: MemberFactory,
+    /// Protects the map, which a refresh replaces as a whole.
     map: Mutex<Option<Arc<SlotMap>>>,
     /// Protects the servers of the map, and those that a redirection has named since: the next map drops these unless it has
     /// them.
@@ -175,14 +176,14 @@ impl Topology {
             }
         }
         let answer = self.ask(purpose, known.as_deref(), stale.as_ref()).await;
-        let learnt = answer.map(|ranges| self.install(&ranges));
+        let installed = answer.map(|ranges| self.install(&ranges));
         if let Some(last) = &mut last {
             **last = Some(LastRefresh {
                 at: Instant::now(),
-                failed: learnt.as_ref().err().cloned(),
+                failed: installed.as_ref().err().cloned(),
             });
         }
-        learnt
+        installed
     }
 
     /// Asks first the server that `stale` names, then the other masters, then all other servers.
@@ -228,10 +229,7 @@ impl Topology {
 
     fn install(&self, ranges: &[Range]) -> Arc<SlotMap> {
         let map = Arc::new(SlotMap::new(ranges, |address| self.member(address)));
-        tracing::debug!(
-            masters = map.masters.len(),
-            "learnt which server serves what"
-        );
+        tracing::debug!(masters = map.masters.len(), "read which server serves what");
         self.members.lock().retain(|address, _| map.has(address));
         let before = self.map.lock().replace(map.clone());
         // No other server has subscriptions: `Cluster::listen` looks at the map after each. A newer map may be known by now.

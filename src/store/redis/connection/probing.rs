@@ -29,9 +29,9 @@ impl SharedConnection {
         let ping = redis::cmd("PING");
         let mut handle = live.handle();
         let mut answer = pin!(handle.send_packed_command(&ping));
-        let patience = self.context.timeouts().probe() + self.waits.delay();
+        let limit = self.context.timeouts().probe() + self.waits.delay();
         let another = async {
-            tokio::time::sleep(patience).await;
+            tokio::time::sleep(limit).await;
             self.open(true).await
         };
         tokio::select! {

@@ -10,8 +10,8 @@ use super::super::live::Live;
 use super::super::master::FollowedMaster;
 use super::super::pooled::Purpose;
 use super::super::replicas::KnownServer;
-use super::super::timeouts::RECONNECT;
 use super::{ConnectionState, LinkState, NewConnection, SharedConnection, is_running};
+use crate::backoff::Backoff;
 use crate::telemetry;
 
 impl SharedConnection {
@@ -37,7 +37,7 @@ impl SharedConnection {
     }
 
     async fn reconnect(self: Arc<Self>) {
-        let mut backoff = RECONNECT;
+        let mut backoff = Backoff::STORE;
         loop {
             match self.open(true).await {
                 Ok(opened) => {

@@ -20,10 +20,10 @@ pub(super) struct Listening {
 
 impl Listening {
     /// Waits until the server has acknowledged the subscription.
-    pub(super) async fn acknowledged(mut self, patience: Duration) -> Result<Wakeups, StoreError> {
+    pub(super) async fn acknowledged(mut self, limit: Duration) -> Result<Wakeups, StoreError> {
         let answered =
             |link: &ChannelLink| matches!(link, ChannelLink::On | ChannelLink::Off(Some(_)));
-        let answer = timeout(patience, self.link.wait_for(answered)).await;
+        let answer = timeout(limit, self.link.wait_for(answered)).await;
         let answer = answer.ok().and_then(Result::ok).map(|link| link.clone());
         match answer {
             Some(ChannelLink::Off(Some(error))) => Err(error),

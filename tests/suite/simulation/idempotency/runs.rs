@@ -7,8 +7,8 @@ use http::response::Parts;
 use http::{HeaderMap, StatusCode};
 use tower_distributed_lock::{Rejection, RejectionKind};
 
+use super::super::checked_stores::CheckedStores;
 use super::super::log::Log;
-use super::super::witnesses::Witnesses;
 
 const REPLAYED: &str = "idempotent-replayed";
 
@@ -73,17 +73,21 @@ pub(super) struct Strictness {
 
 pub(super) struct Runs {
     log: Arc<Log>,
-    witnesses: Arc<Witnesses>,
+    checked_stores: Arc<CheckedStores>,
     strictness: Strictness,
     sent: Mutex<Vec<Sent>>,
     runs: Mutex<Vec<Run>>,
 }
 
 impl Runs {
-    pub(super) fn new(log: Arc<Log>, witnesses: Arc<Witnesses>, strictness: Strictness) -> Self {
+    pub(super) fn new(
+        log: Arc<Log>,
+        checked_stores: Arc<CheckedStores>,
+        strictness: Strictness,
+    ) -> Self {
         Self {
             log,
-            witnesses,
+            checked_stores,
             strictness,
             sent: Mutex::default(),
             runs: Mutex::default(),
@@ -228,7 +232,7 @@ impl Runs {
         let Some(Answer { body, .. }) = &run.answer else {
             return false;
         };
-        let book = self.witnesses.only().book();
+        let book = self.checked_stores.only().book();
         book.records().any(|record| record.ends_with(body))
     }
 

@@ -15,14 +15,14 @@ use super::waits::Waits;
 
 /// A wrapper between the faults and the store.
 #[derive(Clone)]
-pub(super) struct Witness<S> {
+pub(super) struct CheckedStore<S> {
     inner: S,
     log: Arc<Log>,
     book: Arc<Mutex<Book>>,
     waits: Arc<Waits>,
 }
 
-impl<S: LockStore + Inspect> Witness<S> {
+impl<S: LockStore + Inspect> CheckedStore<S> {
     pub(super) fn new(inner: S, log: Arc<Log>, waits: Arc<Waits>) -> Self {
         Self {
             inner,
@@ -116,7 +116,7 @@ impl<S: LockStore + Inspect> Witness<S> {
     }
 }
 
-impl<S: LockStore + Inspect> LockStore for Witness<S> {
+impl<S: LockStore + Inspect> LockStore for CheckedStore<S> {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let answer = self.inner.acquire(attempt).await;
         match &answer {

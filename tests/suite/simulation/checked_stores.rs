@@ -4,29 +4,29 @@ use tokio::time::Instant;
 use tower_distributed_lock::{Hold, Inspect, LockKey, LockStore, MemoryStore};
 
 use super::book::Guarded;
+use super::checked_store::CheckedStore;
 use super::flawed::Flawed;
 use super::life::{Span, Stamp};
-use super::witness::Witness;
 
 /// The number of stores that must carry a hold.
-pub(super) struct Witnesses<S = Flawed<MemoryStore>> {
-    of: Vec<Witness<S>>,
+pub(super) struct CheckedStores<S = Flawed<MemoryStore>> {
+    of: Vec<CheckedStore<S>>,
     needed: usize,
 }
 
-impl<S: LockStore + Inspect> Witnesses<S> {
+impl<S: LockStore + Inspect> CheckedStores<S> {
     /// Requires more than half of the stores.
-    pub(super) fn new(of: Vec<Witness<S>>) -> Self {
+    pub(super) fn new(of: Vec<CheckedStore<S>>) -> Self {
         let needed = of.len() / 2 + 1;
         Self { of, needed }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Witness<S>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &CheckedStore<S>> {
         self.of.iter()
     }
 
-    /// The one witness of one store.
-    pub(super) fn only(&self) -> &Witness<S> {
+    /// The one checked_store of one store.
+    pub(super) fn only(&self) -> &CheckedStore<S> {
         let [only] = &*self.of else {
             panic!("there are several stores");
         };
@@ -35,24 +35,24 @@ impl<S: LockStore + Inspect> Witnesses<S> {
 
     /// Whether enough stores ever granted the hold.
     pub(super) fn have_granted(&self, hold: &Hold) -> bool {
-        self.enough(|witness| witness.book().has_granted(hold))
+        self.enough(|checked_store| checked_store.book().has_granted(hold))
     }
 
     /// Whether enough stores carry the hold now.
     pub(super) fn carry(&self, hold: &Hold) -> bool {
-        self.enough(|witness| witness.book().carries(hold))
+        self.enough(|checked_store| checked_store.book().carries(hold))
     }
 
     /// Whether grants to a client cover the deadline of its guard.
     pub(super) fn promised(&self, at: Guarded<'_>, deadline: Instant) -> bool {
-        self.enough(|witness| witness.book().promised(at, deadline))
+        self.enough(|checked_store| checked_store.book().promised(at, deadline))
     }
 
     /// Whether enough stores carried one hold of a client at every moment between `from` and `to`.
     pub(super) fn carried(&self, at: Guarded<'_>, from: Stamp, to: Stamp) -> bool {
         let mut spans: Vec<Span> = Vec::new();
-        for witness in &self.of {
-            spans.extend(witness.book().spans(at));
+        for checked_store in &self.of {
+            spans.extend(checked_store.book().spans(at));
         }
         spans.iter().any(|Span { id, .. }| {
             let spans = || spans.iter().filter(|span| span.id == *id);
@@ -67,14 +67,18 @@ impl<S: LockStore + Inspect> Witnesses<S> {
     }
 
     /// Every key that was ever held, once for each store.
-    pub(super) fn keys(&self) -> Vec<(&Witness<S>, LockKey)> {
-        let keys = |witness| Witness::book(witness).keys().into_iter();
+    pub(super) fn keys(&self) -> Vec<(&CheckedStore<S>, LockKey)> {
+        let keys = |checked_store| CheckedStore::book(checked_store).keys().into_iter();
         let all = self.of.iter();
-        all.flat_map(|witness| keys(witness).map(move |key| (witness, key)))
+        all.flat_map(|checked_store| keys(checked_store).map(move |key| (checked_store, key)))
             .collect()
     }
 
-    fn enough(&self, says: impl Fn(&Witness<S>) -> bool) -> bool {
-        self.of.iter().filter(|witness| says(witness)).count() >= self.needed
+    fn enough(&self, says: impl Fn(&CheckedStore<S>) -> bool) -> bool {
+        self.of
+            .iter()
+            .filter(|checked_store| says(checked_store))
+            .count()
+            >= self.needed
     }
 }
