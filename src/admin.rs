@@ -181,7 +181,7 @@ impl LockAdmin {
     ///
     /// # Errors
     ///
-    /// [`LockError::Invalid`] for a limit of 0; [`LockError::Conflict`] if the key holds something else;
+    /// [`LockError::Invalid`] for a limit of 0; [`LockError::Conflict`] if the key has other data;
     /// [`LockError::Unavailable`], also if the store has no permits.
     ///
     /// # Cancel safety

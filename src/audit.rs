@@ -146,7 +146,7 @@ impl Deployment {
             ],
             Self::Failover => [
                 Unless("a failover loses the write"),
-                Unless("an old primary that is cut off still answers"),
+                Unless("an old master that is cut off still answers"),
                 Unless("a failover loses the write and meets a clock that is behind"),
             ],
             Self::Quorum { .. } => [

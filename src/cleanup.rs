@@ -280,6 +280,6 @@ fn warn_of(panic: &(dyn Any + Send)) {
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     tracing::warn!(
         panic = text,
-        "a job in the background panicked; what it was to release ends with its lease"
+        "a background job panicked: its holds end with their leases"
     );
 }

@@ -61,7 +61,7 @@ pub enum LockError {
     /// [permits](crate::LockMode::permits) with another limit. Waiting does not help. Lock a resource under one name and in
     /// one family of modes everywhere: see [`Resource`](crate::Resource).
     #[error(
-        "the key holds something else than this kind of lock: give the resource a name that nothing else uses, and lock it in \
+        "the key has data that is not this kind of lock: give the resource a name that nothing else uses, and lock it in \
          one family of modes everywhere (`Read` and `Write`, or `Reentrant` and `Fair`)"
     )]
     Conflict(#[source] StoreError),
@@ -201,7 +201,7 @@ impl fmt::Display for StoreError {
             StoreErrorKind::Unanswered => "the store did not answer",
             StoreErrorKind::Transient => "the store cannot serve just now",
             StoreErrorKind::Refused => "the store refused",
-            StoreErrorKind::Conflict => "the key holds something that is not this kind of lock",
+            StoreErrorKind::Conflict => "the key has data that is not this kind of lock",
             StoreErrorKind::Unacknowledged => "too few replicas acknowledged it",
         })
     }

@@ -6,7 +6,7 @@
 //! | `Option<LockHandle>` | the same, or `None` | never |
 //! | [`FencingToken`] | the token of that lock | the lock has none, or several keys (500) |
 //! | [`Owner`] | who this request is to the lock client | never |
-//! | [`Locked<T>`](Locked) | what `T` extracts, and the lock on what it names | `T` fails; the lock is not to be had |
+//! | [`Locked<T>`](Locked) | what `T` extracts, and the lock on what it names | `T` fails; the lock cannot be taken |
 //!
 //! Of nested layers, the lock is that of the innermost one that takes a lock for this request: one that skips it
 //! ([`OnMissing::Skip`](crate::OnMissing::Skip), a mode of `None`, [`when`](crate::DistributedLockLayer::when)) leaves the lock of

@@ -1,4 +1,5 @@
-//! The queue inside the process: one request per key and side asks the store; re-entry, read sharing, hand-over.
+//! The queue inside the process: one request per key and side (`Read`, or its other modes) asks the store; re-entry, read sharing,
+//! hand-over.
 //!
 //! Every key has four queues. `Reentrant` and `Write` requests queue first in, first out, and only the head of each queue
 //! asks the store. When it is done, the hold itself may be handed over to the next request, without the store. After enough

@@ -28,7 +28,7 @@ pub(crate) async fn leave(locks: &LockClient, habits: &Habits, sink: &Sink) {
             Err(error) => Err(error),
         };
         if let Err(error) = released {
-            broken("L6", format!("{key} cannot be had at the end: {error:?}"));
+            broken("L6", format!("{key} cannot be taken at the end: {error:?}"));
         }
     }
     let idle = async {

@@ -17,7 +17,7 @@ const PROMISES: [(&str, &str); 8] = [
     ("S6", "a later grant had no larger token"),
     ("S7", "a reader and a writer that were confirmed overlapped"),
     ("L4", "a wait outlived its budget"),
-    ("L6", "a lock could not be had when the faults were over"),
+    ("L6", "a lock could not be taken when the faults were over"),
     ("L8", "something was left"),
     ("L9", "a hold outlived its longest time"),
 ];

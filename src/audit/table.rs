@@ -108,10 +108,10 @@ S6 rising tokens        no";
         let evicts = || Warning::Evicts {
             policy: "allkeys-lru".to_owned(),
         };
-        let mut primary = Audit::new(Deployment::Durable);
-        primary.warnings.push(evicts());
+        let mut server = Audit::new(Deployment::Durable);
+        server.warnings.push(evicts());
         let mut cluster = Audit::new(Deployment::Failover);
-        cluster.members = vec![Ok(Audit::new(Deployment::Durable)), Ok(primary)];
+        cluster.members = vec![Ok(Audit::new(Deployment::Durable)), Ok(server)];
         let mut audit = Audit::new(Deployment::Quorum { members: 3 });
         audit.members = vec![Ok(cluster)];
         let table = audit.to_string();

@@ -22,10 +22,10 @@ pub enum Warning {
     )]
     SnapshotsOnly,
     /// The last write of the server to its disk failed.
-    #[error("the server could not write to its disk: look into its log")]
+    #[error("the server could not write to its disk: read its log")]
     DiskFails,
     /// A replica does not have all data yet: a failover to it would lose locks.
-    #[error("replica {replica} has not all data yet ({state}): a failover to it loses locks")]
+    #[error("replica {replica} does not have all data yet ({state}): a failover to it loses locks")]
     ReplicaSyncing {
         /// Its address.
         replica: String,
@@ -33,8 +33,8 @@ pub enum Warning {
         state: String,
     },
     /// The server is a replica, and takes no locks.
-    #[error("the server is a replica and takes no locks: connect to its primary")]
-    NotPrimary,
+    #[error("the server is a replica and takes no locks: connect to its master")]
+    NotMaster,
     /// The server is older than the oldest supported version.
     #[error("version {version} is not supported: use {oldest} or newer")]
     OldServer {
@@ -58,7 +58,7 @@ pub enum Warning {
         rule: &'static str,
     },
     /// A configured sentinel cannot be used.
-    #[error("sentinel {sentinel} is of no use: {why}")]
+    #[error("sentinel {sentinel} cannot be used: {why}")]
     SentinelSilent {
         /// Its address.
         sentinel: String,
@@ -97,7 +97,7 @@ pub enum Warning {
     /// A master that is cut off from its replicas continues to grant locks while another server replaces it
     /// (`min-replicas-to-write` is 0, and the store waits for no replicas).
     #[error(
-        "a master that is cut off goes on granting locks: set min-replicas-to-write to 1, or have replicas acknowledge"
+        "a master that is cut off continues to grant locks: set min-replicas-to-write to 1, or have replicas acknowledge"
     )]
     GrantsAlone,
     /// A master that is cut off from its replicas stops granting locks too late: another server may have replaced it
@@ -157,7 +157,7 @@ kinds! {
     SnapshotsOnly: "snapshots_only",
     DiskFails: "disk_fails",
     ReplicaSyncing: "replica_syncing",
-    NotPrimary: "not_primary",
+    NotMaster: "not_master",
     OldServer: "old_server",
     MissingRights: "missing_rights",
     Unseen: "unseen",

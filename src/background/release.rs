@@ -48,10 +48,7 @@ impl Background {
         self.handle.tasks.later(until, async move {
             if let Err(error) = store.release_alone(Release::new(hold)).await {
                 let error = &error as &dyn std::error::Error;
-                tracing::debug!(
-                    error,
-                    "could not end a hold after its minimum; its lease will"
-                );
+                tracing::debug!(error, "could not release a kept hold: its lease ends it");
             }
         });
     }

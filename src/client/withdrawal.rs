@@ -85,7 +85,7 @@ async fn withdraw(store: Arc<dyn DynStore>, attempt: Attempt, unanswered: bool) 
     while let Err(error) = store.clone().withdraw(attempt.clone(), unanswered).await {
         if error.is_final() || Instant::now() >= over {
             let error = &error as &dyn Error;
-            tracing::warn!(error, "could not take an attempt back; its lease will");
+            tracing::warn!(error, "could not withdraw an attempt: its lease ends it");
             return;
         }
         backoff.pause().await;

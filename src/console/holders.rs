@@ -18,7 +18,7 @@ use crate::sync::Mutex;
 const AT_A_TIME: usize = 16;
 
 /// How long a viewer waits for the store's answers about a page of keys.
-const LONGEST_ANSWER: Duration = Duration::from_millis(500);
+const LIMIT: Duration = Duration::from_millis(500);
 
 /// How long an answer is kept, and how many are kept.
 const FRESH: Duration = Duration::from_secs(2);
@@ -86,7 +86,7 @@ impl HolderCache {
         let asked: Vec<_> = asked.collect();
         let asked = stream::iter(asked).for_each_concurrent(AT_A_TIME, |ask| ask);
         // Holders that are not known by then are left out this time.
-        drop(timeout(LONGEST_ANSWER, asked).await);
+        drop(timeout(LIMIT, asked).await);
     }
 
     async fn holder(&self, key: &LockKey) -> Option<HolderElsewhere> {

@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_secs(1);
 const SELDOM: u64 = 3;
 
 /// How long the stream waits for the store's answer about one key.
-const LONGEST_ANSWER: Duration = Duration::from_secs(1);
+const LIMIT: Duration = Duration::from_secs(1);
 
 /// How long a stream lives. A graceful shutdown of the server waits for it.
 const LIFE: Duration = Duration::from_secs(30);
@@ -108,11 +108,7 @@ impl Viewer {
         let is_due = self.ticks.is_multiple_of(SELDOM);
         let (keys, key, store) = tokio::join!(
             shared.keys(self.query.clone()),
-            OptionFuture::from(
-                self.key
-                    .as_ref()
-                    .map(|key| key::look(shared, key, LONGEST_ANSWER))
-            ),
+            OptionFuture::from(self.key.as_ref().map(|key| key::look(shared, key, LIMIT))),
             OptionFuture::from(is_due.then(|| shared.store_soon())),
         );
         updates.push(("keys", keys));

@@ -52,7 +52,7 @@ const HISTORY: [(&str, ReadHistory); 3] = [
 ];
 
 /// How long a request for one key waits for the store.
-const LONGEST_ANSWER: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(10);
 
 type Locks = State<Arc<Shared>>;
 
@@ -109,7 +109,5 @@ async fn one_key(
     query: Result<Query<KeyQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Query(KeyQuery { key }) = query?;
-    Ok(Json(
-        key::look(&shared, &LockKey::new(key), LONGEST_ANSWER).await,
-    ))
+    Ok(Json(key::look(&shared, &LockKey::new(key), LIMIT).await))
 }

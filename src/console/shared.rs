@@ -27,7 +27,7 @@ const SURVEY_FRESH: Duration = Duration::from_millis(400);
 const STORE_FRESH: Duration = Duration::from_secs(10);
 
 /// How long a stream waits for an audit.
-const LONGEST_ANSWER: Duration = Duration::from_millis(500);
+const LIMIT: Duration = Duration::from_millis(500);
 
 /// The client, the settings, and the latest survey and audit.
 ///
@@ -98,7 +98,7 @@ impl Shared {
         let shared = self.clone();
         // The audit goes on without the stream, for the next look.
         let audit = tokio::spawn(async move { shared.audit().await });
-        drop(timeout(LONGEST_ANSWER, audit).await);
+        drop(timeout(LIMIT, audit).await);
         self.latest_store()
     }
 

@@ -13,7 +13,7 @@ use crate::telemetry::store::connection_uses;
 pub(super) use crate::telemetry::store::watch;
 
 /// How long an audit may take.
-const LONGEST_ANSWER: Duration = Duration::from_secs(3);
+const LIMIT: Duration = Duration::from_secs(3);
 
 /// The audit of the store, or why there is none, and its time.
 pub(super) struct StoreView {
@@ -23,7 +23,7 @@ pub(super) struct StoreView {
 
 impl StoreView {
     pub(super) async fn look(locks: &LockClient) -> Self {
-        let audit = match timeout(LONGEST_ANSWER, locks.audit()).await {
+        let audit = match timeout(LIMIT, locks.audit()).await {
             Ok(Ok(audit)) => Ok(json!(audit)),
             Ok(Err(error)) => Err(problem::text(&error)),
             Err(_) => Err("the store did not answer in time".to_owned()),

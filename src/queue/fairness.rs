@@ -77,8 +77,8 @@ impl FairnessYield {
         }
     }
 
-    /// The length of this process's next turn: a little longer than a turn of the others, which may be one section long, as
-    /// those of Redisson. `None`: as long as the last one, because the woken processes may be slow to ask.
+    /// The length of this process's next turn: slightly longer than a turn of the other processes. Their turn may be one section,
+    /// as Redisson's is. `None`: as long as the last one, because the woken processes may be slow to ask.
     pub(super) fn next_turn(&self, now: Instant) -> Option<Duration> {
         let theirs = now
             .saturating_duration_since(self.released)

@@ -43,11 +43,9 @@ impl<S: LockStore + ?Sized> LockStoreExt for S {}
 
 /// The only answer of a question about one hold.
 pub(super) fn only<T>(answers: Vec<T>) -> Result<T, StoreError> {
-    let count = answers.len();
-    let mut answers = answers.into_iter();
-    match (answers.next(), answers.next()) {
-        (Some(answer), None) => Ok(answer),
-        _ => Err(wrong_size(1, count)),
+    match <[T; 1]>::try_from(answers) {
+        Ok([answer]) => Ok(answer),
+        Err(answers) => Err(wrong_size(1, answers.len())),
     }
 }
 

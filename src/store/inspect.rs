@@ -36,7 +36,7 @@ pub trait Inspect: LockStore {
     ///
     /// # Errors
     ///
-    /// [`Conflict`](StoreErrorKind::Conflict) if the key holds something else. The default has no permits, and refuses.
+    /// [`Conflict`](StoreErrorKind::Conflict) if the key has other data. The default has no permits, and refuses.
     fn set_permits(
         &self,
         key: &LockKey,

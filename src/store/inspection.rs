@@ -90,7 +90,7 @@ impl Holder {
         Self { count, ..self }
     }
 
-    /// Whether it is a client of this crate: its id tells. Others are Redisson, or speak its protocol.
+    /// Whether it is a client of this crate, by the version of its id. Others are Redisson, or speak its protocol.
     pub fn is_ours(&self) -> bool {
         self.client().is_some()
     }

@@ -18,7 +18,7 @@ pub struct Attempt {
     /// The id of the attempt, by which a withdrawn attempt is remembered. It is the id of the hold, except for a read of an owner
     /// under its own write: such reads share the id of the write, and each has an attempt id that no hold has.
     pub id: HoldId,
-    /// How long it lives without renewal.
+    /// How long the hold lives without renewal.
     pub lease: Duration,
     /// How long the caller waits; `None` if it does not ask again. Only attempts with patience are recorded as waiters.
     pub patience: Option<Duration>,

@@ -18,7 +18,7 @@ Exit codes:
     64   the command line is wrong
     71   a process cannot be started, or the system refuses something else
     74   the output cannot be written
-    80   busy: the lock was not to be had within --wait
+    80   busy: the lock did not become free within --wait
     81   unavailable: the store does not answer; `run` has not started the command
     82   lost: the lock was lost before the command's end; one that still ran was ended
     83   unconfirmed: the command has ended, and the store did not confirm its lock

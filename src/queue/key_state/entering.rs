@@ -13,7 +13,7 @@ use crate::watchdog::Moment;
 /// How many read holds of one key a process has in the store. Further readers join the youngest of them.
 const MAX_READ_HOLDS: usize = 64;
 
-/// The place of a request, by the present state.
+/// The place of a request, by the present state, found under the mutex of the shard.
 pub(in crate::queue) enum Placement {
     Grant(NewShare),
     Ask(Intent),

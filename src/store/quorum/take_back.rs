@@ -109,7 +109,7 @@ impl<S: LockStore> StoreHold<S> {
                 return;
             };
             if error.is_final() || Instant::now() >= over {
-                tracing::debug!(%error, store = self.at, "could not take an attempt back; its lease will");
+                tracing::debug!(%error, store = self.at, "could not withdraw an attempt: its lease ends it");
                 return;
             }
             backoff.pause().await;

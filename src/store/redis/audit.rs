@@ -78,8 +78,8 @@ async fn look_at(connection: &Arc<SharedConnection>) -> Result<Audit, StoreError
 /// Audits the servers of a Cluster.
 pub(super) async fn look_at_all(servers: &[(String, Arc<SharedConnection>)]) -> Audit {
     let mut audit = Audit::new(Deployment::Failover);
-    let primaries = format!("a Cluster, {} primaries", servers.len());
-    audit.facts.push(("server", primaries));
+    let masters = format!("a Cluster, {} masters", servers.len());
+    audit.facts.push(("server", masters));
     let looks = servers.iter().map(|(_, connection)| look_at(connection));
     audit.members = join_all(looks).await;
     for (n, member) in (1..).zip(&audit.members) {
@@ -139,7 +139,7 @@ fn server(info: &Info) -> String {
     let mode = ["redis_mode", "server_mode"];
     let mode = mode.into_iter().find_map(|name| info.field(name));
     let role = match info.field("role") {
-        Some("master") | None => "primary",
+        Some("master") | None => "master",
         Some(_) => "replica",
     };
     format!("{product} {version}, {}, {role}", mode.unwrap_or("?"))
@@ -206,7 +206,7 @@ fn warnings(info: &Info, settings: &Settings) -> Vec<Warning> {
         });
     }
     if !info.is("role", "master") {
-        warnings.push(Warning::NotPrimary);
+        warnings.push(Warning::NotMaster);
     }
     for replica in info.replicas() {
         if replica.state != "online" {

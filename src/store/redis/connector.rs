@@ -43,7 +43,7 @@ impl Connector {
         }
     }
 
-    /// The server, and the master that it is by the sentinels.
+    /// The server; behind sentinels, also which master it is.
     pub(super) async fn locate(&self) -> Result<(Endpoint, Option<FollowedMaster>), StoreError> {
         match self {
             Self::Server(server, _) | Self::Node(server) => Ok((server.clone(), None)),
@@ -54,13 +54,13 @@ impl Connector {
         }
     }
 
-    /// Refuses a server of the wrong kind; `None` if the server does not know the question, as a proxy may not, which only
-    /// sentinels do not accept. A replica may be promoted, and refuses commands until then: `or_replica` accepts it, unless
+    /// Refuses a server of the wrong kind. A role of `None` means that the server does not know the question, as a proxy may not:
+    /// it is refused behind sentinels only. A replica may be promoted, and refuses commands until then: `or_replica` accepts it, unless
     /// sentinels name another server then.
     pub(super) fn expect(&self, role: Option<Role>, or_replica: bool) -> Result<(), StoreError> {
         match (self, role) {
             (Self::Sentinels(_), Some(Role::Master)) => Ok(()),
-            // A former master would go on granting locks.
+            // A former master would continue to grant locks.
             (Self::Sentinels(_), None) => Err(refused(
                 "the server that the sentinels name does not answer `HELLO` with its role: remove `rename-command HELLO` from its configuration",
             )),

@@ -81,7 +81,7 @@ pub(super) fn released(answer: &Value) -> Result<Released, StoreError> {
     match answer {
         Value::Int(0) => Ok(HoldStatus::Gone.into()),
         Value::Int(NOT_ALONE) => Err(conflict(
-            "the hold has ended, but the key holds something else beside it, which was left there: give the lock a name \
+            "the hold has ended, but the key has other data beside it, which was left there: give the lock a name \
              that nothing else uses, such as `lock:order:42`",
         )),
         Value::Int(heard @ 1..) => {

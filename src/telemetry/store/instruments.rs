@@ -13,7 +13,7 @@ described! {
     describe_gauge CONNECTIONS = "distributed_lock_store_connections": "Connections to the store that are up.";
     describe_counter CONNECTED = "distributed_lock_store_connected_total": "Connections to the store that were opened.";
     describe_counter FAILED = "distributed_lock_store_connect_failures_total":
-        "Connections to the store that could not be had.";
+        "Connections to the store that could not be opened.";
     describe_counter FAILOVERS = "distributed_lock_failovers_total": "Failovers of the store that were seen.";
     describe_gauge CLOCK_OFFSET = "distributed_lock_clock_offset_seconds": "How far the clock of a server is ahead.";
 }

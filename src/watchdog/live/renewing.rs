@@ -75,7 +75,7 @@ impl LiveHold {
             let third = Duration::from_nanos(self.lease / (3 * PARTS) * part);
             state.look = state.look.min(state.confirmed + third);
         }
-        // A request that shared it before could not tell the watchdog.
+        // A request that shared it before had no watchdog to inform: the hold was not scheduled.
         if let Some(look) = state.take_extended(self.lease()) {
             state.look = state.look.min(look);
         }

@@ -201,7 +201,7 @@ async fn a_server_at_its_connection_limit_fails_waits_and_loses_no_lock() {
     tell(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
     let began = Instant::now();
     let asked = locks.lock("new").wait(Duration::from_millis(700)).await;
-    let error = asked.expect_err("no connection can be had");
+    let error = asked.expect_err("no connection can be opened");
     assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
     assert!(began.elapsed() < SOON);
     let releasing: Vec<_> = guards

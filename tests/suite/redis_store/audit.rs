@@ -47,7 +47,7 @@ async fn what_is_written_to_disk_decides_what_is_promised() {
         let audit = audit(&server).await;
         assert_eq!(audit.deployment, deployment, "{audit}");
         assert_eq!(audit.warnings, warnings, "{audit}");
-        for shown in ["primary", "noeviction", "S1 lease exclusion", "S6"] {
+        for shown in ["master", "noeviction", "S1 lease exclusion", "S6"] {
             assert!(audit.to_string().contains(shown), "{audit}");
         }
     }
@@ -127,7 +127,7 @@ async fn warnings_are_measured_by_their_kind_and_a_mended_one_is_none() {
 
 #[tokio::test]
 async fn a_replica_that_has_not_all_data_yet_is_a_warning() {
-    let primary = RedisServer::builder()
+    let master = RedisServer::builder()
         .config("appendonly", "yes")
         // The data are sent once the replica has asked, and not before.
         .config("repl-diskless-sync", "yes")
@@ -135,14 +135,14 @@ async fn a_replica_that_has_not_all_data_yet_is_a_warning() {
         .start()
         .await;
     let replica = RedisServer::start().await;
-    let follow = ["REPLICAOF", "127.0.0.1", &primary.port().to_string()].map(str::to_owned);
+    let follow = ["REPLICAOF", "127.0.0.1", &master.port().to_string()].map(str::to_owned);
     let follow = redis::cmd(&follow[0]).arg(&follow[1..]).to_owned();
     follow
         .exec_async(&mut replica.connection().await)
         .await
         .unwrap();
     let behind = eventually("the replica has asked", LIMIT, async || {
-        let audit = audit(&primary).await;
+        let audit = audit(&master).await;
         (!audit.warnings.is_empty()).then_some(audit)
     })
     .await;
@@ -157,13 +157,13 @@ async fn a_replica_that_has_not_all_data_yet_is_a_warning() {
     };
     assert_eq!(*address, format!("127.0.0.1:{}", replica.port()));
 
-    configure(&primary, "repl-diskless-sync-delay", "0").await;
+    configure(&master, "repl-diskless-sync-delay", "0").await;
     eventually("the replica is up to date", LIMIT, async || {
-        let audit = audit(&primary).await;
+        let audit = audit(&master).await;
         audit.warnings.is_empty().then_some(())
     })
     .await;
-    let audit = audit(&primary).await;
+    let audit = audit(&master).await;
     assert!(
         audit.to_string().contains("1, 1 of them up to date"),
         "{audit}"
@@ -172,13 +172,13 @@ async fn a_replica_that_has_not_all_data_yet_is_a_warning() {
 
 #[tokio::test]
 async fn a_replica_is_no_place_for_locks() {
-    let primary = RedisServer::start().await;
+    let master = RedisServer::start().await;
     let replica = RedisServer::builder().config("appendonly", "yes");
-    let leader = format!("127.0.0.1 {}", primary.port());
+    let leader = format!("127.0.0.1 {}", master.port());
     let replica = replica.config("replicaof", &leader).start().await;
     let audit = audit(&replica).await;
     assert_eq!(audit.deployment, Deployment::Failover);
-    assert_eq!(audit.warnings, [Warning::NotPrimary], "{audit}");
+    assert_eq!(audit.warnings, [Warning::NotMaster], "{audit}");
 }
 
 #[tokio::test]

@@ -34,8 +34,8 @@ async fn what_is_no_address_is_said_to_be_none() {
 
 #[tokio::test]
 async fn a_replica_is_refused_when_connecting() {
-    let primary = RedisServer::start().await;
-    let leader = format!("127.0.0.1 {}", primary.port());
+    let master = RedisServer::start().await;
+    let leader = format!("127.0.0.1 {}", master.port());
     let replica = RedisServer::builder().config("replicaof", &leader);
     let replica = replica.start().await;
     for address in [replica.url(), restricted(&replica).await] {

@@ -199,7 +199,7 @@ impl World {
                 Err(error) => Err(error),
             };
             if let Err(error) = released {
-                let text = format!("{key} cannot be had at the end: {error}");
+                let text = format!("{key} cannot be taken at the end: {error}");
                 self.log.violated("L6", text);
             }
         }

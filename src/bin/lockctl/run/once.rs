@@ -110,7 +110,7 @@ fn released(recorded: Result<Done<RunOutcome>, OnceError<()>>) -> Result<(), Loc
     }
 }
 
-/// The command was not run: its outcome is replayed, or cannot be had.
+/// The command was not run: its outcome is replayed, or is unknown.
 async fn not_run(
     job: &Job<'_>,
     name: &str,

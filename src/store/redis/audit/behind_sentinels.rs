@@ -104,7 +104,7 @@ impl MinReplicas {
     fn weakness(&self, sentinels: Option<&audit::Sentinels>) -> Option<Warning> {
         match (self, sentinels) {
             (Self::Unseen, _) => Some(unseen(
-                "whether a master that is cut off goes on granting locks",
+                "whether a master that is cut off continues to grant locks",
                 "+config|get",
             )),
             (Self::None, _) => Some(Warning::GrantsAlone),
@@ -125,7 +125,7 @@ impl std::fmt::Display for MinReplicas {
             Self::AtLeast(replicas, lag) => {
                 write!(
                     f,
-                    "need {replicas} or more replicas heard of within {lag:?}"
+                    "need {replicas} or more replicas, {lag:?} behind at most"
                 )
             }
             Self::None => f.write_str("need no replica"),

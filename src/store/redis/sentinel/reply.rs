@@ -91,11 +91,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_majority_that_has_not_heard_of_a_known_failover_is_not_believed_before_the_others_answer()
-     {
+    async fn a_majority_that_does_not_know_a_failover_is_not_taken_before_the_others_answer() {
         let sentinels = [(0, Some(FORMER)), (0, Some(FORMER)), (200, Some(NEW))];
         assert_eq!(reply(&sentinels, 4).await, (6380, true));
-        // The failover is news: a majority is enough, and the next question hears of it.
+        // The failover is new: a majority is enough, and the next question returns it.
         assert_eq!(reply(&sentinels, 3).await, (6379, true));
     }
 
