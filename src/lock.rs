@@ -139,7 +139,8 @@ impl Serialize for LockMode {
     }
 }
 
-/// The kinds of lock. One key belongs to one of them.
+/// The kinds of lock. One key belongs to one of them. Like [`LockMode`], it can be matched exhaustively: a program says what it does
+/// with each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LockFamily {
     /// [`LockMode::Reentrant`] and [`LockMode::Fair`].

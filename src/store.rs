@@ -30,6 +30,7 @@ pub mod redis;
 mod several;
 mod wakeups;
 
+// Those of `error`: a store answers with them.
 pub use crate::error::{Feature, Unsupported};
 pub use answer::{Grant, HoldStatus, Outcome, Released, SeveralOutcome};
 pub(crate) use at_once::StoreAtOnce;

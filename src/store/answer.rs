@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::lock::FencingToken;
 
-/// The answer to an [`Attempt`](super::Attempt).
+/// The answer to an [`Attempt`](super::Attempt). There is no third one, so it can be matched exhaustively.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The caller has the hold, for one lease from now.
@@ -20,7 +20,7 @@ pub enum Outcome {
     },
 }
 
-/// The answer to several attempts.
+/// The answer to several attempts. As for one, there is no third one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SeveralOutcome {
     /// The caller has these holds: all of them, in order, for [`Want::All`](super::Want::All); one for
@@ -37,11 +37,19 @@ pub enum SeveralOutcome {
 
 /// A granted attempt of several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Grant {
     /// The index of the attempt in the question.
     pub index: usize,
     /// The first of the tokens that [`Attempt::fencing`](super::Attempt::fencing) requests.
     pub token: Option<FencingToken>,
+}
+
+impl Grant {
+    /// The grant of the attempt at `index`.
+    pub fn new(index: usize, token: Option<FencingToken>) -> Self {
+        Self { index, token }
+    }
 }
 
 /// Whether the store carries a hold.

@@ -128,6 +128,7 @@ pub trait Testbed: Sized + 'static {
 
 /// The clock of a store's leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Clock {
     /// Tokio's clock, on one thread and paused: time jumps when every task waits. For stores in this process.
     Paused,

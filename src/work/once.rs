@@ -15,7 +15,7 @@ use crate::error::LockError;
 use crate::guard::LockHandle;
 use crate::limits::FOR_EVER;
 use crate::lock::{Lease, LockKey};
-use crate::store::Record;
+use crate::store::{Feature, Record};
 
 impl LockClient {
     /// Makes work that runs once under `name`, in one process of all, during the `retention` of its recorded value.
@@ -188,9 +188,7 @@ impl Once {
 
     fn check(&self) -> Result<(), LockError> {
         if !self.client.keeps_records() {
-            return Err(LockError::Unsupported(
-                crate::error::Feature::Records.into(),
-            ));
+            return Err(LockError::Unsupported(Feature::Records.into()));
         }
         if self.retention < Duration::from_millis(1) {
             return Err(LockError::invalid(

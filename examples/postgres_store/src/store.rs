@@ -199,10 +199,8 @@ impl LockStore for PostgresStore {
             None | Some("granted") => {
                 let first = if every { 0 } else { at };
                 let tokens = answer.get::<_, Vec<Option<i64>>>("tokens").into_iter();
-                let grant = |(n, granted): (usize, Option<i64>)| Grant {
-                    index: first + n,
-                    token: granted.map(token),
-                };
+                let grant =
+                    |(n, granted): (usize, Option<i64>)| Grant::new(first + n, granted.map(token));
                 Ok(SeveralOutcome::Granted(
                     tokens.enumerate().map(grant).collect(),
                 ))

@@ -26,7 +26,7 @@ fn tokens(outcome: SeveralOutcome) -> Vec<Option<FencingToken>> {
 }
 
 fn only(index: usize) -> SeveralOutcome {
-    SeveralOutcome::Granted(vec![Grant { index, token: None }])
+    SeveralOutcome::Granted(vec![Grant::new(index, None)])
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn any_is_the_first_that_is_free_in_the_order_of_asking() {
     let any = store.acquire_several(&wanted, Want::Any).await.unwrap();
     assert!(
         matches!(&any, SeveralOutcome::Granted(grants)
-            if matches!(grants[..], [Grant { index: 0, token: Some(_) }])),
+            if matches!(grants[..], [Grant { index: 0, token: Some(_), .. }])),
         "{any:?}"
     );
     assert!(!holds(&store, &wanted[1]).await);
