@@ -1,24 +1,25 @@
 //! Requests that leave no record, and the answers to them.
 
+mod settings;
+
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
-use tower_distributed_lock::LockStoreExt;
 
 use axum::Router;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
-use tower_distributed_lock::store::{Attempt, Capabilities, Record};
+use tower_distributed_lock::store::{Attempt, Record};
 use tower_distributed_lock::{
-    Confirm, DistributedLockLayer, Hold, HoldId, IdempotencyLayer, Lease, LockClient, LockKey,
-    LockMode, LockStore, MemoryStore,
+    Confirm, Hold, HoldId, IdempotencyLayer, Lease, LockClient, LockKey, LockMode, LockStore,
+    LockStoreExt, MemoryStore,
 };
 use tracing::Level;
 
 use super::{Runs, answering, is_replay, pay, payments, problem, remembering, settle, text};
 use crate::layer::store::TestStore;
-use crate::support::{LimitedStore, Log};
+use crate::support::Log;
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_records_nothing_and_frees_the_key_at_once() {
@@ -284,76 +285,4 @@ async fn a_record_in_the_layout_of_version_2_is_replayed() {
     let other = super::send(&app, super::request("k", "{ }")).await;
     assert_eq!(other.status(), 422);
     assert_eq!(runs.count(), 0);
-}
-
-#[tokio::test]
-#[should_panic(expected = "keeps no records: make the client of a `MemoryStore` or a `RedisStore`")]
-async fn a_store_that_keeps_no_records_is_refused_when_the_layer_is_built() {
-    let locks = LockClient::new(LimitedStore::new(Capabilities::new([LockMode::Reentrant])));
-    let _ = answering(|| async {}).layer(IdempotencyLayer::new(locks));
-}
-
-#[tokio::test]
-#[should_panic(expected = "call `tenant` with what identifies the client")]
-async fn a_layer_that_does_not_know_whose_keys_it_serves_is_refused_when_it_is_built() {
-    let locks = LockClient::new(MemoryStore::new());
-    let _ = answering(|| async {}).layer(IdempotencyLayer::new(locks));
-}
-
-#[tokio::test]
-async fn impossible_settings_are_refused_when_the_layer_is_built() {
-    const NONE: Duration = Duration::ZERO;
-    type Change = fn(IdempotencyLayer) -> IdempotencyLayer;
-    let cases: [(Change, &str); 7] = [
-        (
-            |layer| layer.confirm(Confirm::Deadline),
-            "record to be stored",
-        ),
-        (
-            |layer| layer.lease(Lease::Renewed(NONE)),
-            "choose at least 10 ms",
-        ),
-        (|layer| layer.max_hold(NONE), "choose at least 10 ms"),
-        (|layer| layer.retention(NONE), "outlive the claim"),
-        (
-            |layer| layer.retention(Duration::from_secs(29)),
-            "outlive the claim",
-        ),
-        (|layer| layer.body_limit(0), "cannot be read"),
-        (|layer| layer.body_budget(1), "at least the limit"),
-    ];
-    for (change, expected) in cases {
-        let (_store, _locks, layer) = remembering();
-        let build = || answering(|| async {}).layer(change(layer));
-        let refused = std::panic::catch_unwind(AssertUnwindSafe(build)).expect_err(expected);
-        let text = refused.downcast_ref::<String>().expect("a text");
-        assert!(text.contains(expected), "{text}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn durations_beyond_the_range_of_the_clock_last_for_ever() {
-    const FAR: Duration = Duration::MAX;
-    let (_store, _locks, layer) = remembering();
-    let layer = layer.lease(Lease::Fixed(FAR)).retention(FAR).wait(FAR);
-    let app = payments(&Runs::default()).layer(layer.max_hold(FAR));
-    for replayed in [false, true] {
-        assert_eq!(is_replay(&pay(&app).await), replayed);
-    }
-}
-
-/// The locks of idempotency keys and their records are in the store of this layer's client alone.
-#[tokio::test(start_paused = true)]
-async fn records_may_have_a_store_of_their_own() {
-    let (store, _locks, layer) = remembering();
-    let others = MemoryStore::new();
-    let lock = DistributedLockLayer::new(LockClient::new(others.clone()));
-    let runs = Runs::default();
-    let app = payments(&runs).layer(lock).layer(layer);
-    for replayed in [false, true] {
-        assert_eq!(is_replay(&pay(&app).await), replayed);
-    }
-    settle().await;
-    assert!(others.is_empty() && !store.is_free());
-    assert_eq!(runs.count(), 1);
 }

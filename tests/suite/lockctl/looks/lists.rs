@@ -1,6 +1,11 @@
 //! `lockctl ls`.
 
+use std::time::Duration;
+
+use tower_distributed_lock::RedisStore;
+
 use super::*;
+use crate::support::RedisCluster;
 
 fn keys(listed: &Value) -> Vec<&str> {
     let locks = listed["locks"].as_array().expect("a list");
