@@ -28,7 +28,7 @@
 //!
 //! A closure over `&Parts` is an extractor too. It returns a [`LockKey`], or a `(LockKey, LockMode)` with a mode of its
 //! own, or an `Option`, `Vec`, array or `Result` of those; several keys are locked together. So are those of an array or a pair of
-//! extractors. Take a tenant from the server's own state, such as an extension that the authentication has set, never from a header that the client controls.
+//! extractors, each of which must have a key: a closure for an optional second key returns `[Some(first), second]`. Take a tenant from the server's own state, such as an extension that the authentication has set, never from a header that the client controls.
 //!
 //! An extractor takes its resource as a [`Resource`], which the client and the admin share, or as a name.
 //! Code outside of requests locks the same name in a mode of the same family.
@@ -117,22 +117,31 @@ where
     }
 }
 
-/// Their keys, which are locked together, in an order that cannot deadlock.
+/// Their keys, which are locked together, in an order that cannot deadlock. If one of them has no key, the request misses a key.
 impl<K: KeyExtractor, const N: usize> KeyExtractor for [K; N] {
     async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
         let mut keys = Vec::with_capacity(N);
         for extractor in self {
-            keys.push(extractor.extract(parts).await?);
+            keys.push(some(extractor, parts).await?);
         }
         keys.into_keys()
     }
 }
 
-/// Their keys, which are locked together, in an order that cannot deadlock.
+/// Their keys, which are locked together, in an order that cannot deadlock. If one of them has no key, the request misses a key.
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
     async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
-        let (first, second) = (self.0.extract(parts).await?, self.1.extract(parts).await?);
+        let (first, second) = (some(&self.0, parts).await?, some(&self.1, parts).await?);
         [first, second].into_keys()
+    }
+}
+
+/// The keys of one of several extractors, at least one.
+async fn some(extractor: &impl KeyExtractor, parts: &mut Parts) -> Result<Keys, KeyError> {
+    let keys = extractor.extract(parts).await?;
+    match keys.is_empty() {
+        true => Err(KeyError::missing()),
+        false => Ok(keys),
     }
 }
 

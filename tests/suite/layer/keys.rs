@@ -259,6 +259,27 @@ async fn an_array_or_a_pair_of_extractors_locks_all_their_keys() {
     assert_eq!(keys(pair, r#"{"to":"a"}"#).await, "account:a order:7");
 }
 
+/// With the keys that are left, the request would run without one of its locks.
+#[tokio::test]
+async fn an_extractor_without_a_key_beside_another_is_a_missing_key() {
+    fn at(header: &'static str) -> impl Fn(&Parts) -> Option<LockKey> + Clone {
+        move |parts| {
+            let name = parts.headers.get(header)?.to_str().ok()?;
+            Some(LockKey::from_parts(header, [name]))
+        }
+    }
+    for app in [by_id((at("a"), at("b"))), by_id(["a", "b"].map(at))] {
+        for (headers, status) in [(&["a"][..], 400), (&["b"], 400), (&["a", "b"], 200)] {
+            let mut request = request("PUT", "/orders/1");
+            for name in headers {
+                let id = HeaderValue::from_static("7");
+                request.headers_mut().insert(*name, id);
+            }
+            assert_eq!(send(&app, request).await.status(), status, "{headers:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_request_without_a_key_is_refused_or_passes_or_shares_a_name() {
     let (_store, _locks, layer) = locking();
