@@ -129,6 +129,8 @@ impl<K: KeyExtractor, const N: usize> KeyExtractor for [K; N] {
 }
 
 /// Their keys, which are locked together, in an order that cannot deadlock. If one of them has no key, the request misses a key.
+///
+/// An extractor of the body, such as [`json_field`], stands first: what stands before it runs twice, before the body is read and after.
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
     async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
         let (first, second) = (some(&self.0, parts).await?, some(&self.1, parts).await?);
