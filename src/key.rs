@@ -117,7 +117,8 @@ where
     }
 }
 
-/// Their keys, which are locked together, in an order that cannot deadlock. If one of them has no key, the request misses a key.
+/// Their keys, which are locked together, in an order that cannot deadlock. If one of them has no key,
+/// [`OnMissing`](crate::OnMissing) decides about the whole request, which then has none of the others.
 impl<K: KeyExtractor, const N: usize> KeyExtractor for [K; N] {
     async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
         let mut keys = Vec::with_capacity(N);
@@ -128,7 +129,8 @@ impl<K: KeyExtractor, const N: usize> KeyExtractor for [K; N] {
     }
 }
 
-/// Their keys, which are locked together, in an order that cannot deadlock. If one of them has no key, the request misses a key.
+/// Their keys, which are locked together, in an order that cannot deadlock. If one of them has no key,
+/// [`OnMissing`](crate::OnMissing) decides about the whole request, which then has none of the others.
 ///
 /// An extractor of the body, such as [`json_field`], stands first: what stands before it runs twice, before the body is read and after.
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {

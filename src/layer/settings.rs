@@ -62,7 +62,8 @@ pub enum OnUnavailable {
     Proceed,
 }
 
-/// How to treat a request that carries no key.
+/// How to treat a request that carries no key, or not all of them: if one of several extractors has no key, the request
+/// gets none of the others' keys either.
 ///
 /// ```
 /// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
