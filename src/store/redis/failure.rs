@@ -54,12 +54,10 @@ fn remedy(code: &str, details: Option<&str>) -> Option<&'static str> {
             "the server cannot save its data: free its disk, or see its log",
         ),
     ];
-    let is_meant = |name: &str| {
-        code == name || code == "ERR" && details.is_some_and(|text| text.contains(name))
-    };
-    REMEDIES
-        .into_iter()
-        .find_map(|(name, remedy)| is_meant(name).then_some(remedy))
+    by_code(code, details, |code| {
+        let mut remedies = REMEDIES.into_iter();
+        remedies.find_map(|(name, remedy)| (name == code).then_some(remedy))
+    })
 }
 
 /// An answer that is no error.
@@ -72,14 +70,10 @@ pub(super) fn accepted(answer: Value) -> Result<Value, StoreError> {
 
 /// The server is a replica and refuses writes.
 pub(super) fn is_read_only(error: &ServerError) -> bool {
-    match error.code() {
-        "READONLY" | "MASTERDOWN" => true,
-        // The form inside a script: of Redis 6.2, and of an error that the script raises again.
-        "ERR" => error
-            .details()
-            .is_some_and(|text| text.contains("READONLY")),
-        _ => false,
-    }
+    by_code(error.code(), error.details(), |code| {
+        matches!(code, "READONLY" | "MASTERDOWN").then_some(())
+    })
+    .is_some()
 }
 
 /// The error for a connection that could not be opened, or for an answer on it that has another form.
@@ -113,24 +107,11 @@ pub(super) fn more_telling(known: Option<StoreError>, other: StoreError) -> Stor
     }
 }
 
-fn meaning(code: &str, detail: Option<&str>) -> StoreErrorKind {
-    let detail = detail.unwrap_or_default();
-    if says_full(detail) {
+fn meaning(code: &str, details: Option<&str>) -> StoreErrorKind {
+    if details.is_some_and(says_full) {
         return StoreErrorKind::Transient;
     }
-    match by_code(code) {
-        // Redis 6.2 puts the error code of a command that failed inside a script into the text of the
-        // script's error.
-        None if code == "ERR" && detail.contains("user_script") => detail
-            .split(|c: char| !c.is_ascii_alphabetic())
-            .find_map(by_code),
-        kind => kind,
-    }
-    .unwrap_or(StoreErrorKind::Refused)
-}
-
-fn by_code(code: &str) -> Option<StoreErrorKind> {
-    match code {
+    by_code(code, details, |code| match code {
         "WRONGTYPE" => Some(StoreErrorKind::Conflict),
         "LOADING" | "BUSY" | "READONLY" | "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN" | "MOVED"
         | "ASK" | "NOREPLICAS" => Some(StoreErrorKind::Transient),
@@ -138,7 +119,18 @@ fn by_code(code: &str) -> Option<StoreErrorKind> {
             Some(StoreErrorKind::Refused)
         }
         _ => None,
-    }
+    })
+    .unwrap_or(StoreErrorKind::Refused)
+}
+
+/// What `known` says of the code of an error. Redis 6.2 puts the code of a command that failed inside a script into the text of
+/// the script's error, and so does every version for an error that a script raises again.
+fn by_code<T>(code: &str, details: Option<&str>, known: impl Fn(&str) -> Option<T>) -> Option<T> {
+    let of_script = || details.filter(|text| code == "ERR" && text.contains("user_script"));
+    known(code).or_else(|| {
+        let mut words = of_script()?.split(|c: char| !c.is_ascii_alphabetic());
+        words.find_map(&known)
+    })
 }
 
 fn says_full(text: &str) -> bool {

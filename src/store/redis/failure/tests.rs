@@ -81,7 +81,13 @@ fn a_refusal_that_an_operator_can_end_names_the_remedy() {
         let text = remedy(code, Some(detail)).unwrap_or_default();
         assert!(text.contains(expected), "{code} {detail}: {text}");
     }
-    assert_eq!(remedy("ERR", Some("unknown command")), None);
+    for detail in [
+        "unknown command",
+        "user_script:7: the name ROOM is too long",
+        "no such user: OOM",
+    ] {
+        assert_eq!(remedy("ERR", Some(detail)), None, "{detail}");
+    }
 }
 
 #[test]
