@@ -84,4 +84,12 @@ mod tests {
         backoff.reset();
         assert!(backoff.next() <= ms(20));
     }
+
+    #[test]
+    fn a_limit_cuts_one_pause_and_not_those_after_it() {
+        let ms = Duration::from_millis;
+        let mut backoff = Backoff::new(ms(20), ms(100));
+        assert!(backoff.next_within(ms(10)) <= ms(10));
+        assert!(backoff.next() >= ms(30));
+    }
 }
