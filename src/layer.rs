@@ -112,6 +112,10 @@
 //!     .add_service(orders)
 //! ```
 
+use http::HeaderValue;
+
+use crate::lock::FencingToken;
+
 mod admission;
 mod body;
 mod body_mode;
@@ -158,3 +162,10 @@ pub(crate) use unless_lost::unless_lost;
 /// that of another layer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unlocked;
+
+/// In decimal digits, for a header such as `If-Match` or `X-Fencing-Token` of a request to the protected resource.
+impl From<FencingToken> for HeaderValue {
+    fn from(token: FencingToken) -> Self {
+        token.value().into()
+    }
+}

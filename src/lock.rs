@@ -6,7 +6,6 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::HeaderValue;
 use serde::{Serialize, Serializer};
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
@@ -340,13 +339,6 @@ impl FencingToken {
 impl From<u64> for FencingToken {
     fn from(value: u64) -> Self {
         Self(value)
-    }
-}
-
-/// In decimal digits, for a header such as `If-Match` or `X-Fencing-Token` of a request to the protected resource.
-impl From<FencingToken> for HeaderValue {
-    fn from(token: FencingToken) -> Self {
-        token.0.into()
     }
 }
 

@@ -115,6 +115,13 @@ fn an_import_without_a_line_of_its_own_is_found() {
         ("telemetry/d.rs", "use crate::audit::c;"),
     ]);
     assert_eq!(circles(&two_files).len(), 1);
+    let two_folders = tree(&[
+        ("store/redis/a.rs", "use crate::store::quorum::b::B;"),
+        ("store/redis/d.rs", ""),
+        ("store/quorum/b.rs", ""),
+        ("store/quorum/c.rs", "use crate::store::redis::d;"),
+    ]);
+    assert_eq!(circles(&two_folders).len(), 1);
 }
 
 fn upward(imports: &[Import]) -> Vec<String> {
@@ -126,22 +133,15 @@ fn upward(imports: &[Import]) -> Vec<String> {
         .collect()
 }
 
-/// The circles of files, and those of modules of one floor.
+/// The circles of the modules at which the paths of an import's two ends part: of files, of folders, of modules of one floor.
 fn circles(imports: &[Import]) -> Vec<String> {
     let mut edges: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     for import in imports {
-        let whole = (import.from.join("::"), import.to.join("::"));
-        let tops = top(&import.from).zip(top(&import.to));
-        for (from, to) in [whole]
-            .into_iter()
-            .chain(tops.filter(|(from, to)| from != to))
-        {
-            edges
-                .entry(from)
-                .or_default()
-                .entry(to)
-                .or_insert(import.place());
-        }
+        let ends = import.from.iter().zip(&import.to);
+        let shared = ends.take_while(|(from, to)| from == to).count();
+        let [from, to] = [&import.from, &import.to].map(|end| end[..=shared].join("::"));
+        let edges = edges.entry(from).or_default();
+        edges.entry(to).or_insert(import.place());
     }
     edges
         .keys()
@@ -161,6 +161,25 @@ fn the_picture_of_the_floors_is_that_of_the_code() {
     let floors: Vec<_> = floors.collect();
     let expected: Vec<_> = FLOORS.iter().rev().map(|names| names.to_vec()).collect();
     assert_eq!(floors, expected, "left: ARCHITECTURE.md; right: FLOORS");
+}
+
+#[test]
+fn http_is_known_where_the_page_says_so() {
+    let page = read("ARCHITECTURE.md");
+    let (page, _) = page.split_once(" know HTTP.").expect("a sentence");
+    let (_, names) = page.rsplit_once("Only ").expect("its begin");
+    let named: BTreeSet<_> = names.split('`').skip(1).step_by(2).collect();
+    let knows_http = |file: &File| {
+        let mut lines = file.text.lines().filter_map(|line| line.split("//").next());
+        lines.any(|code| {
+            ["http::", "http_body", "axum::"]
+                .iter()
+                .any(|name| code.contains(name))
+        })
+    };
+    let files = files("src").into_iter().filter(knows_http);
+    let known: BTreeSet<_> = files.filter_map(|file| top(&file.module)).collect();
+    assert!(known.iter().eq(named), "{known:?}");
 }
 
 #[test]
