@@ -57,8 +57,6 @@ pub(crate) enum Mutant {
     LossUndone,
     /// Of two requests of an owner, only the first is answered.
     SiblingForgotten,
-    /// When requests of one owner enter again, those that wait for another owner are forgotten.
-    OtherSiblingForgotten,
     /// A renewal counts even if its answer is late.
     LateRenewal,
     /// What frees a key wakes no process in line.

@@ -112,6 +112,10 @@ impl Terms {
         self.max_hold.map_or(lease, |max_hold| lease.min(max_hold))
     }
 
+    fn is_of(&self, owner: &Owner) -> bool {
+        self.owner.as_ref() == Some(owner)
+    }
+
     /// Whether such a request yields to other processes. One that does not wait asks at once.
     fn yields(&self) -> bool {
         self.max_waiters.is_some() && self.mode.is_handed_over()

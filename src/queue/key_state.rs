@@ -313,8 +313,8 @@ impl KeyState {
         Some(rest.swap_remove(place))
     }
 
-    /// A request of the owner is decided: requests that waited for their owners enter again. One whose owner has another request
-    /// under way finds its place where it was.
+    /// A request of the owner is decided: those that waited for it enter again. If the owner has another one under way, they may
+    /// find their places where they were.
     fn decided(&mut self, owner: &Option<Owner>, at: At, effects: &mut Vec<Effect>) {
         let (Some(rest), Some(owner)) = (&mut self.rest, owner) else {
             return;
@@ -324,12 +324,9 @@ impl KeyState {
             return;
         }
         rest.owners.subtract(owner.number());
-        for waiter in rest.siblings.take_all() {
+        for waiter in rest.siblings.take_of(owner) {
             #[cfg(test)]
-            if exploration::has(Mutant::SiblingForgotten)
-                || exploration::has(Mutant::OtherSiblingForgotten)
-                    && waiter.terms.owner.as_ref() != Some(owner)
-            {
+            if exploration::has(Mutant::SiblingForgotten) {
                 mem::forget(waiter);
                 continue;
             }

@@ -11,6 +11,7 @@ use super::{Decision, Effect, HandoverLimits, Intent, Terms};
 use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
+use crate::lock::Owner;
 use crate::store::{Released, Wakeups};
 
 /// The requests of one side of a key, behind the request that asks the store or holds.
@@ -146,7 +147,6 @@ impl WaitQueue {
     }
 
     /// All waiters, in order.
-    #[cfg(feature = "console")]
     pub(super) fn iter(&self) -> impl Iterator<Item = &LocalWaiter> {
         let waiting = self.waiting.as_ref();
         waiting.into_iter().flat_map(|waiting| &waiting.queue)
@@ -176,6 +176,20 @@ impl WaitQueue {
     pub(super) fn take_all(&mut self) -> VecDeque<LocalWaiter> {
         let waiting = self.waiting.as_mut();
         waiting.map_or_else(VecDeque::new, |waiting| mem::take(&mut waiting.queue))
+    }
+
+    /// Removes all waiters of an owner from the queue.
+    pub(super) fn take_of(&mut self, owner: &Owner) -> Vec<LocalWaiter> {
+        let (mut taken, mut place) = (Vec::new(), 0);
+        if let Some(WaitList { queue, .. }) = self.waiting.as_deref_mut() {
+            while let Some(waiter) = queue.get(place) {
+                match waiter.terms.is_of(owner) {
+                    true => taken.extend(queue.remove(place)),
+                    false => place += 1,
+                }
+            }
+        }
+        taken
     }
 
     pub(super) fn remove(&mut self, ticket: u64) -> Option<LocalWaiter> {

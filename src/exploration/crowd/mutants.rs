@@ -72,5 +72,4 @@ fn a_forgotten_request_of_an_owner_is_found() {
         ..QUIET
     };
     plan.finds(Mutant::SiblingForgotten);
-    plan.finds(Mutant::OtherSiblingForgotten);
 }

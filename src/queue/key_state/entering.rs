@@ -37,7 +37,9 @@ impl KeyState {
             nested = self.nested(owner, terms)?;
             let rest = self.rest.as_ref();
             if let Some(rest) = rest.filter(|rest| rest.owners.contains(owner.number())) {
-                terms.wait_behind(rest.siblings.len(), None)?;
+                let siblings = rest.siblings.iter();
+                let others = siblings.filter(|one| one.terms.is_of(owner)).count();
+                terms.wait_behind(others, None)?;
                 return Ok(Placement::BehindOwner);
             }
         }

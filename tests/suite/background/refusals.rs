@@ -95,6 +95,36 @@ async fn a_503_of_the_layer_asks_the_store() {
     }
 }
 
+/// Of the other owner, one request waits for the key, and one for that request.
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_holds_reads_although_another_owner_asks_twice() {
+    const MS: Duration = Duration::from_millis(1);
+    let store = Wired::default();
+    store.slow(10 * MS);
+    let locks = LockClient::new(store.clone());
+    let request = |owner: &Owner, mode| {
+        let request = locks.lock("1:n").mode(mode).owner(owner);
+        request.lease(LEASE).max_waiters(1)
+    };
+    let (holder, other) = (Owner::new(), Owner::new());
+    let write = request(&holder, LockMode::Write).await.expect("free");
+    let rivals = [(); 2].map(|()| request(&other, LockMode::Write).into_future());
+    let rivals = rivals.map(tokio::spawn);
+    sleep(MS).await;
+    let third = request(&other, LockMode::Write).await;
+    assert!(matches!(third, Err(LockError::Overloaded)), "{third:?}");
+    for _ in 0..3 {
+        // The release of the one before it is under way.
+        drop(request(&holder, LockMode::Read).await.expect("its own"));
+    }
+    drop(write);
+    for rival in rivals {
+        let served = rival.await.expect("it does not panic").expect("served");
+        served.release().await.expect("held");
+    }
+    assert!(store.is_empty());
+}
+
 /// Each answer comes after the end of the lease, so no grant counts.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_tries_once_asks_once_if_its_answer_is_late() {
