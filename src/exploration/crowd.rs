@@ -33,7 +33,7 @@ struct Plan {
     modes: &'static [LockMode],
     /// Some requests are dropped while they wait.
     cancels: bool,
-    /// Owners make two requests at once, and another one while they hold.
+    /// Owners make two requests at once, and others while they hold.
     owners: bool,
     /// Some holds vanish from the store.
     thefts: bool,
@@ -149,7 +149,7 @@ impl Crowd {
         }
     }
 
-    /// An owner that makes two requests at once, and a third while it holds.
+    /// An owner that makes two requests at once, and while it holds, one more, and two during the release of that.
     async fn visit_twice(&self, client: usize, request: LockRequest, again: LockRequest) {
         let asked = self.site.lock().unwrap().tick();
         let (one, sibling) = join(self.ask(request.clone()), self.ask(request)).await;
@@ -163,11 +163,15 @@ impl Crowd {
             LockMode::Write if thread_rng().gen_bool(0.5) => LockMode::Read,
             mode => mode,
         };
-        // Dropped in any order.
-        let third = self.ask(again.mode(below)).await;
+        let inner = || self.ask(again.clone().mode(below));
+        drop(inner().await);
+        let (one, other) = join(inner(), inner()).await;
+        // They end in any order.
         drop(sibling);
         self.stay(client, (asked, queued), guard).await;
-        drop(third);
+        for (guard, _) in one.into_iter().chain(other) {
+            guard.release().await.expect("held until now");
+        }
     }
 }
 
@@ -302,6 +306,11 @@ fn requests_to_a_store_that_answers_at_once_exclude_each_other() {
         callers: 3,
         owners: true,
         ..one
+    };
+    owners.explore();
+    let owners = Plan {
+        modes: READ_WRITE,
+        ..owners
     };
     owners.explore();
     let naps = Plan { naps: true, ..one };
