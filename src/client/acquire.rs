@@ -215,7 +215,6 @@ impl<'a> Request<'a> {
     ) -> Result<(), LockError> {
         self.known = Some(retry_after);
         self.client.inner.queues.background().start_stranded();
-        self.queued.look();
         self.attempts.refused(retry_after);
         let holds = self.attempts.each().map(|one| &one.attempt.hold);
         let keys = holds.map(|hold| (&hold.key, hold.mode));
@@ -236,6 +235,10 @@ impl<'a> Request<'a> {
 
     /// Takes what the queues of the process have given. Waits for it while the request has no turn to ask the store.
     async fn take_turns(&mut self) -> Result<Option<Share>, LockError> {
+        if !self.attempts.is_empty() {
+            // Its questions may all fail. Without attempts, it looks while it waits.
+            self.queued.look();
+        }
         loop {
             let given = match self.attempts.is_empty() {
                 true => Some(self.given().await?),

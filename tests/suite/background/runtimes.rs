@@ -174,6 +174,23 @@ fn a_runtime_that_is_not_driven_keeps_no_request_from_a_key_that_is_free() {
     }
 }
 
+/// The store answers no question about the other key alone.
+#[test]
+fn a_runtime_that_is_not_driven_keeps_no_request_for_any_of_several_keys_from_the_free_one() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let (first, here) = (runtime(), runtime());
+    first.block_on(async { drop(locks.lock("2:n").await.expect("free")) });
+    store.refuse_single(1);
+    here.block_on(async {
+        let any = locks.lock_any(["1:n", "2:n"]).wait(LONG).await;
+        any.expect("it asks for both")
+            .release()
+            .await
+            .expect("held");
+    });
+}
+
 /// More releases than there are places begin there, and none is answered.
 fn fill_the_places(locks: &LockClient, there: &Runtime) {
     there.block_on(async {

@@ -26,6 +26,8 @@ struct Shared {
     inner: MemoryStore,
     /// The partitions that cannot be reached.
     cut: Mutex<HashSet<u16>>,
+    /// The partition that is not available for a moment when it is asked for one key.
+    moving: Mutex<Option<u16>>,
     /// The partition that is cut off when it has renewed.
     cut_at_renewal: Mutex<Option<u16>>,
     /// How long each call takes.
@@ -61,6 +63,11 @@ impl Wired {
 
     pub(super) fn restore(&self, part: u16) {
         self.shared.cut.lock().unwrap().remove(&part);
+    }
+
+    /// From now on, each request for a single key of the partition fails, and may be repeated.
+    pub(super) fn refuse_single(&self, part: u16) {
+        *self.shared.moving.lock().unwrap() = Some(part);
     }
 
     /// The next client that asks for the store's own runtime gets this handle, and the store does not keep it.
@@ -147,12 +154,15 @@ impl Wired {
             sleep(latency).await;
         }
         let is_cut = shared.cut.lock().unwrap().contains(&part);
-        let answer = match is_cut {
-            true => Err(StoreError::new(
+        let is_moving = what == "acquire" && keys.len() == 1;
+        let is_moving = is_moving && *shared.moving.lock().unwrap() == Some(part);
+        let answer = match () {
+            () if is_cut => Err(StoreError::new(
                 StoreErrorKind::Unreachable,
                 "it is cut off",
             )),
-            false => answer.await,
+            () if is_moving => Err(StoreError::new(StoreErrorKind::Transient, "it moves")),
+            () => answer.await,
         };
         under_way.done = true;
         answer
