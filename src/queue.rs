@@ -6,7 +6,8 @@
 //! hand-overs it is released, and the processes that listen for it go first ([`fairness`]). `Read` requests queue behind
 //! one of them that asks for all, and enter together. `Fair` requests have their places in the store's queue, so they have
 //! none here. `Permit` requests ask side by side until one is refused, and then take turns ([`permits`]). An owner
-//! has one request under way at a time. The store decides between the two sides of a read-write lock.
+//! has one request under way at a time, and its others are in a fifth queue. The store decides between the two sides of a
+//! read-write lock.
 //!
 //! This module does not call the store: it is a map of state machines ([`KeyState`]) under mutexes, one for each shard. A
 //! [`Queued`], [`Turn`] or [`Share`] returns to its state machine when it is dropped, and is never dropped under such a
@@ -260,9 +261,11 @@ impl Queues {
 
     /// A hold begins. The watchdog gets it only when the state machine knows it, because it may be lost at once.
     fn begin(self: &Arc<Self>, key: &LockKey, grant: NewShare, effects: Vec<Effect>) -> Share {
-        self.background.keep(&grant.live);
+        // If a waker of another request panics, it releases the hold.
+        let share = Share::new(self, grant);
+        self.background.keep(share.live());
         self.apply(key, effects);
-        Share::new(self, grant)
+        share
     }
 
     /// The decision about a request with a place. It is made under the mutex of the shard.

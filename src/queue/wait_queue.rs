@@ -1,4 +1,4 @@
-//! The queue of one side of a key.
+//! The queue of one side of a key, or of the requests that wait for others of their owners.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -16,8 +16,10 @@ use crate::store::{Released, Wakeups};
 
 /// The requests of one side of a key, behind the request that asks the store or holds.
 ///
-/// The mutex of the key's shard protects it. Between calls, requests wait only behind a head: while the side's [`Head`] is `Idle`, the queue is empty. The queue is sorted by ticket,
-/// which is the order of arrival.
+/// The mutex of the key's shard protects it. Between calls, requests wait only behind a head: while the side's [`Head`] is `Idle`,
+/// the queue is empty. The queue is sorted by ticket, which is the order of arrival.
+///
+/// The requests that wait for others of their owners are in one as well. It has no head, and so no answer, subscription or turn.
 #[derive(Default)]
 pub(super) struct WaitQueue {
     /// Boxed: a key has waiters on one side only, usually.

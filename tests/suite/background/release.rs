@@ -1,7 +1,8 @@
 //! Releases that the store does not answer.
 
 use std::future::{Future, poll_fn};
-use std::task::Poll;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -53,6 +54,34 @@ async fn a_release_waits_for_a_store_that_is_down_no_longer_than_seconds() {
         sleep(Duration::from_secs(2)).await;
         assert!(store.is_empty(), "the release has gone on");
     }
+}
+
+/// The waker belongs to an executor of another crate.
+#[tokio::test(start_paused = true)]
+async fn a_waker_that_panics_leaves_no_hold() {
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker that panics");
+        }
+    }
+
+    let store = Wired::default();
+    store.slow(Duration::from_millis(10));
+    let locks = LockClient::new(store.clone());
+    let read = || Box::pin(locks.lock("1:n").mode(LockMode::Read).acquire());
+    let mut first = read();
+    assert!((&mut first).now_or_never().is_none());
+    let mut behind = read();
+    let waker = Waker::from(Arc::new(Panics));
+    let polled = behind.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    let granted = tokio::spawn(first).await;
+    assert!(granted.expect_err("it panics").is_panic());
+    drop(behind);
+    sleep(Duration::from_secs(1)).await;
+    assert!(store.is_empty(), "it is released");
 }
 
 /// A deadline comes before the end of the lease in the store. A guard that was seen lost then is not released as held.
