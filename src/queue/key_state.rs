@@ -123,10 +123,11 @@ impl KeyState {
         })
     }
 
-    /// Whether the store has answered since `since`, so that a time-out is due to other holders and not to a silent store.
-    pub(super) fn has_news_since(&self, mode: LockMode, since: Instant) -> bool {
-        let queue = self.queue(mode);
-        queue.is_some_and(|queue| queue.has_news_since(since))
+    /// Whether the store has answered since `since`, so that a time-out is due to other holders and not to a silent store. A
+    /// request in `siblings` waits for one in any queue.
+    pub(super) fn has_news_since(&self, since: Instant) -> bool {
+        let mut queues = self.rest.iter().flat_map(|rest| rest.queues());
+        queues.any(|queue| queue.has_news_since(since))
     }
 
     /// The store refused the head of a queue: another holder's lease lasts until then.
@@ -347,10 +348,30 @@ impl KeyState {
 mod tests {
     use super::*;
     use crate::lock::LockKey;
+    use crate::queue::Others;
+    use crate::store::{HoldStatus, Released};
 
     /// A client with a hundred thousand holds keeps as many of these in its maps.
     #[test]
     fn a_key_with_one_holder_is_small() {
         assert_eq!(size_of::<(LockKey, KeyState)>(), 80);
+    }
+
+    /// A request has taken its turn, and is done.
+    #[tokio::test]
+    async fn a_late_release_that_woke_others_leaves_their_turns() {
+        let at = At {
+            now: Instant::now(),
+            handover_limits: HandoverLimits::default(),
+            at_once: false,
+        };
+        let mut handoff = Handoff::default();
+        handoff.released(Released::new(HoldStatus::Held, 1), at.now);
+        let release = Intent::of_side(LockMode::Reentrant);
+        let effects = KeyState::default().released(&release, handoff, at);
+        let [Effect::Unused(left)] = &effects[..] else {
+            panic!("the turns are forgotten");
+        };
+        assert!(matches!(left.others, Others::Owed(_)));
     }
 }

@@ -80,7 +80,7 @@ impl Queued {
             self.queues
                 .shards
                 .look(&self.key, |state| match state.remaining(self.mode, now) {
-                    None => state.has_news_since(self.mode, self.since).then_some(None),
+                    None => state.has_news_since(self.since).then_some(None),
                     remaining => Some(remaining),
                 });
         // No request of this process uses the key now, so the store has answered the head of the queue.

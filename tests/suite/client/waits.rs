@@ -89,6 +89,30 @@ async fn a_silent_store_is_unavailable_unless_a_holder_is_known() {
     }
 }
 
+/// The answers of the store are about another request of its owner, in another mode.
+#[tokio::test(start_paused = true)]
+async fn a_request_behind_its_owner_is_busy_while_another_process_holds() {
+    for (first, second) in [
+        (LockMode::Write, LockMode::Read),
+        (LockMode::Read, LockMode::Write),
+    ] {
+        let store = MemoryStore::new();
+        let (locks, elsewhere) = (LockClient::new(store.clone()), LockClient::new(store));
+        let held = elsewhere.lock("n").mode(LockMode::Write).await.unwrap();
+        let owner = Owner::new();
+        let request = |mode| locks.lock("n").mode(mode).owner(&owner);
+        let first = tokio::spawn(request(first).acquire());
+        sleep(Duration::from_millis(1)).await;
+        let refused = request(second).wait(Duration::from_secs(3)).await;
+        assert!(
+            matches!(refused, Err(LockError::Busy { .. })),
+            "{second:?}: {refused:?}"
+        );
+        held.release().await.unwrap();
+        first.await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
 /// A hold of the store that has no longest hold lives longer than the request to which it would be passed on.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_never_ends_does_not_hold_longer_than_its_longest_hold() {
