@@ -15,6 +15,7 @@
 //! [`Queues::enter_and_ask`].
 
 use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -311,35 +312,49 @@ impl Queues {
 
     /// Executes the effects of a transition, outside the mutex. If a waiter was dropped meanwhile, its grant returns by
     /// being dropped.
+    ///
+    /// # Panics
+    ///
+    /// If a waker of a waiter panics, which is code outside this crate: after the effects for the others.
     fn apply(self: &Arc<Self>, key: &LockKey, effects: Vec<Effect>) {
         if effects.is_empty() {
             return;
         }
+        let mut executed = Ok(());
         for effect in effects {
-            let (waiter, outcome) = match effect {
-                Effect::Grant(waiter, grant) => {
-                    if grant.handed_over {
-                        let mode = grant.live.hold.mode;
-                        telemetry::handed_over(&waiter.terms.route, mode);
-                    }
-                    self.background.shared(&grant.live);
-                    (waiter, Ok(Decision::Grant(Share::new(self, grant))))
-                }
-                Effect::Ask(waiter, intent, handoff) => {
-                    let turn = Turn::new(self, key, intent, handoff);
-                    (waiter, Ok(Decision::Ask(turn)))
-                }
-                Effect::Refuse(waiter, error) => (waiter, Err(error)),
-                Effect::Unused(handoff) => {
-                    drop(handoff.wakeups);
-                    if let Others::Owed(fairness) = handoff.others {
-                        self.shards.owe(key, fairness, Instant::now());
-                    }
-                    continue;
-                }
-            };
-            drop(waiter.sender.send(outcome));
+            let execute = AssertUnwindSafe(|| self.execute(key, effect));
+            executed = executed.and(catch_unwind(execute));
         }
+        if let Err(panic) = executed {
+            resume_unwind(panic);
+        }
+    }
+
+    fn execute(self: &Arc<Self>, key: &LockKey, effect: Effect) {
+        let (waiter, outcome) = match effect {
+            Effect::Grant(waiter, grant) => {
+                let handed_over = grant.handed_over;
+                let share = Share::new(self, grant);
+                if handed_over {
+                    telemetry::handed_over(&waiter.terms.route, share.live().hold.mode);
+                }
+                self.background.shared(share.live());
+                (waiter, Ok(Decision::Grant(share)))
+            }
+            Effect::Ask(waiter, intent, handoff) => {
+                let turn = Turn::new(self, key, intent, handoff);
+                (waiter, Ok(Decision::Ask(turn)))
+            }
+            Effect::Refuse(waiter, error) => (waiter, Err(error)),
+            Effect::Unused(handoff) => {
+                drop(handoff.wakeups);
+                if let Others::Owed(fairness) = handoff.others {
+                    self.shards.owe(key, fairness, Instant::now());
+                }
+                return;
+            }
+        };
+        drop(waiter.sender.send(outcome));
     }
 
     fn at(&self, now: Instant) -> At {

@@ -58,7 +58,7 @@ async fn a_release_waits_for_a_store_that_is_down_no_longer_than_seconds() {
 
 /// The waker belongs to an executor of another crate.
 #[tokio::test(start_paused = true)]
-async fn a_waker_that_panics_leaves_no_hold() {
+async fn a_waker_that_panics_keeps_no_grant_from_others_and_leaves_no_hold() {
     struct Panics;
 
     impl Wake for Panics {
@@ -71,14 +71,16 @@ async fn a_waker_that_panics_leaves_no_hold() {
     store.slow(Duration::from_millis(10));
     let locks = LockClient::new(store.clone());
     let read = || Box::pin(locks.lock("1:n").mode(LockMode::Read).acquire());
-    let mut first = read();
+    let [mut first, mut behind, mut last] = [read(), read(), read()];
     assert!((&mut first).now_or_never().is_none());
-    let mut behind = read();
     let waker = Waker::from(Arc::new(Panics));
     let polled = behind.as_mut().poll(&mut Context::from_waker(&waker));
     assert!(polled.is_pending());
+    assert!((&mut last).now_or_never().is_none());
     let granted = tokio::spawn(first).await;
     assert!(granted.expect_err("it panics").is_panic());
+    let guard = last.now_or_never().expect("it was granted with the first");
+    drop(guard.expect("free"));
     drop(behind);
     sleep(Duration::from_secs(1)).await;
     assert!(store.is_empty(), "it is released");
