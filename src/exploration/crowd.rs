@@ -250,6 +250,12 @@ fn owners_that_ask_again_are_granted() {
         ..plan
     };
     plan.explore();
+    let plan = Plan {
+        clients: 2,
+        callers: 2,
+        ..plan
+    };
+    plan.explore();
 }
 
 #[test]

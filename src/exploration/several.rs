@@ -167,6 +167,12 @@ fn both_of_two_keys_are_granted() {
         ..plan
     };
     plan.explore();
+    let plan = Plan {
+        modes: &[LockMode::Read, LockMode::Write],
+        owners: true,
+        ..plan
+    };
+    plan.explore();
 }
 
 #[test]
@@ -176,6 +182,13 @@ fn any_of_two_keys_is_granted_to_owners_that_hold_one() {
         callers: 3,
         cancels: true,
         ..QUIET
+    };
+    plan.explore();
+    let plan = Plan {
+        clients: 2,
+        callers: 2,
+        modes: &[LockMode::Read, LockMode::Write],
+        ..plan
     };
     plan.explore();
 }
