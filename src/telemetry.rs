@@ -80,62 +80,46 @@
 //! blocked.
 
 use std::fmt::{self, Write};
-use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::lock::{Hold, LockKey, LockMode, hex};
+use crate::error::LockError;
+use crate::lock::{Hold, LockKey, hex};
 
+#[cfg(feature = "redis")]
+mod connection_use;
 mod database;
-#[cfg(feature = "metrics")]
-mod described;
 mod holding;
-#[cfg(not(all(feature = "metrics", feature = "console")))]
-mod off;
-mod seldom;
-mod waiting;
-
-#[cfg(feature = "console")]
-mod journal;
-#[cfg(not(feature = "console"))]
-#[path = "telemetry/no_journal.rs"]
-mod journal;
-
-#[cfg(any(feature = "metrics", feature = "console"))]
-mod route;
-#[cfg(not(any(feature = "metrics", feature = "console")))]
-#[path = "telemetry/no_route.rs"]
-mod route;
-
+// Each client has one, which only a console opens and reads.
+#[cfg_attr(not(feature = "console"), allow(dead_code, unused_imports))]
+pub(crate) mod journal;
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(not(feature = "metrics"))]
 #[path = "telemetry/no_metrics.rs"]
 mod metrics;
-
+mod route;
+mod seldom;
 #[cfg(feature = "redis")]
 pub(crate) mod store;
+mod waiting;
 
 pub(crate) use database::Database;
 pub(crate) use holding::Holding;
-#[cfg(feature = "console")]
-pub(crate) use journal::{BOUNDS, Event, EventCause, Histogram, StoreWaiter, WINDOW};
 pub(crate) use journal::{Contention, Followed, Journal};
 pub(crate) use metrics::{
     audited, confirmed, describe, handed_over, idempotent_request, idempotent_response,
-    renewals_ended,
+    not_renewed, renewals_ended, renewed,
 };
 pub(crate) use route::Route;
 pub(crate) use seldom::Seldom;
 pub(crate) use waiting::Waiting;
-#[cfg(feature = "console")]
-pub(crate) use waiting::outcome;
 
 const TARGET: &str = "tower_distributed_lock::lock";
 
 /// The route and the mode of a measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Labels(Route, &'static str);
+pub(crate) struct Labels(pub(crate) Route, pub(crate) &'static str);
 
 /// The part of a hold that telemetry reads.
 pub(crate) trait ObservedHold: Send + Sync {
@@ -151,41 +135,26 @@ pub(crate) fn lost(journal: &Journal, route: &Route, hold: &Hold, reason: &'stat
     metrics::lost(route, mode);
 }
 
-/// Reports a renewal that the store confirmed, and how long after it was due.
-pub(crate) fn renewed(route: &Route, mode: LockMode, lag: impl FnOnce() -> Duration) {
-    metrics::renewal(route, mode.as_str(), "renewed");
-    metrics::renewal_lag(route, mode.as_str(), lag);
-}
-
-/// Reports a renewal that found no hold (`lost`), or had no answer (`failed`).
-pub(crate) fn not_renewed(route: &Route, mode: LockMode, outcome: &'static str) {
-    metrics::renewal(route, mode.as_str(), outcome);
-}
-
-/// The bucket of a histogram that a quantile is in; `None` if nothing was counted.
-#[cfg(feature = "console")]
-pub(crate) fn quantile(buckets: &[u64], per_cent: u64) -> Option<usize> {
-    let count: u64 = buckets.iter().sum();
-    let rank = (count * per_cent).div_ceil(100).max(1);
-    let mut seen = 0;
-    buckets.iter().position(|bucket| {
-        seen += bucket;
-        seen >= rank
-    })
-}
-
-/// The digest of a name, for logs.
-#[cfg(feature = "console")]
-pub(crate) fn digest(key: &LockKey) -> impl fmt::Display {
-    digests(move || [key])
+/// The short name of a refusal, as the spans of waits have it.
+pub(crate) fn outcome(error: &LockError) -> &'static str {
+    match error {
+        LockError::Busy { .. } => "contended",
+        LockError::Overloaded => "overloaded",
+        LockError::Unavailable(_) => "unavailable",
+        LockError::Conflict(_) => "conflict",
+        LockError::Lost => "lost",
+        LockError::Unconfirmed(_) => "unconfirmed",
+        LockError::Shutdown => "shutdown",
+        LockError::Upgrade | LockError::Unsupported(_) | LockError::Invalid(_) => "misused",
+    }
 }
 
 /// The digests of names, computed when they are formatted: with the feature `log`, the macros of `tracing` evaluate their fields
 /// even for events that are off.
 struct Digests<F>(F);
 
-/// The digests of the keys that `keys` yields.
-fn digests<'a, K>(keys: impl Fn() -> K) -> impl fmt::Display
+/// The digests of the keys that `keys` yields, for logs.
+pub(crate) fn digests<'a, K>(keys: impl Fn() -> K) -> impl fmt::Display
 where
     K: IntoIterator<Item = &'a LockKey>,
 {

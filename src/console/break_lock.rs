@@ -70,7 +70,7 @@ async fn break_now(shared: Arc<Shared>, key: LockKey, caller: String) -> Result<
     let admin = shared.locks.admin()?;
     let was = admin.inspect(&key).await?;
     let broken = admin.force_unlock(&key).await?;
-    let digest = telemetry::digest(&key).to_string();
+    let digest = telemetry::digests(|| [&key]).to_string();
     let holders = was.holders.len();
     tracing::warn!(
         key = %digest,

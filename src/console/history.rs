@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::{millis, problem};
 use crate::client::LockClient;
-use crate::telemetry::{self, Event, EventCause, Histogram};
+use crate::telemetry::journal::{BOUNDS, Event, EventCause, Histogram, WINDOW, quantile};
+use crate::telemetry::{self, Labels};
 
 /// How many contended keys are shown.
 const HOTTEST: usize = 20;
@@ -48,26 +49,23 @@ fn event(event: &Event) -> Value {
 /// `api/durations`.
 pub(super) fn durations(locks: &LockClient) -> Value {
     let durations = locks.journal().durations();
-    let series = durations.iter().map(|one| {
+    let series = durations.iter().map(|(Labels(route, mode), one)| {
         json!({
-            "route": one.route.as_str(),
-            "mode": one.mode,
+            "route": route.as_str(),
+            "mode": mode,
             "waits": histogram(&one.waits),
             "holds": histogram(&one.holds),
         })
     });
     // One more bucket has longer durations than the last bound.
-    json!({ "bounds_ms": telemetry::BOUNDS, "series": series.collect::<Vec<_>>() })
+    json!({ "bounds_ms": BOUNDS, "series": series.collect::<Vec<_>>() })
 }
 
 fn histogram(histogram: &Histogram) -> Value {
     let buckets = histogram.counts();
     let count: u64 = buckets.iter().sum();
     // `None`: longer than the last bound, or no entry.
-    let quantile = |per_cent: u64| {
-        let place = telemetry::quantile(&buckets, per_cent)?;
-        telemetry::BOUNDS.get(place)
-    };
+    let quantile = |per_cent: u64| BOUNDS.get(quantile(&buckets, per_cent)?);
     let mean = histogram.sum().as_secs_f64() * 1000.0 / count.max(1) as f64;
     json!({
         "count": count,
@@ -92,6 +90,6 @@ pub(super) fn contended(locks: &LockClient) -> Value {
         })
     });
     // The longest time that the counts cover.
-    let window = 2 * millis::of(telemetry::WINDOW);
+    let window = 2 * millis::of(WINDOW);
     json!({ "window_ms": window, "keys": keys.collect::<Vec<_>>() })
 }

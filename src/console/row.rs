@@ -7,7 +7,8 @@ use super::holders::{HolderElsewhere, who};
 use super::millis;
 use crate::lock::Lease;
 use crate::queue::{HoldView, KeyView};
-use crate::telemetry::{Route, StoreWaiter};
+use crate::telemetry::Route;
+use crate::telemetry::journal::StoreWaiter;
 
 /// A key, and the requests of this process that the store has refused.
 #[derive(Clone)]

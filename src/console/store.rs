@@ -8,9 +8,9 @@ use tokio::time::timeout;
 use super::{millis, problem};
 use crate::client::LockClient;
 #[cfg(feature = "redis")]
-use crate::telemetry::store::connection_uses;
+use crate::telemetry::store::meter::connection_uses;
 #[cfg(feature = "redis")]
-pub(super) use crate::telemetry::store::watch;
+pub(super) use crate::telemetry::store::meter::watch;
 
 /// How long an audit may take.
 const LIMIT: Duration = Duration::from_secs(3);

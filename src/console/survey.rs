@@ -11,7 +11,7 @@ use super::row::Row;
 use crate::client::LockClient;
 use crate::lock::{FencingToken, KeyMap};
 use crate::queue::HoldView;
-use crate::telemetry::StoreWaiter;
+use crate::telemetry::journal::StoreWaiter;
 
 /// The state of a client at one moment.
 pub(super) struct Survey {

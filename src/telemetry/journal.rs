@@ -1,6 +1,7 @@
 //! The history for a console: losses, refusals, durations, contended keys, and requests that the store has refused and that
-//! wait for it. `no_journal.rs` has the same interface and does nothing.
+//! wait for it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
@@ -14,16 +15,13 @@ use crate::sync::Mutex;
 mod contended;
 mod durations;
 mod events;
-mod waiters;
 
 pub(crate) use contended::{Contended, WINDOW};
-pub(crate) use durations::{BOUNDS, Durations, Histogram};
+pub(crate) use durations::{BOUNDS, Durations, Histogram, quantile};
 pub(crate) use events::{Event, EventCause, Events};
-pub(crate) use waiters::StoreWaiter;
 
 use contended::ContendedKeys;
 use durations::AllDurations;
-use waiters::StoreWaiters;
 
 /// The journal of one client. It is closed, and costs one load for each request, until a console [opens](Self::open) it. Its
 /// memory is bounded.
@@ -36,7 +34,18 @@ struct JournalData {
     events: Mutex<Events>,
     durations: AllDurations,
     contended: Mutex<ContendedKeys>,
-    waiters: Mutex<StoreWaiters>,
+    /// By numbers, of which none is used twice at a time.
+    waiters: Mutex<BTreeMap<u64, StoreWaiter>>,
+}
+
+/// A request that the store has refused, and one of the keys that it waits for.
+#[derive(Debug, Clone)]
+pub(crate) struct StoreWaiter {
+    pub(crate) key: LockKey,
+    pub(crate) mode: LockMode,
+    pub(crate) route: Route,
+    /// When the request began to wait.
+    pub(crate) since: Instant,
 }
 
 impl Journal {
@@ -95,7 +104,7 @@ impl Journal {
     }
 
     /// Since the journal was opened, by route and mode.
-    pub(crate) fn durations(&self) -> Vec<Durations> {
+    pub(crate) fn durations(&self) -> Vec<(Labels, Arc<Durations>)> {
         self.read(|data| data.durations.all())
     }
 
@@ -106,7 +115,7 @@ impl Journal {
 
     /// Every request that the store has refused and that waits for it now.
     pub(crate) fn store_waiters(&self) -> Vec<StoreWaiter> {
-        self.read(|data| data.waiters.lock().all())
+        self.read(|data| data.waiters.lock().values().cloned().collect())
     }
 
     fn read<T: Default>(&self, read: impl FnOnce(&JournalData) -> T) -> T {
@@ -125,15 +134,13 @@ impl Followed {
 
     pub(super) fn waited(&self, labels: &Labels, since: Instant) {
         if let Some((data, _)) = &self.0 {
-            let durations = data.durations.of(labels);
-            durations.waits.record(since.elapsed());
+            data.durations.of(labels).waits.record(since.elapsed());
         }
     }
 
     pub(super) fn held(&self, labels: &Labels, since: Instant) {
         if let Some((data, _)) = &self.0 {
-            let durations = data.durations.of(labels);
-            durations.holds.record(since.elapsed());
+            data.durations.of(labels).holds.record(since.elapsed());
         }
     }
 
@@ -167,14 +174,17 @@ impl Contention {
             && self.listed.is_empty()
         {
             let mut waiters = data.waiters.lock();
-            self.listed.extend(keys.map(|(key, mode)| {
-                waiters.add(StoreWaiter {
+            for (key, mode) in keys {
+                let number = waiters.last_key_value().map_or(0, |(last, _)| last + 1);
+                let waiter = StoreWaiter {
                     key: key.clone(),
                     mode,
                     route: route.clone(),
                     since: *since,
-                })
-            }));
+                };
+                waiters.insert(number, waiter);
+                self.listed.push(number);
+            }
         }
     }
 }
@@ -187,7 +197,7 @@ impl Drop for Contention {
         if !self.listed.is_empty() {
             let mut waiters = data.waiters.lock();
             for number in &self.listed {
-                waiters.remove(*number);
+                waiters.remove(number);
             }
         }
         let now = Instant::now();

@@ -10,11 +10,29 @@ use metrics::{
 };
 use tokio::time::Instant;
 
-use super::described::described;
 use super::{Labels, Route};
 use crate::audit::{Audit, Warning};
 use crate::error::LockError;
 use crate::lock::LockMode;
+
+/// Declares the name of each metric, and a function that describes them to the recorder. A duration is in seconds, as its name
+/// says.
+macro_rules! described {
+    ($($describe:ident $name:ident = $metric:literal: $text:literal;)+) => {
+        $(const $name: &str = $metric;)+
+
+        /// Describes the metrics of this file.
+        pub(super) fn describe_each() {
+            let unit = |name: &str| name.ends_with("_seconds").then_some(metrics::Unit::Seconds);
+            metrics::with_recorder(|recorder| {
+                $(recorder.$describe($name.into(), unit($name), $text.into());)+
+            });
+        }
+    };
+}
+
+#[cfg(feature = "redis")]
+pub(super) mod store;
 
 /// Whether anything is measured.
 pub(super) const ENABLED: bool = true;
@@ -46,7 +64,7 @@ described! {
 /// Describes the metrics to the recorder. A recorder that is installed later lacks only the descriptions.
 pub(crate) fn describe() {
     #[cfg(feature = "redis")]
-    super::store::describe_each();
+    store::describe_each();
     describe_each();
 }
 
@@ -124,10 +142,17 @@ static METADATA: Metadata<'static> =
 /// Counts one in a gauge while this exists.
 pub(super) struct Counted(Gauge);
 
+impl Counted {
+    fn new(gauge: Gauge) -> Self {
+        gauge.increment(1);
+        Self(gauge)
+    }
+}
+
 fn count(key: &Key) -> Counted {
-    let gauge = with_recorder(|recorder| recorder.register_gauge(key, &METADATA));
-    gauge.increment(1);
-    Counted(gauge)
+    Counted::new(with_recorder(|recorder| {
+        recorder.register_gauge(key, &METADATA)
+    }))
 }
 
 impl Drop for Counted {
@@ -173,17 +198,25 @@ pub(crate) fn audited(audit: &Audit) {
     }
 }
 
-pub(super) fn renewal(route: &Route, mode: &'static str, outcome: &'static str) {
+/// Reports a renewal that the store confirmed, and how long after it was due.
+pub(crate) fn renewed(route: &Route, mode: LockMode, lag: impl FnOnce() -> Duration) {
+    renewal(route, mode, "renewed");
+    histogram!(RENEWAL_LAG, "route" => label(route), "mode" => mode.as_str()).record(lag());
+}
+
+/// Reports a renewal that found no hold (`lost`), or had no answer (`failed`).
+pub(crate) fn not_renewed(route: &Route, mode: LockMode, outcome: &'static str) {
+    renewal(route, mode, outcome);
+}
+
+fn renewal(route: &Route, mode: LockMode, outcome: &'static str) {
+    let mode = mode.as_str();
     counter!(RENEWALS, "route" => label(route), "mode" => mode, "outcome" => outcome).increment(1);
 }
 
 /// Reports that a batch of renewals, sent at `sent`, was `answered` or has `failed`.
 pub(crate) fn renewals_ended(outcome: &'static str, sent: Instant) {
     histogram!(RENEWAL_TIME, "outcome" => outcome).record(sent.elapsed());
-}
-
-pub(super) fn renewal_lag(route: &Route, mode: &'static str, lag: impl FnOnce() -> Duration) {
-    histogram!(RENEWAL_LAG, "route" => label(route), "mode" => mode).record(lag());
 }
 
 /// Counts a request with an idempotency key: `executed`, `replayed` or `refused`.

@@ -4,14 +4,19 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub(super) use super::off::Off as Counted;
-pub(super) use super::off::Off as Gauges;
 use super::{Labels, Route};
 use crate::audit::Audit;
 use crate::error::LockError;
 use crate::lock::LockMode;
 
 pub(super) const ENABLED: bool = false;
+
+/// Stands for each type of the feature, and does nothing.
+#[derive(Clone, Copy)]
+pub(super) struct Off;
+
+pub(super) use Off as Counted;
+pub(super) use Off as Gauges;
 
 pub(crate) fn describe() {}
 
@@ -35,7 +40,7 @@ impl Gauges {
 
 pub(super) fn refused(_: &Labels, _: &LockError) {}
 
-pub(crate) fn confirmed(Labels(_route, _mode): &Labels, _: &'static str) {}
+pub(crate) fn confirmed(_: &Labels, _: &'static str) {}
 
 pub(super) fn lost(_: &Route, _: &'static str) {}
 
@@ -43,12 +48,31 @@ pub(crate) fn handed_over(_: &Route, _: LockMode) {}
 
 pub(crate) fn audited(_: &Audit) {}
 
-pub(super) fn renewal(_: &Route, _: &'static str, _: &'static str) {}
+pub(crate) fn renewed(_: &Route, _: LockMode, _: impl FnOnce() -> Duration) {}
+
+pub(crate) fn not_renewed(_: &Route, _: LockMode, _: &'static str) {}
 
 pub(crate) fn renewals_ended(_: &'static str, _: Instant) {}
-
-pub(super) fn renewal_lag(_: &Route, _: &'static str, _: impl FnOnce() -> Duration) {}
 
 pub(crate) fn idempotent_request(_: &Route, _: &'static str) {}
 
 pub(crate) fn idempotent_response(_: &Route, _: &'static str) {}
+
+#[cfg(feature = "redis")]
+pub(super) mod store {
+    use super::{Counted, Instant};
+
+    pub(in crate::telemetry) fn connected(_: &'static str) -> Counted {
+        Counted
+    }
+
+    pub(in crate::telemetry) fn failed(_: &'static str) {}
+
+    pub(crate) fn failed_over(_: &'static str) {}
+
+    pub(crate) fn clock_offset(_: &str, _: f64) {}
+
+    pub(in crate::telemetry) fn answered(_: &'static str, _: Instant) {}
+
+    pub(in crate::telemetry) fn unanswered(_: &'static str) {}
+}

@@ -18,7 +18,6 @@ impl Route {
     }
 
     /// The template, or `none`.
-    #[cfg(feature = "console")]
     pub(crate) fn as_str(&self) -> &str {
         self.0.as_deref().map_or("none", |template| template)
     }

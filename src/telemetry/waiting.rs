@@ -6,7 +6,7 @@ use tracing::field::Empty;
 
 use super::database::{self, Database};
 use super::holding::{Holding, ObservedRequest};
-use super::{Followed, Labels, ObservedHold, Route, TARGET, digests, metrics};
+use super::{Followed, Labels, ObservedHold, Route, TARGET, digests, metrics, outcome};
 use crate::error::LockError;
 use crate::lock::LockKey;
 
@@ -113,19 +113,5 @@ impl Drop for Waiting {
         if self.end("cancelled").is_some() {
             tracing::debug!(target: TARGET, parent: &self.span, outcome = "cancelled", "not granted");
         }
-    }
-}
-
-/// The short name of a refusal, as the spans of waits have it.
-pub(crate) fn outcome(error: &LockError) -> &'static str {
-    match error {
-        LockError::Busy { .. } => "contended",
-        LockError::Overloaded => "overloaded",
-        LockError::Unavailable(_) => "unavailable",
-        LockError::Conflict(_) => "conflict",
-        LockError::Lost => "lost",
-        LockError::Unconfirmed(_) => "unconfirmed",
-        LockError::Shutdown => "shutdown",
-        LockError::Upgrade | LockError::Unsupported(_) | LockError::Invalid(_) => "misused",
     }
 }

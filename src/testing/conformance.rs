@@ -66,7 +66,8 @@ use uuid::Uuid;
 #[doc(hidden)]
 pub mod cases;
 mod env;
-mod observed;
+mod process;
+mod recording;
 mod site;
 mod suite;
 mod waiter;
@@ -142,14 +143,10 @@ pub enum Clock {
 ///
 /// If the case fails.
 #[doc(hidden)]
-pub fn run<T: Testbed>(
-    modes: &'static [LockMode],
-    mode: LockMode,
-    case: impl AsyncFnOnce(&Env, LockMode),
-) {
+pub fn run<T: Testbed>(modes: &'static [LockMode], mode: LockMode, case: impl AsyncFnOnce(&Env)) {
     on::<T>(async {
-        let env = Env::new(T::start().await, modes);
-        case(&env, mode).await;
+        let env = Env::new(T::start().await, modes, mode).await;
+        case(&env).await;
         env.nothing_is_left().await;
     });
 }
@@ -199,13 +196,4 @@ fn on<T: Testbed>(test: impl Future<Output = ()>) {
             .build(),
     };
     runtime.expect("a runtime").block_on(test);
-}
-
-/// Both modes of a family. Permits have one mode.
-fn family(mode: LockMode) -> [LockMode; 2] {
-    match mode {
-        LockMode::Reentrant | LockMode::Fair => [LockMode::Reentrant, LockMode::Fair],
-        LockMode::Read | LockMode::Write => [LockMode::Read, LockMode::Write],
-        LockMode::Permit(_) => [mode; 2],
-    }
 }

@@ -1,10 +1,11 @@
 //! Histograms of waits and holds.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use crate::sync::Mutex;
 use crate::telemetry::{Labels, Route};
 
 /// The upper bounds of a histogram's buckets (milliseconds). One more bucket has longer durations.
@@ -20,50 +21,33 @@ const MOST: usize = 256;
 const OTHERS: &str = "(other routes)";
 
 /// The histograms of one route and mode.
-#[derive(Debug, Clone)]
-pub(crate) struct Durations {
-    pub(crate) route: Route,
-    pub(crate) mode: &'static str,
-    pub(crate) waits: Arc<Histogram>,
-    pub(crate) holds: Arc<Histogram>,
-}
-
-impl Durations {
-    fn new(Labels(route, mode): &Labels) -> Self {
-        Self {
-            route: route.clone(),
-            mode,
-            waits: Arc::default(),
-            holds: Arc::default(),
-        }
-    }
-}
-
-/// By route and mode. The lock protects the map only: the histograms are atomic.
 #[derive(Debug, Default)]
-pub(super) struct AllDurations(RwLock<HashMap<Labels, Durations>>);
+pub(crate) struct Durations {
+    pub(crate) waits: Histogram,
+    pub(crate) holds: Histogram,
+}
+
+/// By route and mode. The mutex protects the map only: the histograms are atomic.
+#[derive(Debug, Default)]
+pub(super) struct AllDurations(Mutex<HashMap<Labels, Arc<Durations>>>);
 
 impl AllDurations {
-    pub(super) fn of(&self, labels: &Labels) -> Durations {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn of(&self, labels: &Labels) -> Arc<Durations> {
+        let mut known = self.0.lock();
         if let Some(durations) = known.get(labels) {
             return durations.clone();
         }
-        drop(known);
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let labels = match known.len() < MOST {
             true => labels.clone(),
             false => Labels(Route::new(Some(OTHERS)), "mixed"),
         };
-        let durations = known.entry(labels).or_insert_with_key(Durations::new);
-        durations.clone()
+        known.entry(labels).or_default().clone()
     }
 
     /// By route, then by mode.
-    pub(super) fn all(&self) -> Vec<Durations> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<_> = known.values().cloned().collect();
-        all.sort_by(|a, b| (a.route.as_str(), a.mode).cmp(&(b.route.as_str(), b.mode)));
+    pub(super) fn all(&self) -> Vec<(Labels, Arc<Durations>)> {
+        let mut all: Vec<_> = self.0.lock().clone().into_iter().collect();
+        all.sort_by(|(Labels(a, m), _), (Labels(b, n), _)| (a.as_str(), m).cmp(&(b.as_str(), n)));
         all
     }
 }
@@ -94,6 +78,17 @@ impl Histogram {
     }
 }
 
+/// The bucket of a histogram that a quantile is in; `None` if nothing was counted.
+pub(crate) fn quantile(buckets: &[u64], per_cent: u64) -> Option<usize> {
+    let count: u64 = buckets.iter().sum();
+    let rank = (count * per_cent).div_ceil(100).max(1);
+    let mut seen = 0;
+    buckets.iter().position(|bucket| {
+        seen += bucket;
+        seen >= rank
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,7 +115,8 @@ mod tests {
         }
         let all = all.all();
         assert_eq!(all.len(), MOST + 1);
-        let others = all.iter().find(|one| one.route.as_str() == OTHERS).unwrap();
+        let others = all.iter().find(|(labels, _)| labels.0.as_str() == OTHERS);
+        let (_, others) = others.unwrap();
         assert_eq!(others.waits.counts()[0], MOST as u64);
     }
 }

@@ -1,4 +1,4 @@
-//! Measures this process's connections to Redis, for a console. `off.rs` has the same interface and does nothing.
+//! Measures this process's connections to Redis, for a console.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::{COMMANDS, RENEWALS, WAKE_UPS};
 use crate::sync::Mutex;
-use crate::telemetry;
+use crate::telemetry::connection_use::USES;
+use crate::telemetry::journal::quantile;
 
 /// How many seconds are kept: the last minute, and room for the current second.
 const SECONDS: usize = 64;
@@ -20,7 +20,7 @@ const BUCKETS: usize = 17;
 const FIRST: u64 = 32;
 
 /// Connections are always counted, latencies only while a console exists.
-static METERS: [Meter; 3] = [const { Meter::new() }; 3];
+static METERS: [Meter; USES.len()] = [const { Meter::new() }; USES.len()];
 static WATCHED: AtomicBool = AtomicBool::new(false);
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -73,8 +73,10 @@ pub(crate) fn watch() {
 
 /// The uses for which a connection was opened, or tried.
 pub(crate) fn connection_uses() -> Vec<ConnectionUse> {
-    let all = [COMMANDS, RENEWALS, WAKE_UPS].map(|carries| meter(carries).read(carries));
-    let all = all.into_iter();
+    let all = USES
+        .iter()
+        .zip(&METERS)
+        .map(|(carries, meter)| meter.read(carries));
     all.filter(|used| used.opened + used.failed > 0).collect()
 }
 
@@ -110,11 +112,8 @@ pub(super) fn answered(carries: &'static str, since: Instant) {
 }
 
 fn meter(carries: &'static str) -> &'static Meter {
-    match carries {
-        RENEWALS => &METERS[1],
-        WAKE_UPS => &METERS[2],
-        _ => &METERS[0],
-    }
+    let place = USES.iter().position(|used| *used == carries);
+    &METERS[place.unwrap_or_default()]
 }
 
 /// The number of the second, from 1.
@@ -168,7 +167,7 @@ impl Meter {
         }
         let answers: u64 = buckets.iter().sum();
         let quantile = |per_cent: u64| {
-            let place = telemetry::quantile(&buckets, per_cent);
+            let place = quantile(&buckets, per_cent);
             let bound = place.filter(|place| *place < BUCKETS - 1);
             bound.map_or(longest, |place| longest.min(FIRST << place))
         };

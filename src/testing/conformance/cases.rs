@@ -1,5 +1,6 @@
 //! The cases, and what most of them need: each file begins with `use super::*`.
 
+use std::future::IntoFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,11 +11,12 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::KEY;
-use super::env::Env;
+use super::env::{Env, Place};
+use super::process::{Process, rival};
 use super::site::Site;
 use super::waiter::Waiter;
 use crate::store::WAITER_LIVENESS;
-use crate::{Lease, LockClient, LockError, LockGuard, LockMode, LockRequest, Owner};
+use crate::{Lease, LockError, LockGuard, LockMode, LockRequest, Owner};
 
 /// Asserts that a request or a release fails with this [`LockError`].
 macro_rules! assert_err {
@@ -45,12 +47,25 @@ pub mod several;
 pub mod shutdown;
 pub mod waiting;
 
+/// Asserts that a request which does not wait is refused.
+async fn is_refused(request: LockRequest) {
+    assert_err!(request.wait(Duration::ZERO).await, Busy);
+}
+
+/// Asserts that the request is refused when it has waited for so long.
+async fn is_refused_after(env: &Env, wait: Duration, request: LockRequest) {
+    let asked = Instant::now();
+    assert_err!(request.wait(wait).await, Busy);
+    let waited = asked.elapsed();
+    assert!(wait <= waited && waited < wait + env.prompt());
+}
+
 /// Lets requests wait until one more is refused because too many wait: two of them, or three if one asks the store. Returns
 /// those that wait.
 async fn until_overloaded(
     env: &Env,
     request: &LockRequest,
-    wait: impl AsyncFn(&Env, LockRequest) -> Waiter,
+    wait: impl AsyncFn(&Place, LockRequest) -> Waiter,
 ) -> Vec<Waiter> {
     let mut waiters = Vec::new();
     loop {
@@ -86,28 +101,27 @@ fn visits(
     tasks
 }
 
-/// Tasks that take the lock and hold it for a time, again and again: in each client one for each of the `works`.
-fn busy(clients: &[LockClient], mode: LockMode, works: &[Duration]) -> JoinSet<()> {
-    let requests = clients.iter().flat_map(|locks| {
-        let request = locks.lock(KEY).mode(mode);
-        works.iter().map(move |work| (request.clone(), *work))
+/// Tasks that take the lock and hold it for a time, again and again: in each process one for each of the `works`.
+fn busy<const N: usize>(
+    processes: &[&Process],
+    mode: LockMode,
+    works: [Duration; N],
+) -> JoinSet<()> {
+    let requests = processes.iter().flat_map(|process| {
+        let request = process.lock(KEY).mode(mode);
+        works.map(|work| (request.clone(), work))
     });
     visits(&Site::default(), usize::MAX, requests)
 }
 
-/// Processes with so many tasks each ask for the lock continuously, until there were so many `grants`. Returns the share of
-/// each process.
-async fn shares<const N: usize>(
-    env: &Env,
-    mode: LockMode,
-    tasks: [usize; N],
-    grants: usize,
-) -> [usize; N] {
+/// Processes with so many tasks each ask for the lock continuously, until there were so many `grants`. Returns the smallest
+/// share of a process.
+async fn least_share<const N: usize>(env: &Env, tasks: [usize; N], grants: usize) -> usize {
     let counts = Arc::new(tasks.map(|_| AtomicUsize::new(0)));
     let shares = |counts: &[AtomicUsize; N]| counts.each_ref().map(|n| n.load(Ordering::SeqCst));
     let mut working = JoinSet::new();
     for (process, tasks) in tasks.into_iter().enumerate() {
-        let request = env.request(mode).await;
+        let request = env.process().await.request();
         for _ in 0..tasks {
             let (request, counts) = (request.clone(), counts.clone());
             working.spawn(async move {
@@ -122,7 +136,7 @@ async fn shares<const N: usize>(
         }
     }
     working.join_all().await;
-    shares(&counts)
+    shares(&counts).into_iter().min().unwrap_or_default()
 }
 
 /// The request is granted within `limit`, and its lock released.
@@ -164,7 +178,7 @@ async fn asked_at_a_release(
     let mut before = 0;
     env.until("all requests wait", async || {
         sleep(env.moment).await;
-        let asked = env.calls.questions();
+        let asked = env.asked().questions;
         std::mem::replace(&mut before, asked) == asked
     })
     .await;
@@ -172,7 +186,7 @@ async fn asked_at_a_release(
     let first = timeout(env.prompt(), entering.recv()).await;
     let first = first.expect("one enters").unwrap();
     sleep(env.moment).await;
-    let asked = env.calls.questions() - before;
+    let asked = env.asked().questions - before;
     drop((first, holders));
     while entering.recv().await.is_some() {}
     asked
@@ -182,14 +196,5 @@ async fn asked_at_a_release(
 async fn release_all(guards: impl IntoIterator<Item = LockGuard>) {
     for guard in guards {
         guard.release().await.unwrap();
-    }
-}
-
-/// A mode that a hold in `mode` excludes.
-fn rival(mode: LockMode) -> LockMode {
-    match mode {
-        LockMode::Read => LockMode::Write,
-        LockMode::Write => LockMode::Read,
-        other => other,
     }
 }

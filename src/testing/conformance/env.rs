@@ -1,51 +1,115 @@
 //! The environment of a case.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use super::observed::{Calls, RecordingStore};
-use super::{Clock, KEY, Testbed, family};
-use crate::lock::Hold;
+use super::process::{Process, rival};
+use super::recording::{Asked, RecordingStore};
+use super::{Clock, KEY, Testbed};
+use crate::lock::{Hold, Lease};
 use crate::store::{DynStore, LATENESS, erase};
-use crate::{
-    LockClient, LockClientBuilder, LockError, LockGuard, LockKey, LockMode, LockRequest, Owner,
-};
+use crate::{LockClient, LockClientBuilder, LockError, LockMode};
 
-/// One testbed, and the clients of a case: each stands for another process.
+/// What a case gets: a place, and two processes.
+#[derive(Debug)]
 pub struct Env {
+    pub(super) here: Process,
+    pub(super) elsewhere: Process,
+    place: Place,
+}
+
+impl Env {
+    pub(super) async fn new<T: Testbed>(
+        testbed: T,
+        modes: &'static [LockMode],
+        mode: LockMode,
+    ) -> Self {
+        let place = Place {
+            testbed: Box::new(testbed),
+            settles: T::SETTLES,
+            is_paused: T::CLOCK == Clock::Paused,
+            moment: T::MOMENT,
+            modes,
+            mode,
+            asked: Arc::default(),
+            processes: RefCell::default(),
+            remembers: Cell::new(false),
+        };
+        let (here, elsewhere) = (place.process().await, place.process().await);
+        Self {
+            here,
+            elsewhere,
+            place,
+        }
+    }
+
+    pub(super) fn both(&self) -> [&Process; 2] {
+        [&self.here, &self.elsewhere]
+    }
+
+    /// The assertions at the end of every case.
+    pub(super) async fn nothing_is_left(self) {
+        let Self {
+            here,
+            elsewhere,
+            place,
+        } = self;
+        drop((here, elsewhere));
+        for process in place.processes.take() {
+            place.no_key_is_in_use(&process).await;
+        }
+        if !place.remembers.get() {
+            place.store_is_empty().await;
+        }
+        let closed = async || place.testbed.connections().await == 0;
+        place.until("no connection is left", closed).await;
+    }
+}
+
+impl Deref for Env {
+    type Target = Place;
+
+    fn deref(&self) -> &Place {
+        &self.place
+    }
+}
+
+/// A testbed, and what happens there.
+pub struct Place {
     testbed: Box<dyn DynTestbed>,
-    clock: Clock,
     settles: Duration,
+    /// Whether the time of the test passes only while nothing else happens.
+    pub(super) is_paused: bool,
     /// Long enough for everything under way to arrive, and short compared with every lease and every poll: for asserting
     /// that something does *not* happen, and as the length of a piece of work.
     pub(super) moment: Duration,
     /// The modes of the store.
     pub(super) modes: &'static [LockMode],
-    /// The record of the clients' questions.
-    pub(super) calls: Arc<Calls>,
-    /// Protects the clients of the case, which are only added.
-    clients: Mutex<Vec<LockClient>>,
+    /// The mode of the case.
+    pub(super) mode: LockMode,
+    asked: Arc<Mutex<Asked>>,
+    /// The processes of the case.
+    processes: RefCell<Vec<Process>>,
     /// Whether the store still remembers withdrawals at the end.
     remembers: Cell<bool>,
 }
 
-impl fmt::Debug for Env {
+impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Env")
-            .field("clock", &self.clock)
-            .field("modes", &self.modes)
+        f.debug_struct("Place")
+            .field("mode", &self.mode)
             .finish_non_exhaustive()
     }
 }
 
 /// A [`Testbed`] of any type, so that a case is compiled once.
 trait DynTestbed {
-    fn client(&self, calls: &Arc<Calls>) -> LocalBoxFuture<'_, LockClientBuilder>;
     fn store(&self) -> LocalBoxFuture<'_, Arc<dyn DynStore>>;
     fn steal<'a>(&'a self, hold: &'a Hold) -> LocalBoxFuture<'a, ()>;
     fn leftovers(&self) -> LocalBoxFuture<'_, Vec<String>>;
@@ -53,15 +117,8 @@ trait DynTestbed {
 }
 
 impl<T: Testbed> DynTestbed for T {
-    fn client(&self, calls: &Arc<Calls>) -> LocalBoxFuture<'_, LockClientBuilder> {
-        let calls = calls.clone();
-        Box::pin(async move {
-            LockClient::builder(RecordingStore::new(Testbed::connect(self).await, &calls))
-        })
-    }
-
     fn store(&self) -> LocalBoxFuture<'_, Arc<dyn DynStore>> {
-        Box::pin(async { erase(Testbed::connect(self).await) })
+        Box::pin(async { erase(self.connect().await) })
     }
 
     fn steal<'a>(&'a self, hold: &'a Hold) -> LocalBoxFuture<'a, ()> {
@@ -77,76 +134,51 @@ impl<T: Testbed> DynTestbed for T {
     }
 }
 
-impl Env {
-    pub(super) fn new<T: Testbed>(testbed: T, modes: &'static [LockMode]) -> Self {
-        Self {
-            testbed: Box::new(testbed),
-            clock: T::CLOCK,
-            settles: T::SETTLES,
-            moment: T::MOMENT,
-            modes,
-            calls: Arc::default(),
-            clients: Mutex::default(),
-            remembers: Cell::new(false),
-        }
+impl Place {
+    /// A further process.
+    pub(super) async fn process(&self) -> Process {
+        self.process_with(|builder| builder).await
     }
 
-    /// A client that stands for another process.
-    pub(super) async fn client(&self) -> LockClient {
-        self.client_with(|builder| builder).await
-    }
-
-    /// A client with other settings.
-    pub(super) async fn client_with(
+    /// The same with other settings of its client.
+    pub(super) async fn process_with(
         &self,
         settings: impl FnOnce(LockClientBuilder) -> LockClientBuilder,
-    ) -> LockClient {
-        let client = settings(self.testbed.client(&self.calls).await).build();
-        self.clients.lock().unwrap().push(client.clone());
-        client
+    ) -> Process {
+        let locks = settings(LockClient::builder(self.store().await)).build();
+        let process = Process::new(locks, self.mode);
+        self.processes.borrow_mut().push(process.clone());
+        process
     }
 
     /// A store without a client.
-    pub(super) async fn store(&self) -> Arc<dyn DynStore> {
-        self.testbed.store().await
+    pub(super) async fn store(&self) -> RecordingStore {
+        RecordingStore::new(self.testbed.store().await, self.asked.clone())
     }
 
-    /// A hold of another process.
-    pub(super) async fn held_elsewhere(&self, key: &str, mode: LockMode) -> LockGuard {
-        let elsewhere = self.client().await;
-        elsewhere.lock(key).mode(mode).await.unwrap()
+    /// What all of them have asked the store.
+    pub(super) fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap()
     }
 
-    /// A client, and its hold on [`KEY`].
-    pub(super) async fn held_here(&self, mode: LockMode) -> (LockClient, LockGuard) {
-        let here = self.client().await;
-        let guard = here.lock(KEY).mode(mode).await.unwrap();
-        (here, guard)
+    /// Forgets the processes: those that the case has dropped end.
+    pub(super) fn forget_processes(&self) {
+        self.processes.take();
     }
 
-    /// A request of another process for [`KEY`].
-    pub(super) async fn request(&self, mode: LockMode) -> LockRequest {
-        self.client().await.lock(KEY).mode(mode)
-    }
-
-    /// The same, with an owner: clones of the request are requests of one owner.
-    pub(super) async fn owned(&self, mode: LockMode) -> LockRequest {
-        self.request(mode).await.owner(&Owner::new())
-    }
-
-    /// Drops the clients.
-    pub(super) fn forget_clients(&self) {
-        self.clients.lock().unwrap().clear();
-    }
-
-    /// Whether the time of the test passes only while nothing else happens.
-    pub(super) fn is_paused(&self) -> bool {
-        matches!(self.clock, Clock::Paused)
-    }
-
-    /// A lease that is renewed or expires during the test.
+    /// The time of a lease that is renewed or expires during the test.
     pub(super) fn short_lease(&self) -> Duration {
         self.millis(5000, 2000)
+    }
+
+    /// Such a lease, which is renewed.
+    pub(super) fn renewed(&self) -> Lease {
+        Lease::Renewed(self.short_lease())
+    }
+
+    /// Such a lease, which expires.
+    pub(super) fn fixed(&self) -> Lease {
+        Lease::Fixed(self.short_lease())
     }
 
     /// The longest that a wake-up may take to have its effect: less than the client's safety poll, so that a lost wake-up
@@ -157,23 +189,28 @@ impl Env {
 
     /// Ends every hold on [`KEY`] without its holder.
     pub(super) async fn steal(&self) {
-        for hold in self.calls.granted(&LockKey::new(KEY)) {
-            self.testbed.steal(&hold).await;
+        let granted = self.asked().granted.clone();
+        for hold in granted.iter().filter(|hold| hold.key.as_str() == KEY) {
+            self.testbed.steal(hold).await;
         }
     }
 
-    /// Both modes of a family; where the store has one of them only, that one twice.
-    pub(super) fn family(&self, mode: LockMode) -> [LockMode; 2] {
-        match family(mode) {
-            [one, other] if !self.modes.contains(&one) => [other; 2],
-            [one, other] if !self.modes.contains(&other) => [one; 2],
-            both => both,
-        }
+    /// Both modes of the family of the case; where the store has one of them only, that one twice.
+    pub(super) fn family(&self) -> [LockMode; 2] {
+        let family = self.mode.family();
+        let mut family = self.modes.iter().filter(|mode| mode.family() == family);
+        let one = *family.next().unwrap_or(&self.mode);
+        [one, *family.next().unwrap_or(&one)]
     }
 
-    /// Whether a request of another client, without a wait, finds [`KEY`] taken.
-    pub(super) async fn is_taken(&self, mode: LockMode) -> bool {
-        let stranger = self.client().await;
+    /// Whether the store has a hold on [`KEY`] that excludes the other modes.
+    pub(super) async fn is_taken(&self) -> bool {
+        self.refuses(rival(self.mode)).await
+    }
+
+    /// Whether a request of a further process, without a wait, finds [`KEY`] taken.
+    pub(super) async fn refuses(&self, mode: LockMode) -> bool {
+        let stranger = self.process().await;
         match stranger.lock(KEY).mode(mode).wait(Duration::ZERO).await {
             Ok(guard) => {
                 guard.release().await.unwrap();
@@ -189,18 +226,18 @@ impl Env {
         let over = Instant::now() + self.settles;
         while !probe().await {
             assert!(Instant::now() < over, "not in time: {what}");
-            tokio::time::sleep(self.millis(1, 10)).await;
+            sleep(self.millis(1, 10)).await;
         }
     }
 
     /// A time on the paused clock, and on the real one of a busy machine.
     fn millis(&self, paused: u64, real: u64) -> Duration {
-        Duration::from_millis(if self.is_paused() { paused } else { real })
+        Duration::from_millis(if self.is_paused { paused } else { real })
     }
 
-    /// Waits until no request of `locks` holds or waits.
-    pub(super) async fn no_key_is_in_use(&self, locks: &LockClient) {
-        let unused = async || locks.keys_in_use() == 0;
+    /// Waits until no request of the process holds or waits.
+    pub(super) async fn no_key_is_in_use(&self, process: &Process) {
+        let unused = async || process.keys_in_use() == 0;
         self.until("no key is in use", unused).await;
     }
 
@@ -209,32 +246,15 @@ impl Env {
         let over = Instant::now() + self.settles;
         while let left @ [_, ..] = &*self.testbed.leftovers().await {
             assert!(Instant::now() < over, "left in the store: {left:#?}");
-            tokio::time::sleep(self.millis(1, 10)).await;
+            sleep(self.millis(1, 10)).await;
         }
     }
 
     /// Lets the store forget withdrawals. In real time that takes minutes: the case ends before, and finds them in the store.
     pub(super) async fn forgets_withdrawals(&self) {
-        match self.is_paused() {
-            true => tokio::time::sleep(LATENESS).await,
+        match self.is_paused {
+            true => sleep(LATENESS).await,
             false => self.remembers.set(true),
         }
-    }
-
-    /// The assertions at the end of every case.
-    pub(super) async fn nothing_is_left(&self) {
-        let clients = self.clients.lock().unwrap().clone();
-        for client in &clients {
-            self.no_key_is_in_use(client).await;
-        }
-        if !self.remembers.get() {
-            self.store_is_empty().await;
-        }
-        drop(clients);
-        self.forget_clients();
-        self.until("no connection is left", async || {
-            self.testbed.connections().await == 0
-        })
-        .await;
     }
 }

@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::{LockError, LockGuard, LockMode, LockRequest};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::env::Env;
-use super::observed::Calls;
+use super::env::Place;
+use super::recording::asked_during;
+use crate::{LockError, LockGuard, LockMode, LockRequest};
 
 /// A request in a task of its own, known to have found the lock taken.
 #[derive(Debug)]
@@ -19,73 +19,78 @@ pub(super) struct Waiter {
     prompt: Duration,
 }
 
-impl Waiter {
+impl Place {
     /// Begins to wait. On return the request is in the queue of its process, or was refused by the store.
-    pub(super) async fn queue(env: &Env, request: LockRequest) -> Self {
+    pub(super) async fn waits(&self, request: LockRequest) -> Waiter {
         let mut acquiring = request.into_future();
-        let first = poll_fn(|context| {
-            Poll::Ready(Calls::asked_during(|| acquiring.as_mut().poll(context)))
-        });
+        let first =
+            poll_fn(|context| Poll::Ready(asked_during(|| acquiring.as_mut().poll(context))));
         let (first, asked) = first.await;
         assert!(first.is_pending(), "it did not have to wait: {first:?}");
-        let waiter = Self {
-            task: tokio::spawn(acquiring),
-            prompt: env.prompt(),
-        };
+        let waiter = Waiter::spawn(self, acquiring);
         if let Some(hold) = asked {
-            let refused = async || env.calls.is_refused(hold);
-            env.until("the store refuses", refused).await;
+            let refused = async || self.asked().refused.contains(&hold);
+            self.until("the store refuses", refused).await;
         }
         waiter
     }
 
     /// The same for several requests, one after the other.
-    pub(super) async fn queue_all(
-        env: &Env,
+    pub(super) async fn all_wait(
+        &self,
         requests: impl IntoIterator<Item = LockRequest>,
-    ) -> Vec<Self> {
+    ) -> Vec<Waiter> {
         let mut waiters = Vec::new();
         for request in requests {
-            waiters.push(Self::queue(env, request).await);
+            waiters.push(self.waits(request).await);
         }
         waiters
     }
 
     /// Three times the same request.
-    pub(super) async fn three(env: &Env, request: LockRequest) -> [Self; 3] {
-        let waiters = Self::queue_all(env, vec![request; 3]).await;
+    pub(super) async fn three_wait(&self, request: LockRequest) -> [Waiter; 3] {
+        let waiters = self.all_wait(vec![request; 3]).await;
         waiters.try_into().expect("three waiters")
     }
 
     /// Begins to wait for all of several keys, or for any. On return it has waited for a moment.
-    pub(super) async fn begin(env: &Env, request: LockRequest) -> Self {
-        let waiter = Self {
-            task: tokio::spawn(request.into_future()),
-            prompt: env.prompt(),
-        };
-        waiter.keeps_waiting(env).await;
+    pub(super) async fn waits_for_several(&self, request: LockRequest) -> Waiter {
+        let waiter = Waiter::spawn(self, request.into_future());
+        waiter.keeps_waiting(self).await;
         waiter
     }
 
-    /// Begins to wait, and pauses there, like a process that is stopped or swapped out: the store gets no further question
-    /// and no withdrawal. A question that is under way is answered first: the store might grant it.
-    pub(super) async fn queue_frozen(env: &Env, request: LockRequest) -> Frozen {
-        let mut acquiring = request.into_future();
+    /// A waiting request of a further process.
+    pub(super) async fn waiter(&self, mode: LockMode) -> Waiter {
+        self.waits(self.process().await.request().mode(mode)).await
+    }
+
+    /// A waiting request of a further process, which pauses there, like one that is stopped or swapped out: the store gets no
+    /// further question and no withdrawal. A question that is under way is answered first: the store might grant it.
+    pub(super) async fn frozen(&self) -> Frozen {
+        let mut acquiring = self.process().await.request().into_future();
         let mut hold = None;
         let asking = poll_fn(|context| {
-            let (polled, asked) = Calls::asked_during(|| acquiring.as_mut().poll(context));
+            let (polled, asked) = asked_during(|| acquiring.as_mut().poll(context));
             hold = asked.or(hold);
-            let is_refused = hold.is_some_and(|hold| env.calls.is_refused(hold));
             match polled {
-                Poll::Pending if is_refused && env.calls.under_way() == 0 => Poll::Ready(None),
+                Poll::Pending if hold.is_some_and(|hold| self.asked().has_settled(hold)) => {
+                    Poll::Ready(None)
+                }
                 other => other.map(Some),
             }
         });
         let refusal = asking.await;
         assert!(refusal.is_none(), "it did not have to wait: {refusal:?}");
-        Frozen {
-            acquiring,
-            prompt: env.prompt(),
+        Frozen(acquiring)
+    }
+}
+
+impl Waiter {
+    fn spawn(place: &Place, acquiring: Acquiring) -> Self {
+        Self {
+            task: tokio::spawn(acquiring),
+            prompt: place.prompt(),
         }
     }
 
@@ -106,14 +111,19 @@ impl Waiter {
         self.granted().await.release().await.unwrap();
     }
 
+    /// The same, without a poll.
+    pub(super) async fn serve_promptly(self) {
+        self.promptly().await.release().await.unwrap();
+    }
+
     /// The result of the request.
     pub(super) async fn outcome(self) -> Result<LockGuard, LockError> {
         self.task.await.expect("the task does not panic")
     }
 
     /// Asserts that it continues to wait.
-    pub(super) async fn keeps_waiting(&self, env: &Env) {
-        sleep(env.moment).await;
+    pub(super) async fn keeps_waiting(&self, place: &Place) {
+        sleep(place.moment).await;
         assert!(!self.task.is_finished(), "it does not wait any more");
     }
 
@@ -131,30 +141,14 @@ impl Waiter {
     }
 }
 
-impl Env {
-    /// A waiting request of another process.
-    pub(super) async fn waiter(&self, mode: LockMode) -> Waiter {
-        Waiter::queue(self, self.request(mode).await).await
-    }
-
-    /// The same, of a process that is paused.
-    pub(super) async fn frozen(&self, mode: LockMode) -> Frozen {
-        Waiter::queue_frozen(self, self.request(mode).await).await
-    }
-}
+type Acquiring = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
 
 /// A waiter that is paused.
-pub(super) struct Frozen {
-    acquiring: Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>,
-    prompt: Duration,
-}
+pub(super) struct Frozen(Acquiring);
 
 impl Frozen {
     /// Lets it continue where it stopped.
-    pub(super) fn thaw(self) -> Waiter {
-        Waiter {
-            task: tokio::spawn(self.acquiring),
-            prompt: self.prompt,
-        }
+    pub(super) fn thaw(self, place: &Place) -> Waiter {
+        Waiter::spawn(place, self.0)
     }
 }

@@ -3,13 +3,13 @@
 use super::*;
 
 /// Tokens rise through grants, hand-overs and expired leases, in two clients.
-pub async fn a_later_grant_has_a_larger_token(env: &Env, mode: LockMode) {
-    let (here, elsewhere) = (env.client().await, env.client().await);
+pub async fn a_later_grant_has_a_larger_token(env: &Env) {
+    let [here, elsewhere] = env.both();
     let mut tokens = Vec::new();
     for _ in 0..2 {
-        let mut guard = here.lock(KEY).mode(mode).fenced().await.unwrap();
-        for locks in [&here, &here, &elsewhere, &here, &elsewhere] {
-            let next = Waiter::queue(env, locks.lock(KEY).mode(mode).fenced()).await;
+        let mut guard = here.request().fenced().await.unwrap();
+        for next in [here, here, elsewhere, here, elsewhere] {
+            let next = env.waits(next.request().fenced()).await;
             tokens.push(guard.fencing_token().unwrap());
             guard.release().await.unwrap();
             guard = next.promptly().await;
@@ -17,8 +17,7 @@ pub async fn a_later_grant_has_a_larger_token(env: &Env, mode: LockMode) {
         tokens.push(guard.fencing_token().unwrap());
         guard.release().await.unwrap();
 
-        let lease = Lease::Fixed(env.short_lease());
-        let lapsing = here.lock(KEY).mode(mode).fenced().lease(lease);
+        let lapsing = here.request().fenced().lease(env.fixed());
         let lapsing = lapsing.await.unwrap();
         lapsing.lost().await;
         tokens.push(lapsing.fencing_token().unwrap());
@@ -26,8 +25,8 @@ pub async fn a_later_grant_has_a_larger_token(env: &Env, mode: LockMode) {
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
 }
 
-pub async fn re_entry_keeps_the_token(env: &Env, mode: LockMode) {
-    let asking = env.owned(mode).await;
+pub async fn re_entry_keeps_the_token(env: &Env) {
+    let asking = env.here.owned();
     let outer = asking.clone().fenced().await.unwrap();
     let inner = asking.clone().fenced().await.unwrap();
     let plain = asking.await.unwrap();
@@ -38,25 +37,22 @@ pub async fn re_entry_keeps_the_token(env: &Env, mode: LockMode) {
     outer.release().await.unwrap();
 }
 
-pub async fn no_token_is_made_up_for_a_hold_without_one(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let asking = locks.lock(KEY).mode(mode).owner(&owner);
+pub async fn no_token_is_made_up_for_a_hold_without_one(env: &Env) {
+    let asking = env.here.owned();
     let plain = asking.clone().await.unwrap();
     assert_eq!(plain.fencing_token(), None);
     assert_err!(asking.fenced().await, Invalid);
 
     // A hold without a token is handed over without a token.
-    let next = Waiter::queue(env, locks.lock(KEY).mode(mode).fenced()).await;
+    let next = env.waits(env.here.request().fenced()).await;
     plain.release().await.unwrap();
     let next = next.promptly().await;
     assert!(next.fencing_token().is_some());
     next.release().await.unwrap();
 }
 
-pub async fn readers_and_permits_cannot_be_fenced(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let asking = locks.lock(KEY).mode(mode).fenced().wait(Duration::ZERO);
+pub async fn readers_and_permits_cannot_be_fenced(env: &Env) {
+    let asking = env.here.request().fenced().wait(Duration::ZERO);
     assert_err!(asking.await, Invalid);
-    assert_eq!(env.calls.questions(), 0);
+    assert_eq!(env.asked().questions, 0);
 }

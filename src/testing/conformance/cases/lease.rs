@@ -3,19 +3,18 @@
 use super::*;
 
 /// The holder learns of the end before another owner can get the lock.
-pub async fn a_fixed_lease_ends_at_its_time(env: &Env, mode: LockMode) {
-    let lease = env.short_lease();
-    let asking = env.request(mode).await.lease(Lease::Fixed(lease));
-    let taken = ends_after(env, lease, asking, rival(mode)).await;
+pub async fn a_fixed_lease_ends_at_its_time(env: &Env) {
+    let (lease, asking) = (env.short_lease(), env.here.request());
+    let taken = ends_after(env, lease, asking.lease(env.fixed())).await;
     assert!(taken >= lease, "taken while it was held");
 }
 
 /// The hold of the request ends after this life, and the next owner gets the lock. Returns when it does, from the question on.
-async fn ends_after(env: &Env, life: Duration, asking: LockRequest, next: LockMode) -> Duration {
+async fn ends_after(env: &Env, life: Duration, asking: LockRequest) -> Duration {
     let asked = Instant::now();
     let guard = asking.await.unwrap();
     assert!(guard.deadline() <= Instant::now() + life && !guard.is_lost());
-    let next = env.waiter(next).await;
+    let next = env.waits(env.elsewhere.rival()).await;
     guard.lost().await;
     assert!(guard.is_lost() && Instant::now() >= guard.deadline());
     assert!(asked.elapsed() >= life * 9 / 10, "lost too early");
@@ -28,42 +27,39 @@ async fn ends_after(env: &Env, life: Duration, asking: LockRequest, next: LockMo
 }
 
 /// At every moment, the guard's deadline is before the time at which the store would grant the lock to another owner.
-pub async fn a_renewed_lease_lasts_until_the_release(env: &Env, mode: LockMode) {
+pub async fn a_renewed_lease_lasts_until_the_release(env: &Env) {
     let lease = env.short_lease();
-    let asking = env.request(mode).await.lease(Lease::Renewed(lease));
-    let guard = asking.await.unwrap();
-    let next = env.waiter(rival(mode)).await;
+    let guard = env.here.request().lease(env.renewed()).await.unwrap();
+    let next = env.waits(env.elsewhere.rival()).await;
     let until = Instant::now() + lease * 2;
     while Instant::now() < until {
         assert!(guard.deadline() <= Instant::now() + lease && !guard.is_lost());
         next.keeps_waiting(env).await;
     }
-    let renewals = env.calls.renewals();
+    let renewals = env.asked().renewals;
     assert!((3..=8).contains(&renewals), "{renewals} in two leases");
 
     guard.release().await.unwrap();
-    next.promptly().await.release().await.unwrap();
-    let renewals = env.calls.renewals();
+    next.serve_promptly().await;
+    let renewals = env.asked().renewals;
     sleep(lease / 2).await;
-    assert_eq!(env.calls.renewals(), renewals, "after its release");
+    assert_eq!(env.asked().renewals, renewals, "after its release");
 }
 
-pub async fn a_holder_loses_its_lock_at_its_longest_hold(env: &Env, mode: LockMode) {
-    let (lease, longest) = (env.short_lease(), env.short_lease() * 3 / 2);
-    let asking = env.request(mode).await.lease(Lease::Renewed(lease));
-    ends_after(env, longest, asking.max_hold(longest), rival(mode)).await;
+pub async fn a_holder_loses_its_lock_at_its_longest_hold(env: &Env) {
+    let longest = env.short_lease() * 3 / 2;
+    let asking = env.here.request().lease(env.renewed());
+    ends_after(env, longest, asking.max_hold(longest)).await;
 }
 
 /// Other requests of the process that share or take over the hold keep it for their own longest hold.
-pub async fn the_longest_hold_of_one_does_not_end_that_of_another(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
+pub async fn the_longest_hold_of_one_does_not_end_that_of_another(env: &Env) {
     let longest = env.short_lease();
-    let first = locks.lock(KEY).mode(mode).max_hold(longest).await.unwrap();
-    let second = locks.lock(KEY).mode(mode);
-    let second = match mode {
-        LockMode::Read => second.await.unwrap(),
+    let first = env.here.request().max_hold(longest).await.unwrap();
+    let second = match env.mode {
+        LockMode::Read => env.here.request().await.unwrap(),
         _ => {
-            let second = Waiter::queue(env, second).await;
+            let second = env.waits(env.here.request()).await;
             first.release().await.unwrap();
             second.granted().await
         }
@@ -75,14 +71,14 @@ pub async fn the_longest_hold_of_one_does_not_end_that_of_another(env: &Env, mod
 
 /// The last renewal before a limit is shorter than the lease, and the next one would be at its end: the first is at a
 /// random moment between a twelfth and a third of the lease, and the third is less than a third of it before this limit.
-pub async fn a_limit_that_is_extended_late_keeps_the_hold(env: &Env, mode: LockMode) {
+pub async fn a_limit_that_is_extended_late_keeps_the_hold(env: &Env) {
     let lease = env.short_lease() * 2;
-    let asking = env.owned(mode).await.lease(Lease::Renewed(lease));
+    let asking = env.here.owned().lease(Lease::Renewed(lease));
     let longest = lease * 13 / 12;
     let limited = asking.clone().max_hold(longest).await.unwrap();
     let limit = Instant::now() + longest;
     // After the last renewal. In real time, a busy machine needs more time before the limit.
-    let rest = if env.is_paused() { 16 } else { 4 };
+    let rest = if env.is_paused { 16 } else { 4 };
     sleep_until(limit - lease / rest).await;
     let unlimited = asking.await.unwrap();
     sleep_until(limit + lease).await;
@@ -93,14 +89,11 @@ pub async fn a_limit_that_is_extended_late_keeps_the_hold(env: &Env, mode: LockM
 
 /// A renewal ends at the longest hold of the requests that share the hold. A request that joins later has no more than
 /// that.
-pub async fn a_request_that_joins_late_has_the_deadline_of_the_last_renewal(
-    env: &Env,
-    mode: LockMode,
-) {
+pub async fn a_request_that_joins_late_has_the_deadline_of_the_last_renewal(env: &Env) {
     // Ignore a try if the test was paused: then the hold was renewed before the first request ended, or once too often, or has
     // ended.
     for _ in 0..20 {
-        if joined_late(env, mode).await {
+        if joined_late(env).await {
             return;
         }
     }
@@ -108,25 +101,25 @@ pub async fn a_request_that_joins_late_has_the_deadline_of_the_last_renewal(
 }
 
 /// One try. Returns `false` if it is to be ignored.
-async fn joined_late(env: &Env, mode: LockMode) -> bool {
+async fn joined_late(env: &Env) -> bool {
     let lease = env.short_lease();
-    let asking = env.owned(mode).await.lease(Lease::Renewed(lease));
-    let (earlier, begun) = (env.calls.renewals(), Instant::now());
+    let asking = env.process().await.owned().lease(env.renewed());
+    let (earlier, begun) = (env.asked().renewals, Instant::now());
     let outer = asking.clone().await.unwrap();
     let limited = asking.clone().max_hold(lease / 2).await.unwrap();
     let limit = Instant::now() + lease / 2;
     drop(outer);
     // The first renewal is due after a third of the lease.
-    if env.calls.renewals() > earlier || begun.elapsed() > lease / 4 {
+    if env.asked().renewals > earlier || begun.elapsed() > lease / 4 {
         return false;
     }
-    let is_renewed = async || env.calls.renewals() > earlier;
+    let is_renewed = async || env.asked().renewals > earlier;
     env.until("it was renewed", is_renewed).await;
     sleep(env.moment).await;
-    let renewals = env.calls.renewals();
+    let renewals = env.asked().renewals;
     let late = asking.await.unwrap();
     let deadline = late.deadline();
-    if env.calls.renewals() > renewals || Instant::now() >= limit {
+    if env.asked().renewals > renewals || Instant::now() >= limit {
         return false;
     }
     assert!(deadline <= limit, "{:?} too long", deadline - limit);
@@ -135,36 +128,31 @@ async fn joined_late(env: &Env, mode: LockMode) -> bool {
 }
 
 /// A short lease among many does not change how often the others are renewed.
-pub async fn a_short_lease_is_renewed_in_time_among_long_ones(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let long = (0..20).map(|n| locks.lock(format!("long:{n}")).mode(mode));
-    let long = acquire_all(long).await;
-    let lease = env.short_lease();
-    let short = locks.lock(KEY).mode(mode).lease(Lease::Renewed(lease));
-    let short = short.await.unwrap();
-    let lost = timeout(lease * 3 / 2, short.lost()).await;
+pub async fn a_short_lease_is_renewed_in_time_among_long_ones(env: &Env) {
+    let long = acquire_all((0..20).map(|n| env.here.on(format!("long:{n}")))).await;
+    let short = env.here.request().lease(env.renewed()).await.unwrap();
+    let lost = timeout(env.short_lease() * 3 / 2, short.lost()).await;
     assert!(lost.is_err(), "it was not renewed in time");
     short.release().await.unwrap();
     release_all(long).await;
 }
 
-pub async fn a_lease_too_short_to_be_held_is_refused(env: &Env, mode: LockMode) {
-    let asking = env.request(mode).await;
+pub async fn a_lease_too_short_to_be_held_is_refused(env: &Env) {
+    let asking = env.here.request();
     let short = Duration::from_millis(5);
     let leased = asking.clone().lease(Lease::Renewed(short));
     assert_err!(leased.await, Invalid);
     assert_err!(asking.max_hold(short).await, Invalid);
-    assert_eq!(env.calls.questions(), 0);
+    assert_eq!(env.asked().questions, 0);
 }
 
 /// The first renewal of a hold is at a random moment within a third of its lease, so that holds that were granted
 /// together are not always renewed together. An early first renewal does not shorten the lease.
-pub async fn an_early_renewal_does_not_shorten_the_lease(env: &Env, mode: LockMode) {
+pub async fn an_early_renewal_does_not_shorten_the_lease(env: &Env) {
     let lease = env.short_lease();
-    let locks = env.client().await;
     let asked = Instant::now();
-    let many = (0..10).map(|n| locks.lock(format!("many:{n}")).mode(mode));
-    let guards = acquire_all(many.map(|asking| asking.lease(Lease::Renewed(lease)))).await;
+    let many = (0..10).map(|n| env.here.on(format!("many:{n}")).lease(env.renewed()));
+    let guards = acquire_all(many).await;
     let mut deadlines: Vec<_> = guards.iter().map(|guard| guard.deadline()).collect();
     let mut first = None;
     while asked.elapsed() < lease * 3 {
@@ -181,9 +169,10 @@ pub async fn an_early_renewal_does_not_shorten_the_lease(env: &Env, mode: LockMo
     }
     let first = first.expect("they were renewed");
     // No first renewal is later; most are earlier. In real time, a busy machine delays them.
-    if env.is_paused() {
-        let latest = lease / 3 + env.prompt();
-        assert!(first < latest, "the first after {first:?}");
-    }
+    let latest = lease / 3 + env.prompt();
+    assert!(
+        !env.is_paused || first < latest,
+        "the first after {first:?}"
+    );
     release_all(guards).await;
 }

@@ -5,45 +5,44 @@ use super::*;
 /// The number of permits in most of these cases.
 const LIMIT: u32 = 3;
 
-fn permit(locks: &LockClient) -> LockRequest {
-    locks.lock(KEY).permits(LIMIT)
+fn permit(process: &Process) -> LockRequest {
+    process.lock(KEY).permits(LIMIT)
 }
 
-/// Takes every permit, alternating between two clients.
-async fn all(here: &LockClient, elsewhere: &LockClient) -> Vec<LockGuard> {
-    let clients = [here, elsewhere].into_iter().cycle().take(LIMIT as usize);
-    acquire_all(clients.map(|locks| permit(locks).wait(Duration::ZERO))).await
+/// Takes every permit, alternating between two processes.
+async fn all(processes: [&Process; 2]) -> Vec<LockGuard> {
+    let processes = processes.into_iter().cycle().take(LIMIT as usize);
+    acquire_all(processes.map(|process| permit(process).wait(Duration::ZERO))).await
 }
 
 async fn is_taken(env: &Env) -> bool {
-    env.is_taken(LockMode::permits(LIMIT)).await
+    env.refuses(LockMode::permits(LIMIT)).await
 }
 
 /// With many requests, the limit is also reached.
-pub async fn no_more_hold_than_there_are_permits(env: &Env, _: LockMode) {
+pub async fn no_more_hold_than_there_are_permits(env: &Env) {
     let site = Site::default();
-    let clients = [env.client().await, env.client().await, env.client().await];
-    let requests = clients.iter().cycle().take(12).map(permit);
+    let processes = [&env.here, &env.elsewhere, &env.process().await];
+    let requests = processes.into_iter().cycle().take(12).map(permit);
     let requests = requests.map(|request| (request, env.moment / 4));
     visits(&site, 5, requests).join_all().await;
     assert_eq!(site.most_holders(), LIMIT as usize);
 }
 
 /// As many requests as there are permits are granted, and one more is refused.
-pub async fn every_permit_is_granted(env: &Env, _: LockMode) {
-    let (here, elsewhere) = (env.client().await, env.client().await);
-    let guards = all(&here, &elsewhere).await;
+pub async fn every_permit_is_granted(env: &Env) {
+    let guards = all(env.both()).await;
     assert!(is_taken(env).await);
-    assert_err!(permit(&here).wait(env.moment).await, Busy);
+    assert_err!(permit(&env.here).wait(env.moment).await, Busy);
     release_all(guards).await;
-    release_all(all(&elsewhere, &here).await).await;
+    release_all(all([&env.elsewhere, &env.here]).await).await;
 }
 
 /// Each release admits one waiter.
-pub async fn one_release_admits_one(env: &Env, _: LockMode) {
-    let (here, elsewhere) = (env.client().await, env.client().await);
-    let mut guards = all(&here, &elsewhere).await;
-    let mut entering = crowd([&here, &elsewhere, &here, &elsewhere].map(permit));
+pub async fn one_release_admits_one(env: &Env) {
+    let [here, elsewhere] = env.both();
+    let mut guards = all([here, elsewhere]).await;
+    let mut entering = crowd([here, elsewhere, here, elsewhere].map(permit));
     sleep(env.moment).await;
     for _ in 0..4 {
         assert!(entering.try_recv().is_err(), "there is no permit");
@@ -56,11 +55,11 @@ pub async fn one_release_admits_one(env: &Env, _: LockMode) {
 }
 
 /// Several permits become free at once, with one message for all of them.
-pub async fn every_waiter_is_granted_when_several_permits_come_free(env: &Env, _: LockMode) {
-    let (here, elsewhere) = (env.client().await, env.client().await);
-    for holder in [&here, &elsewhere] {
-        let guards = all(holder, holder).await;
-        let waiters = Waiter::queue_all(env, [&here, &elsewhere, &here].map(permit)).await;
+pub async fn every_waiter_is_granted_when_several_permits_come_free(env: &Env) {
+    let [here, elsewhere] = env.both();
+    for holder in [here, elsewhere] {
+        let guards = all([holder; 2]).await;
+        let waiters = env.all_wait([here, elsewhere, here].map(permit)).await;
         let ends = join_all(guards.into_iter().map(LockGuard::release)).await;
         ends.into_iter().for_each(Result::unwrap);
         for waiter in waiters {
@@ -77,32 +76,30 @@ pub async fn every_waiter_is_granted_when_several_permits_come_free(env: &Env, _
     }
 }
 
-pub async fn one_permits_lapse_ends_no_other(env: &Env, _: LockMode) {
-    let lease = env.short_lease();
-    let (here, elsewhere) = (env.client().await, env.client().await);
-    let lapsing = permit(&here).lease(Lease::Fixed(lease)).await.unwrap();
-    let renewed = permit(&here).lease(Lease::Renewed(lease)).await.unwrap();
-    let long = permit(&elsewhere).await.unwrap();
-    let next = Waiter::queue(env, permit(&elsewhere)).await;
+pub async fn one_permits_lapse_ends_no_other(env: &Env) {
+    let [here, elsewhere] = env.both();
+    let lapsing = permit(here).lease(env.fixed()).await.unwrap();
+    let renewed = permit(here).lease(env.renewed()).await.unwrap();
+    let long = permit(elsewhere).await.unwrap();
+    let next = env.waits(permit(elsewhere)).await;
     lapsing.lost().await;
     let next = next.promptly().await;
     assert!(!renewed.is_lost() && !long.is_lost());
     assert!(is_taken(env).await, "one permit came free, not two");
-    sleep(lease).await;
+    sleep(env.short_lease()).await;
     assert!(is_taken(env).await, "a permit that is renewed came free");
     assert_err!(lapsing.release().await, Lost);
     release_all([renewed, long, next]).await;
 }
 
 /// By its expiry, and not again by its release.
-pub async fn a_lapsed_permit_is_given_back_once(env: &Env, _: LockMode) {
-    let lease = Lease::Fixed(env.short_lease());
-    let (here, elsewhere) = (env.client().await, env.client().await);
-    let mut guards = all(&here, &elsewhere).await;
+pub async fn a_lapsed_permit_is_given_back_once(env: &Env) {
+    let [here, elsewhere] = env.both();
+    let mut guards = all([here, elsewhere]).await;
     guards.pop().unwrap().release().await.unwrap();
-    let lapsed = permit(&here).lease(lease).await.unwrap();
+    let lapsed = permit(here).lease(env.fixed()).await.unwrap();
     lapsed.lost().await;
-    let next = permit(&elsewhere).wait(env.prompt());
+    let next = permit(elsewhere).wait(env.prompt());
     guards.push(next.await.unwrap());
     drop(lapsed);
     sleep(env.moment).await;
@@ -111,69 +108,65 @@ pub async fn a_lapsed_permit_is_given_back_once(env: &Env, _: LockMode) {
 }
 
 /// The program declares two limits for one resource: it gets an error, and not one of the limits at random.
-pub async fn two_limits_at_once_conflict(env: &Env, _: LockMode) {
-    let (here, elsewhere) = (env.client().await, env.client().await);
-    let guard = permit(&here).await.unwrap();
+pub async fn two_limits_at_once_conflict(env: &Env) {
+    let guard = permit(&env.here).await.unwrap();
     for other in [LIMIT - 1, LIMIT + 1] {
-        for locks in [&here, &elsewhere] {
-            assert_err!(locks.lock(KEY).permits(other).await, Conflict);
+        for process in env.both() {
+            assert_err!(process.lock(KEY).permits(other).await, Conflict);
         }
     }
     // The same limit is still valid.
-    release_all([guard, permit(&elsewhere).await.unwrap()]).await;
+    release_all([guard, permit(&env.elsewhere).await.unwrap()]).await;
 }
 
 /// The same, where the key is one of several.
-pub async fn another_limit_on_several_keys_is_overlooked(env: &Env, _: LockMode) {
+pub async fn another_limit_on_several_keys_is_overlooked(env: &Env) {
     const OTHER: &str = "account:43";
-    let (here, elsewhere) = (env.client().await, env.client().await);
-    let guards = here.lock_all([KEY, OTHER]).permits(LIMIT).await.unwrap();
-    let (any, several) = (
-        elsewhere.lock_any([KEY, OTHER]),
-        elsewhere.lock_all(["free", OTHER]),
-    );
-    assert_err!(any.permits(LIMIT - 1).await, Conflict);
-    assert_err!(several.permits(LIMIT - 1).await, Conflict);
+    let guards = env.here.all([KEY, OTHER]).permits(LIMIT).await.unwrap();
+    for several in [
+        env.elsewhere.any([KEY, OTHER]),
+        env.elsewhere.all(["free", OTHER]),
+    ] {
+        assert_err!(several.permits(LIMIT - 1).await, Conflict);
+    }
     guards.release().await.unwrap();
 }
 
 /// A new version of the program has another limit.
-pub async fn a_limit_ends_with_its_holds(env: &Env, _: LockMode) {
-    let (here, elsewhere) = (env.client().await, env.client().await);
-    release_all(all(&here, &elsewhere).await).await;
+pub async fn a_limit_ends_with_its_holds(env: &Env) {
+    let [here, elsewhere] = env.both();
+    release_all(all([here, elsewhere]).await).await;
     for limit in [1, LIMIT + 2] {
-        let asking = |locks: &LockClient| locks.lock(KEY).permits(limit).wait(Duration::ZERO);
-        let guards = acquire_all((0..limit).map(|_| asking(&elsewhere))).await;
-        assert_err!(asking(&here).await, Busy);
+        let asking = |process: &Process| process.lock(KEY).permits(limit).wait(Duration::ZERO);
+        let guards = acquire_all((0..limit).map(|_| asking(elsewhere))).await;
+        assert_err!(asking(here).await, Busy);
         release_all(guards).await;
     }
 }
 
 /// The process has as many requests at once as there are permits: each asks the store, and none waits for another.
-pub async fn permits_of_one_process_are_asked_for_at_once(env: &Env, _: LockMode) {
+pub async fn permits_of_one_process_are_asked_for_at_once(env: &Env) {
     const MANY: u32 = 24;
-    let locks = env.client().await;
-    let asking = (0..MANY).map(|_| locks.lock(KEY).permits(MANY).acquire());
+    let asking = (0..MANY).map(|_| env.here.lock(KEY).permits(MANY).acquire());
     let granted = join_all(asking).await;
     let guards: Vec<_> = granted.into_iter().map(Result::unwrap).collect();
-    assert_eq!(env.calls.questions(), MANY as usize);
+    assert_eq!(env.asked().questions, MANY as usize);
     release_all(guards).await;
 }
 
 /// One or two requests of a process ask for a free permit, however many wait.
-pub async fn few_of_a_crowd_ask_at_a_release(env: &Env, _: LockMode) {
+pub async fn few_of_a_crowd_ask_at_a_release(env: &Env) {
     const CROWD: usize = 24;
-    let (here, elsewhere) = (env.client().await, env.client().await);
-    let guards = all(&here, &elsewhere).await;
-    let clients = [&here, &elsewhere].into_iter().cycle().take(CROWD);
-    let asked = asked_at_a_release(env, guards, clients.map(permit)).await;
+    let processes = env.both();
+    let guards = all(processes).await;
+    let asking = processes.into_iter().cycle().take(CROWD).map(permit);
+    let asked = asked_at_a_release(env, guards, asking).await;
     // At first as many requests as there are permits asked concurrently, and were refused together.
     assert!(asked <= 2 * LIMIT as usize + 2, "{asked} questions");
 }
 
 /// Each permit that comes free goes to the process that has waited for the longest time, and wakes no other.
-pub async fn processes_are_granted_a_permit_in_order(env: &Env, _: LockMode) {
-    let (here, elsewhere) = (env.client().await, env.client().await);
-    let guards = all(&here, &elsewhere).await;
+pub async fn processes_are_granted_a_permit_in_order(env: &Env) {
+    let guards = all(env.both()).await;
     line::each_release_wakes_the_first(env, guards, LockMode::permits(LIMIT)).await;
 }

@@ -2,81 +2,79 @@
 
 use super::*;
 
-pub async fn an_owner_reenters_without_asking_the_store(env: &Env, mode: LockMode) {
-    let asking = env.owned(mode).await;
+pub async fn an_owner_reenters_without_asking_the_store(env: &Env) {
+    let asking = env.here.owned();
     let outer = asking.clone().await.unwrap();
-    let questions = env.calls.questions();
+    let questions = env.asked().questions;
     let inner = asking.clone().await.unwrap();
     let innermost = asking.wait(Duration::ZERO).await.unwrap();
-    assert_eq!(env.calls.questions(), questions);
+    assert_eq!(env.asked().questions, questions);
     drop((innermost, inner));
     outer.release().await.unwrap();
 }
 
-pub async fn the_drop_of_an_inner_guard_keeps_the_lock(env: &Env, mode: LockMode) {
-    let asking = env.owned(mode).await;
+pub async fn the_drop_of_an_inner_guard_keeps_the_lock(env: &Env) {
+    let asking = env.here.owned();
     let outer = asking.clone().await.unwrap();
     drop(asking.clone().await.unwrap());
     asking.await.unwrap().release().await.unwrap();
-    assert!(env.is_taken(rival(mode)).await);
-    outer.release().await.unwrap();
-    assert!(!env.is_taken(rival(mode)).await);
+    is_held_until_the_release(env, outer).await;
 }
 
-pub async fn the_drop_of_the_outer_guard_keeps_the_lock(env: &Env, mode: LockMode) {
-    let asking = env.owned(mode).await;
+pub async fn the_drop_of_the_outer_guard_keeps_the_lock(env: &Env) {
+    let asking = env.here.owned();
     let outer = asking.clone().await.unwrap();
     let inner = asking.await.unwrap();
     drop(outer);
-    assert!(env.is_taken(rival(mode)).await);
-    inner.release().await.unwrap();
-    assert!(!env.is_taken(rival(mode)).await);
+    is_held_until_the_release(env, inner).await;
+}
+
+async fn is_held_until_the_release(env: &Env, guard: LockGuard) {
+    assert!(env.is_taken().await);
+    guard.release().await.unwrap();
+    assert!(!env.is_taken().await);
 }
 
 /// Both requests of the owner are under way before either is granted.
-pub async fn an_owner_that_asks_twice_at_once_is_granted_both(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let asking = locks.lock(KEY).mode(mode).owner(&owner);
-
+pub async fn an_owner_that_asks_twice_at_once_is_granted_both(env: &Env) {
+    let asking = env.here.owned();
     // An owner may also ask for both exclusive modes at once. A read and a write at once are another case.
-    let second = match env.family(mode) {
+    let second = match env.family() {
         [one, other] if one.is_exclusive() => {
-            asking.clone().mode(if mode == one { other } else { one })
+            asking
+                .clone()
+                .mode(if env.mode == one { other } else { one })
         }
         _ => asking.clone(),
     };
     let (one, two) = tokio::join!(asking.clone().acquire(), second.clone().acquire());
     drop((one.unwrap(), two.unwrap()));
 
-    let holder = env.held_elsewhere(KEY, rival(mode)).await;
-    let one = Waiter::queue(env, asking.clone()).await;
-    let two = Waiter::queue(env, second).await;
+    let holder = env.elsewhere.rival().await.unwrap();
+    let one = env.waits(asking).await;
+    let two = env.waits(second).await;
     holder.release().await.unwrap();
     let one = one.promptly().await;
     let two = two.promptly().await;
     one.release().await.unwrap();
-    assert!(env.is_taken(rival(mode)).await);
-    two.release().await.unwrap();
+    is_held_until_the_release(env, two).await;
 }
 
 /// The next request asks the store in place of the cancelled one.
-pub async fn a_cancelled_request_does_not_end_others_of_its_owner(env: &Env, mode: LockMode) {
-    let asking = env.owned(mode).await;
-    let holder = env.held_elsewhere(KEY, rival(mode)).await;
-    let [one, two, three] = Waiter::three(env, asking).await;
+pub async fn a_cancelled_request_does_not_end_others_of_its_owner(env: &Env) {
+    let holder = env.elsewhere.rival().await.unwrap();
+    let [one, two, three] = env.three_wait(env.here.owned()).await;
     one.cancel().await;
     two.cancel().await;
     three.keeps_waiting(env).await;
     holder.release().await.unwrap();
-    three.promptly().await.release().await.unwrap();
+    three.serve_promptly().await;
 }
 
 /// Until its guards are dropped, the owner gets the error that its hold is lost.
-pub async fn an_owner_does_not_join_a_lost_hold(env: &Env, mode: LockMode) {
-    let asking = env.owned(mode).await;
-    let fixed = asking.clone().lease(Lease::Fixed(env.short_lease()));
-    let guard = fixed.await.unwrap();
+pub async fn an_owner_does_not_join_a_lost_hold(env: &Env) {
+    let asking = env.here.owned();
+    let guard = asking.clone().lease(env.fixed()).await.unwrap();
     guard.lost().await;
     assert_err!(asking.clone().await, Lost);
     drop(guard);
@@ -84,30 +82,27 @@ pub async fn an_owner_does_not_join_a_lost_hold(env: &Env, mode: LockMode) {
 }
 
 /// A share without a longest hold has ended: the other shares keep their own limits.
-pub async fn a_share_keeps_its_longest_hold_when_another_share_ends(env: &Env, mode: LockMode) {
-    let asking = env.owned(mode).await;
-    let asking = asking.lease(Lease::Renewed(env.short_lease()));
+pub async fn a_share_keeps_its_longest_hold_when_another_share_ends(env: &Env) {
+    let asking = env.here.owned().lease(env.renewed());
     let wedged = asking.clone().max_hold(env.short_lease()).await.unwrap();
     drop(asking.await.unwrap());
-    let next = env.request(rival(mode)).await;
-    let next = next.wait(env.short_lease() * 4).await.unwrap();
+    let next = env.elsewhere.rival().wait(env.short_lease() * 4);
+    let next = next.await.unwrap();
     assert!(wedged.is_lost());
     next.release().await.unwrap();
 }
 
 /// And not `Upgrade`, if it asks for another mode.
-pub async fn an_owner_of_a_lost_hold_gets_lost_in_every_mode(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
+pub async fn an_owner_of_a_lost_hold_gets_lost_in_every_mode(env: &Env) {
     let owner = Owner::new();
-    let fixed = locks.lock(KEY).mode(mode).owner(&owner);
-    let guard = fixed.lease(Lease::Fixed(env.short_lease())).await.unwrap();
+    let fixed = env.here.request().owner(&owner).lease(env.fixed());
+    let guard = fixed.await.unwrap();
     guard.lost().await;
-    for mode in env.family(mode) {
+    for mode in env.family() {
         for wait in [Duration::ZERO, env.prompt()] {
-            let again = locks.lock(KEY).mode(mode).owner(&owner).wait(wait);
-            assert_err!(again.await, Lost);
-            let several = locks.lock_all([KEY, "other"]).mode(mode).owner(&owner);
-            assert_err!(several.wait(wait).await, Lost);
+            for again in [env.here.lock(KEY), env.here.lock_all([KEY, "other"])] {
+                assert_err!(again.mode(mode).owner(&owner).wait(wait).await, Lost);
+            }
         }
     }
     drop(guard);

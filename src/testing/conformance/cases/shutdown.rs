@@ -5,32 +5,27 @@ use super::*;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Other clients get the locks at once, although the guards still exist.
-pub async fn a_client_that_ends_releases_its_locks(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let owner = Owner::new();
-    let outer = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
-    let inner = locks.lock(KEY).mode(mode).owner(&owner).await.unwrap();
-    let other = locks.lock("other").mode(mode).await.unwrap();
-    let next = env.waiter(rival(mode)).await;
-    locks.shutdown(LIMIT).await.unwrap();
-    next.promptly().await.release().await.unwrap();
+pub async fn a_client_that_ends_releases_its_locks(env: &Env) {
+    let asking = env.here.owned();
+    let outer = asking.clone().await.unwrap();
+    let inner = asking.await.unwrap();
+    let other = env.here.on("other").await.unwrap();
+    let next = env.waits(env.elsewhere.rival()).await;
+    env.here.shutdown(LIMIT).await.unwrap();
+    next.serve_promptly().await;
     assert!(outer.is_lost() && inner.is_lost() && other.is_lost());
     timeout(env.prompt(), other.lost()).await.unwrap();
     assert_err!(outer.release().await, Lost);
     drop((inner, other));
 }
 
-pub async fn a_client_that_ends_refuses_its_waiters(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    let (holder, other) = (env.client().await, env.client().await);
-    for (holder, ending) in [(&locks, &locks), (&holder, &other)] {
-        let guard = holder.lock(KEY).mode(rival(mode)).await.unwrap();
-        let mut waiters = Vec::new();
-        for _ in 0..8 {
-            waiters.push(Waiter::queue(env, ending.lock(KEY).mode(mode)).await);
-        }
-        for several in [ending.lock_all([KEY, "other"]), ending.lock_any([KEY])] {
-            waiters.push(Waiter::begin(env, several.mode(mode)).await);
+pub async fn a_client_that_ends_refuses_its_waiters(env: &Env) {
+    let other = env.process().await;
+    for (holder, ending) in [(&env.here, &env.here), (&env.elsewhere, &other)] {
+        let guard = holder.rival().await.unwrap();
+        let mut waiters = env.all_wait(vec![ending.request(); 8]).await;
+        for several in [ending.all([KEY, "other"]), ending.any([KEY])] {
+            waiters.push(env.waits_for_several(several).await);
         }
         ending.shutdown(LIMIT).await.unwrap();
         for waiter in waiters {
@@ -42,34 +37,32 @@ pub async fn a_client_that_ends_refuses_its_waiters(env: &Env, mode: LockMode) {
     }
 }
 
-pub async fn a_client_that_has_ended_refuses_requests(env: &Env, mode: LockMode) {
-    let locks = env.client().await;
-    locks.shutdown(LIMIT).await.unwrap();
-    locks.shutdown(LIMIT).await.unwrap();
-    let questions = env.calls.questions();
+pub async fn a_client_that_has_ended_refuses_requests(env: &Env) {
+    env.here.shutdown(LIMIT).await.unwrap();
+    env.here.shutdown(LIMIT).await.unwrap();
     for asking in [
-        locks.lock(KEY),
-        locks.lock_all([KEY, "other"]),
-        locks.lock_any([KEY]),
+        env.here.request(),
+        env.here.all([KEY, "other"]),
+        env.here.any([KEY]),
     ] {
-        assert_err!(asking.mode(mode).await, Shutdown);
+        assert_err!(asking.await, Shutdown);
     }
-    assert_eq!(env.calls.questions(), questions);
+    assert_eq!(env.asked().questions, 0);
 }
 
 /// A request that is granted while the client ends is refused or given back; afterwards the store has no
 /// hold.
-pub async fn no_hold_is_left_after_the_end(env: &Env, mode: LockMode) {
+pub async fn no_hold_is_left_after_the_end(env: &Env) {
     for micros in (0..6000).step_by(500) {
-        let locks = env.client().await;
+        let process = env.process().await;
         let asking = [
-            locks.lock(KEY),
-            locks.lock_all(["a", "b"]),
-            locks.lock_any(["y", "z"]),
+            process.request(),
+            process.all(["a", "b"]),
+            process.any(["y", "z"]),
         ];
-        let asking = asking.map(|asking| tokio::spawn(asking.mode(mode).into_future()));
+        let asking = asking.map(|asking| tokio::spawn(asking.into_future()));
         sleep(Duration::from_micros(micros)).await;
-        locks.shutdown(LIMIT).await.unwrap();
+        process.shutdown(LIMIT).await.unwrap();
         // The guards, if there are any, still exist.
         env.store_is_empty().await;
         for asking in asking {
