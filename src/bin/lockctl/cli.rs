@@ -11,63 +11,9 @@ use tower_distributed_lock::LockMode;
 
 use crate::connection::Connection;
 
-const EXIT_CODES: &str = "\
-Exit codes:
-    0    done; `run`: the command succeeded, and the lock was held until its end
-    1    nothing to show or to break, or the person did not confirm
-    64   the command line is wrong
-    71   a process cannot be started, or the system refuses something else
-    74   the output cannot be written
-    80   busy: the lock did not become free within --wait
-    81   unavailable: the store does not answer; `run` has not started the command
-    82   lost: the lock was lost before the command's end; one that still ran was ended
-    83   unconfirmed: the command has ended, and the store did not confirm its lock
-    84   refused: by the store (password, rights, memory), or the key is no such lock
-
-Otherwise `run` exits with the code of the command: 128+N if signal N ended it, 126 if
-it cannot be run, 127 if it does not exist.";
-
-const EXAMPLES: &str = "\
-Examples:
-    export REDIS_URL=redis://locks.internal
-    lockctl run --key nightly-report --wait 0 -- ./report.sh
-    lockctl show nightly-report
-    lockctl ls --match 'order:*' --json
-    lockctl acl --admin order: | tr ' \\n' '\\0\\0' | xargs -0 redis-cli ACL SETUSER locks on '>secret'
-    lockctl completions bash > /etc/bash_completion.d/lockctl
-";
-
-const RUN_EXAMPLES: &str = "\
-Examples:
-    # From cron on several machines: one runs it, the others do nothing, and that is no failure.
-    lockctl run --key nightly-report --wait 0 --busy-code 0 -- ./report.sh
-
-    # One deployment after the other, in the order in which they were asked for.
-    lockctl run --key deploy:shop --mode fair --wait 30m -- ./deploy.sh
-
-    # Of all machines, three at a time.
-    lockctl run --key encode --permits 3 -- ./encode.sh
-
-    # The token that rises with each grant, for a resource that refuses what is late.
-    lockctl run --key import -- sh -c 'psql -v token=$LOCK_FENCING_TOKEN -f import.sql'
-
-    # Once a day, whichever machine is first and however often cron starts it.
-    lockctl run --idempotency-key \"billing:$(date +%F)\" --retention 7d -- ./billing.sh
-
-The command has LOCK_KEY in its environment, and LOCK_FENCING_TOKEN (not with --mode read, --permits or --quorum, nor without
---key). Its input and output are those of lockctl.
-
-Signals: HUP, INT, QUIT, TERM, USR1 and USR2 are passed on. The command leads a process group of its own, and signals go to
-all of the group. At a terminal (standard input is one, or lockctl is in its foreground) it stays in the group of lockctl, so that
-it can read from the terminal; the terminal then sends INT and QUIT to both, and the other signals go to the command alone. While
-lockctl waits for the lock, HUP, INT, QUIT and TERM end the wait.
-
-When the lock is lost, or can no longer be renewed in time, the command is ended (see --on-lost). With `term`, it gets TERM
-while --grace is left of the lease, and KILL when the lease is over, so that the next holder does not meet it.
-
-If lockctl is killed itself, the command gets TERM (with `--on-lost kill`: KILL), on Linux; what it has started does not.
-Elsewhere it goes on. The lock stays until its lease is over.
-";
+const EXIT_CODES: &str = include_str!("help/exit_codes.txt").trim_ascii_end();
+const EXAMPLES: &str = include_str!("help/examples.txt");
+const RUN_EXAMPLES: &str = include_str!("help/run.txt");
 
 /// Distributed locks from a shell: runs commands under a lock, and shows who holds one.
 ///

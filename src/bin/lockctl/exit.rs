@@ -4,6 +4,8 @@ use std::error::Error;
 
 use tower_distributed_lock::{LockError, StoreError, StoreErrorKind};
 
+use crate::messages::warn;
+
 /// The exit codes of lockctl itself. docs/lockctl.md and the help texts list them; they do not change.
 ///
 /// Usage errors have the code of `sysexits.h`. The other codes avoid those that commands use: `sysexits.h` ends at 78;
@@ -25,7 +27,7 @@ pub(crate) enum Exit {
     Refused = 84,
 }
 
-/// Why lockctl failed: the exit code, and the message.
+/// Why lockctl did not do its work: the exit code, and the message, which is empty after a signal.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Failure {
@@ -41,11 +43,26 @@ impl Failure {
         }
     }
 
+    /// A signal has ended lockctl, with this exit code.
+    pub(crate) fn stopped(code: u8) -> Self {
+        let message = String::new();
+        Self { code, message }
+    }
+
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
 
+    #[cfg(test)]
     pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
+    /// Shows the message, and returns the code.
+    pub(crate) fn report(&self) -> u8 {
+        if !self.message.is_empty() {
+            warn(self);
+        }
         self.code
     }
 

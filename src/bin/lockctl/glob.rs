@@ -1,32 +1,28 @@
 //! Patterns of names.
 
+use std::iter;
+
 /// Whether `name` matches `pattern`: `*` matches any characters, `?` one character, and any other character
 /// itself.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<_>, Vec<_>) = (pattern.chars().collect(), name.chars().collect());
-    let (mut p, mut n) = (0, 0);
-    // The position of the last `*`, and the end of the part of the name that it matches so far.
-    let mut star = None;
-    while n < name.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                star = Some((p, n));
-                p += 1;
-            }
-            Some(&c) if c == '?' || c == name[n] => {
-                p += 1;
-                n += 1;
-            }
-            _ => match &mut star {
-                Some((at, upto)) => {
-                    *upto += 1;
-                    (p, n) = (*at + 1, *upto);
-                }
-                None => return false,
-            },
+    let name: Vec<_> = name.chars().collect();
+    // Which prefixes of the name the pattern matches so far, the empty one first.
+    let mut matched = vec![false; name.len() + 1];
+    matched[0] = true;
+    for wanted in pattern.chars() {
+        if wanted == '*' {
+            let shortest = matched.iter().position(|matched| *matched);
+            matched[shortest.unwrap_or(name.len() + 1)..].fill(true);
+        } else {
+            let fits = name.iter().map(|c| wanted == '?' || wanted == *c);
+            let longer = matched
+                .iter()
+                .zip(fits)
+                .map(|(before, fits)| *before && fits);
+            matched = iter::once(false).chain(longer).collect();
         }
     }
-    pattern[p..].iter().all(|&c| c == '*')
+    matched[name.len()]
 }
 
 /// The literal prefix of every matching name, which the store searches for.

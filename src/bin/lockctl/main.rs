@@ -26,7 +26,6 @@ mod watch;
 
 use cli::{Cli, Command, OutputArgs};
 use exit::{Exit, Failure};
-use messages::warn;
 
 fn main() -> ExitCode {
     #[cfg(unix)]
@@ -45,10 +44,7 @@ fn main() -> ExitCode {
             };
         }
     };
-    let code = command(&cli).unwrap_or_else(|failure| {
-        warn(&failure);
-        failure.code()
-    });
+    let code = command(&cli).unwrap_or_else(|failure| failure.report());
     messages::finish();
     ExitCode::from(code)
 }

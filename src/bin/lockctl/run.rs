@@ -1,8 +1,9 @@
 //! `lockctl run`: a command under a lock.
 
+use std::iter;
 use std::time::Duration;
-use std::{future, iter};
 
+use futures_util::future::OptionFuture;
 use tokio::time::Instant;
 use tower_distributed_lock::{Lease, LockClient, LockError, LockHandle, LockRequest};
 
@@ -37,13 +38,16 @@ pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, F
     })?;
     let locks = tokio::select! {
         biased;
-        code = signals.ending() => return Ok(code),
+        stopped = signals.ending() => return Err(stopped),
         locks = connection.client_as(args.announce.as_deref()) => locks?,
     };
     let job = Job::new(args, rule, connection.issues_tokens(), locks);
     let code = match (&args.idempotency_key, &args.key) {
         (Some(name), _) => once::once(&job, name, &mut signals).await,
-        (None, Some(key)) => job.under(key, None, &mut signals).await.map(Ran::code),
+        (None, Some(key)) => job
+            .under(key, None, &mut signals)
+            .await
+            .map(|ran| code_of(ran.ended.status)),
         (None, None) => Err(Failure::usage("name the lock: --key NAME")),
     };
     // A quorum goes on with a release that its majority has answered. If a store does not answer, what remains there expires
@@ -80,20 +84,11 @@ struct Job<'a> {
     locks: LockClient,
 }
 
-/// How the run of a command went.
-enum Ran {
-    Ended(CommandEnd, [KeptOutput; 2]),
-    /// A signal ended the wait for the lock. The command has not begun.
-    Stopped(u8),
-}
-
-impl Ran {
-    fn code(self) -> u8 {
-        match self {
-            Self::Ended(ended, _) => code_of(ended.status),
-            Self::Stopped(code) => code,
-        }
-    }
+/// A command that has run.
+struct Ran {
+    ended: CommandEnd,
+    /// What it wrote to its output and its errors, if that is captured.
+    kept: Option<[KeptOutput; 2]>,
 }
 
 impl<'a> Job<'a> {
@@ -115,17 +110,12 @@ impl<'a> Job<'a> {
         claim: Option<LockHandle>,
         signals: &mut ForwardedSignals,
     ) -> Result<Ran, Failure> {
-        let claim_lost = async {
-            match &claim {
-                Some(claim) => claim.lost().await,
-                None => future::pending().await,
-            }
-        };
+        let claim_lost = claim.as_ref().map(LockHandle::lost);
         let taken = tokio::select! {
             biased;
-            code = signals.ending() => return Ok(Ran::Stopped(code)),
+            stopped = signals.ending() => return Err(stopped),
             // Another may have run the command meanwhile.
-            () = claim_lost => return Err(LockError::Lost.into()),
+            Some(()) = OptionFuture::from(claim_lost) => return Err(LockError::Lost.into()),
             taken = self.request(key).acquire() => taken,
         };
         let guard = taken.map_err(|error| self.not_granted(error))?;
@@ -134,9 +124,9 @@ impl<'a> Job<'a> {
         let attended = self.attend(&locks, captured, signals).await;
         // If the command did not begin, how its lock ended does not matter.
         let released = guard.release().await;
-        let (ended, kept) = attended?;
-        verdict(ended, released, self.rule.on_lost)?;
-        Ok(Ran::Ended(ended, kept))
+        let ran = attended?;
+        verdict(ran.ended, released, self.rule.on_lost)?;
+        Ok(ran)
     }
 
     fn not_granted(&self, error: LockError) -> Failure {
@@ -170,7 +160,7 @@ impl<'a> Job<'a> {
         locks: &[LockHandle],
         captured: bool,
         signals: &mut ForwardedSignals,
-    ) -> Result<(CommandEnd, [KeptOutput; 2]), Failure> {
+    ) -> Result<Ran, Failure> {
         let failed = |what: &str, error| Failure::new(Exit::System, format!("{what}: {error}"));
         let mut child = Child::start(&self.args.command, &locks[0], self.rule.on_lost, captured)
             .map_err(|error| failed("cannot start a process", error))?;
@@ -179,10 +169,10 @@ impl<'a> Job<'a> {
             .await
             .map_err(|error| failed("cannot wait for the command", error))?;
         let kept = match output {
-            Some(output) => output.finish(signals.ending()).await,
-            None => Default::default(),
+            Some(output) => Some(output.finish(signals.ending()).await),
+            None => None,
         };
-        Ok((ended, kept))
+        Ok(Ran { ended, kept })
     }
 }
 
@@ -192,29 +182,23 @@ fn verdict(
     released: Result<(), LockError>,
     on_lost: LossAction,
 ) -> Result<u8, Failure> {
-    let code = code_of(ended.status);
-    let came = |error: &LockError| {
-        format!(
-            "the command ended ({}), but {}",
-            ended.status,
-            sentence(error)
-        )
+    let status = ended.status;
+    let code = code_of(status);
+    if ended.by_loss {
+        let why = format!("the command was ended ({status}), because its lock was lost");
+        return Err(Failure::new(Exit::Lost, why));
+    }
+    let Err(error) = released else {
+        return Ok(code);
     };
-    match released {
-        _ if ended.by_loss => Err(Failure::new(
-            Exit::Lost,
-            format!(
-                "the command was ended ({}), because its lock was lost",
-                ended.status
-            ),
-        )),
-        Ok(()) => Ok(code),
-        Err(error) if on_lost == LossAction::Ignore => {
-            warn(came(&error));
+    let came = format!("the command ended ({status}), but {}", sentence(&error));
+    match error {
+        _ if on_lost == LossAction::Ignore => {
+            warn(came);
             Ok(code)
         }
-        Err(error @ LockError::Lost) => Err(Failure::new(Exit::Lost, came(&error))),
-        Err(error) => Err(Failure::new(Exit::Unconfirmed, came(&error))),
+        LockError::Lost => Err(Failure::new(Exit::Lost, came)),
+        _ => Err(Failure::new(Exit::Unconfirmed, came)),
     }
 }
 

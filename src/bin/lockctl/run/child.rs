@@ -96,8 +96,10 @@ impl Child {
     /// Begins to pass on what it writes, if that is captured.
     pub(super) fn passing(&mut self) -> Option<Passing> {
         let (out, err) = (self.process.stdout.take()?, self.process.stderr.take()?);
-        let out = (out, tokio::io::stdout());
-        Some(Passing::new(out, (err, tokio::io::stderr())))
+        Some(Passing::new([
+            (Box::new(out), Box::new(tokio::io::stdout())),
+            (Box::new(err), Box::new(tokio::io::stderr())),
+        ]))
     }
 
     /// Waits for its end. Cancel safe.

@@ -47,7 +47,7 @@ pub(super) async fn once(
         biased;
         claim = begun => claim.expect("the work has begun"),
         done = &mut recorded => return not_run(job, name, done, signals).await,
-        code = signals.ending() => return Ok(code),
+        stopped = signals.ending() => return Err(stopped),
     };
     let running = async {
         let ran = run(job, claim, signals).await;
@@ -58,10 +58,7 @@ pub(super) async fn once(
         ran
     };
     let (ran, recorded) = tokio::join!(running, recorded);
-    match ran? {
-        Ran::Ended(ended, ..) => verdict(ended, released(recorded), job.rule.on_lost),
-        Ran::Stopped(code) => Ok(code),
-    }
+    verdict(ran?.ended, released(recorded), job.rule.on_lost)
 }
 
 fn claim(job: &Job<'_>, key: LockKey) -> Once {
@@ -73,15 +70,13 @@ fn claim(job: &Job<'_>, key: LockKey) -> Once {
 
 /// What is to be remembered. A command that was killed has not done its work.
 fn outcome(ran: &Ran, job: &Job<'_>) -> Option<RunOutcome> {
-    let Ran::Ended(ended, [stdout, stderr]) = ran else {
-        return None;
-    };
-    let code = ended.status.code().filter(|_| !ended.by_loss)?;
+    let [stdout, stderr] = ran.kept.clone()?;
+    let code = ran.ended.status.code().filter(|_| !ran.ended.by_loss)?;
     let counts = code == 0 || job.args.remember == Remember::Exit;
     counts.then(|| RunOutcome {
         code: u8::try_from(code).unwrap_or(u8::MAX),
-        stdout: stdout.clone(),
-        stderr: stderr.clone(),
+        stdout,
+        stderr,
     })
 }
 
@@ -93,10 +88,7 @@ async fn run(
 ) -> Result<Ran, Failure> {
     match &job.args.key {
         Some(key) => job.under(key, Some(claim), signals).await,
-        None => {
-            let (ended, kept) = job.attend(&[claim], true, signals).await?;
-            Ok(Ran::Ended(ended, kept))
-        }
+        None => job.attend(&[claim], true, signals).await,
     }
 }
 
@@ -124,7 +116,7 @@ async fn not_run(
             tokio::select! {
                 biased;
                 replayed = replayed => replayed.expect("it does not panic"),
-                code = signals.ending() => Ok(code),
+                stopped = signals.ending() => Err(stopped),
             }
         }
         Err(OnceError::NotStarted(error)) => Err(job.not_granted(error)),

@@ -23,7 +23,7 @@ const LAST_READ: Duration = Duration::from_secs(1);
 const PIPE: usize = 1024 * 1024;
 
 /// The first part of a stream.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct KeptOutput {
     text: Text,
     /// Whether there was more.
@@ -36,12 +36,6 @@ pub(super) struct KeptOutput {
 enum Text {
     Utf8(String),
     Bytes(Vec<u8>),
-}
-
-impl Default for Text {
-    fn default() -> Self {
-        Self::Utf8(String::new())
-    }
 }
 
 impl KeptOutput {
@@ -65,6 +59,10 @@ impl KeptOutput {
     }
 }
 
+/// What the command writes to, and what reads it.
+type Source = Box<dyn AsyncRead + Unpin + Send>;
+type Reader = Box<dyn AsyncWrite + Unpin + Send>;
+
 /// The streams that are passed on while the command runs.
 pub(super) struct Passing {
     streams: [JoinHandle<KeptOutput>; 2],
@@ -83,18 +81,12 @@ enum Stage {
 }
 
 impl Passing {
-    pub(super) fn new<R, S, V, W>((out, to_out): (R, V), (err, to_err): (S, W)) -> Self
-    where
-        R: AsyncRead + Unpin + Send + 'static,
-        S: AsyncRead + Unpin + Send + 'static,
-        V: AsyncWrite + Unpin + Send + 'static,
-        W: AsyncWrite + Unpin + Send + 'static,
-    {
+    /// Begins to pass on output and errors of a command.
+    pub(super) fn new(streams: [(Source, Reader); 2]) -> Self {
         let (stage, reached) = watch::channel(Stage::Running);
-        let out = tokio::spawn(pass(out, to_out, reached.clone()));
-        let err = tokio::spawn(pass(err, to_err, reached));
+        let pass = |(from, to)| tokio::spawn(pass(from, to, reached.clone()));
         Self {
-            streams: [out, err],
+            streams: streams.map(pass),
             stage,
         }
     }
@@ -123,11 +115,7 @@ impl Passing {
 
 /// Copies until the end, or until the reader has gone: then `from` is closed, and the command learns of it as if it had
 /// written there itself. Returns the beginning.
-async fn pass<R, W>(mut from: R, mut to: W, mut stage: watch::Receiver<Stage>) -> KeptOutput
-where
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-{
+async fn pass(mut from: Source, mut to: Reader, mut stage: watch::Receiver<Stage>) -> KeptOutput {
     let (mut kept, mut truncated) = (Vec::new(), false);
     let mut buffer = vec![0; 8 * 1024];
     let mut unread = stage.clone();
@@ -171,13 +159,21 @@ mod tests {
 
     use super::*;
 
+    /// A command that writes no errors.
+    fn passing(
+        from: impl AsyncRead + Unpin + Send + 'static,
+        to: impl AsyncWrite + Unpin + Send + 'static,
+    ) -> Passing {
+        let err: (Source, Reader) = (Box::new(tokio::io::empty()), Box::new(tokio::io::sink()));
+        Passing::new([(Box::new(from), Box::new(to)), err])
+    }
+
     #[tokio::test]
     async fn everything_is_passed_on_and_the_beginning_is_kept() {
         let written: Vec<u8> = (0..KEPT + 1000).map(|n| (n % 251) as u8).collect();
         let (to, mut passed_on) = tokio::io::duplex(1 << 20);
-        let out = (std::io::Cursor::new(written.clone()), to);
-        let err = (tokio::io::empty(), tokio::io::sink());
-        let [kept, _] = Passing::new(out, err).finish(future::pending::<()>()).await;
+        let passing = passing(std::io::Cursor::new(written.clone()), to);
+        let [kept, _] = passing.finish(future::pending::<()>()).await;
         assert_eq!(kept.bytes(), &written[..KEPT]);
         assert!(kept.is_truncated());
         let mut passed = Vec::new();
@@ -189,11 +185,10 @@ mod tests {
     async fn a_reader_that_takes_nothing_is_waited_for_until_the_stop() {
         let written = vec![b'x'; 20_000];
         let (to, _reader) = tokio::io::duplex(10);
-        let out = (std::io::Cursor::new(written.clone()), to);
-        let err = (tokio::io::empty(), tokio::io::sink());
+        let passing = passing(std::io::Cursor::new(written.clone()), to);
         let stop = Duration::from_secs(3600);
         let begun = Instant::now();
-        let [kept, _] = Passing::new(out, err).finish(sleep(stop)).await;
+        let [kept, _] = passing.finish(sleep(stop)).await;
         assert!(begun.elapsed() >= stop, "{:?}", begun.elapsed());
         assert_eq!(kept.bytes(), written);
         assert!(!kept.is_truncated());
@@ -202,9 +197,8 @@ mod tests {
     /// The command has left it running, with the output of the command.
     #[tokio::test]
     async fn a_process_that_writes_without_end_is_not_waited_for() {
-        let out = (tokio::io::repeat(b'x'), tokio::io::sink());
-        let err = (tokio::io::empty(), tokio::io::sink());
-        let finished = Passing::new(out, err).finish(future::pending::<()>());
+        let passing = passing(tokio::io::repeat(b'x'), tokio::io::sink());
+        let finished = passing.finish(future::pending::<()>());
         let finished = timeout(LONGEST_FLUSH * 20, finished).await;
         let [kept, _] = finished.expect("it ends");
         assert!(kept.is_truncated());

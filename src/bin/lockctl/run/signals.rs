@@ -8,6 +8,8 @@ use std::task::Poll;
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
+use crate::exit::Failure;
+
 /// The signals that are forwarded to the command. The others cannot be caught, or are for lockctl itself.
 const PASSED_ON: [Signal; 6] = [
     Signal::SIGHUP,
@@ -64,13 +66,12 @@ impl ForwardedSignals {
         .await
     }
 
-    /// The exit code for the next signal that ends lockctl. USR1 and USR2 are for the command, which does not run yet. Cancel
-    /// safe.
-    pub(super) async fn ending(&mut self) -> u8 {
+    /// Waits for the next signal that ends lockctl. USR1 and USR2 are for the command, which does not run yet. Cancel safe.
+    pub(super) async fn ending(&mut self) -> Failure {
         loop {
             match self.next().await {
                 Signal::SIGUSR1 | Signal::SIGUSR2 => {}
-                signal => return code_of(signal),
+                signal => return Failure::stopped(code_of(signal)),
             }
         }
     }
