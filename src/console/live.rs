@@ -30,6 +30,9 @@ const SELDOM: u64 = 3;
 /// How long the stream waits for the store's answer about one key.
 const LIMIT: Duration = Duration::from_secs(1);
 
+/// How long it waits for an audit.
+const AUDIT_LIMIT: Duration = Duration::from_millis(500);
+
 /// How long a stream lives. A graceful shutdown of the server waits for it.
 const LIFE: Duration = Duration::from_secs(30);
 
@@ -52,7 +55,6 @@ pub(super) async fn live(
     })?;
     let Query(query) = query?;
     let viewer = Viewer {
-        key: query.key.clone().map(LockKey::new),
         query,
         shared,
         ticks: 0,
@@ -67,8 +69,6 @@ pub(super) async fn live(
 struct Viewer {
     shared: Arc<Shared>,
     query: KeysQuery,
-    /// Shown in full.
-    key: Option<LockKey>,
     ticks: u64,
     /// The number of the last event that was sent.
     last_event: Value,
@@ -103,13 +103,15 @@ impl Viewer {
         let shared = &self.shared;
         let mut updates = Vec::new();
         if self.ticks == 0 {
-            updates.push(("process", shared.process.json(shared.may_break)));
+            updates.push(("process", shared.process()));
         }
+        // Shown in full.
+        let key = self.query.key.as_deref().map(LockKey::new);
         let is_due = self.ticks.is_multiple_of(SELDOM);
         let (keys, key, store) = tokio::join!(
             shared.keys(self.query.clone()),
-            OptionFuture::from(self.key.as_ref().map(|key| key::look(shared, key, LIMIT))),
-            OptionFuture::from(is_due.then(|| shared.store_soon())),
+            OptionFuture::from(key.as_ref().map(|key| key::look(shared, key, LIMIT))),
+            OptionFuture::from(is_due.then(|| shared.store(AUDIT_LIMIT))),
         );
         updates.push(("keys", keys));
         updates.extend(key.map(|key| ("key", key)));

@@ -1,21 +1,9 @@
 //! The process that answers, and its peers.
 
-use std::time::Instant;
-
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::millis;
-use crate::client::LockClient;
-
-/// This process, and the links to others.
-#[derive(Debug)]
-pub(super) struct Process {
-    name: String,
-    client: String,
-    peers: Vec<Peer>,
-    began: Instant,
-}
+use super::Console;
 
 /// The page of another process.
 #[derive(Debug, Clone, Serialize)]
@@ -24,28 +12,17 @@ pub(super) struct Peer {
     address: String,
 }
 
-impl Process {
-    pub(super) fn new(name: Option<String>, peers: Vec<Peer>, locks: &LockClient) -> Self {
-        Self {
-            name: name.unwrap_or_else(name_of_this_process),
-            client: locks.id().to_string(),
-            peers,
-            began: Instant::now(),
-        }
-    }
-
-    /// `api/process`.
-    pub(super) fn json(&self, may_break: bool) -> Value {
-        json!({
-            "name": self.name,
-            "client": self.client,
-            "pid": std::process::id(),
-            "version": env!("CARGO_PKG_VERSION"),
-            "noted_ms": millis::of(self.began.elapsed()),
-            "may_break": may_break,
-            "peers": self.peers,
-        })
-    }
+/// `api/process`, but for the time since the console exists.
+pub(super) fn json(console: &Console) -> Value {
+    let name = console.process.clone();
+    json!({
+        "name": name.unwrap_or_else(name_of_this_process),
+        "client": console.locks.id().to_string(),
+        "pid": std::process::id(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "may_break": console.may_break,
+        "peers": console.peers,
+    })
 }
 
 impl Peer {

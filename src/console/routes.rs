@@ -51,7 +51,7 @@ const HISTORY: [(&str, ReadHistory); 3] = [
     ("/api/contended", history::contended),
 ];
 
-/// How long a request for one key waits for the store.
+/// How long a request waits for the store.
 const LIMIT: Duration = Duration::from_secs(10);
 
 type Locks = State<Arc<Shared>>;
@@ -84,11 +84,11 @@ async fn secured(mut response: Response) -> Response {
 }
 
 async fn process(State(shared): Locks) -> Json<Value> {
-    Json(shared.process.json(shared.may_break))
+    Json(shared.process())
 }
 
 async fn store(State(shared): Locks) -> Json<Value> {
-    Json(shared.store().await)
+    Json(shared.store(LIMIT).await)
 }
 
 async fn keys(

@@ -1,19 +1,18 @@
 //! The state that the handlers share.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::Console;
 use super::holders::HolderCache;
 use super::keys::KeysQuery;
-use super::process::Process;
 use super::store::{self, StoreView};
 use super::survey::Survey;
+use super::{Console, millis, process};
 use crate::client::LockClient;
 use crate::sync;
 
@@ -26,9 +25,6 @@ const SURVEY_FRESH: Duration = Duration::from_millis(400);
 /// How long an audit is kept, because it asks every server.
 const STORE_FRESH: Duration = Duration::from_secs(10);
 
-/// How long a stream waits for an audit.
-const LIMIT: Duration = Duration::from_millis(500);
-
 /// The client, the settings, and the latest survey and audit.
 ///
 /// One viewer holds `survey` or `auditing` while it makes a new survey or audit, so that the others wait for that result
@@ -36,7 +32,8 @@ const LIMIT: Duration = Duration::from_millis(500);
 /// audit can be read while the store hangs.
 pub(super) struct Shared {
     pub(super) locks: LockClient,
-    pub(super) process: Process,
+    process: Value,
+    began: Instant,
     pub(super) may_break: bool,
     pub(super) holders: HolderCache,
     pub(super) streams: Arc<Semaphore>,
@@ -47,24 +44,27 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(console: Console) -> Self {
-        let Console {
-            locks,
-            process,
-            peers,
-            may_break,
-        } = console;
+        let locks = console.locks.clone();
         locks.journal().open();
         store::watch();
         Self {
-            process: Process::new(process, peers, &locks),
+            process: process::json(&console),
+            may_break: console.may_break,
+            began: Instant::now(),
             holders: HolderCache::new(&locks),
             streams: Arc::new(Semaphore::new(STREAMS)),
             survey: Mutex::default(),
             auditing: Mutex::default(),
             audited: sync::Mutex::default(),
             locks,
-            may_break,
         }
+    }
+
+    /// `api/process`.
+    pub(super) fn process(&self) -> Value {
+        let mut process = self.process.clone();
+        process["noted_ms"] = millis::of(self.began.elapsed()).into();
+        process
     }
 
     /// A page of the keys in use. The survey and the sort may take milliseconds, so they run on a blocking thread.
@@ -87,22 +87,13 @@ impl Shared {
         survey
     }
 
-    /// The audit of the store, and the connections.
-    pub(super) async fn store(&self) -> Value {
-        self.audit().await;
-        self.latest_store()
-    }
-
-    /// The same for a stream, which does not wait for a store that hangs: then it has the audit before.
-    pub(super) async fn store_soon(self: &Arc<Self>) -> Value {
+    /// The connections, and the audit of the store. Does not wait for longer than `limit`, if the store hangs: then it has the
+    /// audit before.
+    pub(super) async fn store(self: &Arc<Self>, limit: Duration) -> Value {
         let shared = self.clone();
-        // The audit goes on without the stream, for the next look.
+        // The audit goes on without the caller, for the next look.
         let audit = tokio::spawn(async move { shared.audit().await });
-        drop(timeout(LIMIT, audit).await);
-        self.latest_store()
-    }
-
-    fn latest_store(&self) -> Value {
+        drop(timeout(limit, audit).await);
         store::json(self.audited.lock().as_ref())
     }
 
