@@ -139,9 +139,9 @@ impl<S: LockStore> FaultyStore<S> {
     /// Draws the faults of a call; `None` if the connection is down.
     fn depart(&self) -> Option<CallPlan> {
         let mut state = self.server.state.lock();
-        state.tally.call();
+        state.tally.calls += 1;
         if !self.link.is_up() {
-            state.tally.miss();
+            state.tally.unreachable += 1;
             return None;
         }
         Some(CallPlan::draw(&mut state))

@@ -10,8 +10,8 @@ use super::Fault;
 /// relies on a fault should assert that it occurred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    calls: u64,
-    unreachable: u64,
+    pub(super) calls: u64,
+    pub(super) unreachable: u64,
     faults: [u64; Fault::ALL.len()],
 }
 
@@ -40,14 +40,6 @@ impl Tally {
             *mine += theirs;
         }
         self
-    }
-
-    pub(super) fn call(&mut self) {
-        self.calls += 1;
-    }
-
-    pub(super) fn miss(&mut self) {
-        self.unreachable += 1;
     }
 
     pub(super) fn hit(&mut self, fault: Fault) {
