@@ -87,7 +87,6 @@ mod call_plan;
 pub mod conformance;
 mod faults;
 mod faulty;
-mod link;
 mod server;
 mod tally;
 mod wakeups;

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use tokio::time::sleep;
 
 use super::call_plan::CallPlan;
-use super::link::Link;
 use super::server::FaultyServer;
 use super::{Fault, Faults, Tally, wakeups};
 use crate::audit::Audit;
@@ -39,7 +38,8 @@ use crate::store::{
 /// As for every [`LockStore`], drive the futures to their end. A call that is dropped may or may not take effect.
 pub struct FaultyStore<S> {
     server: Arc<FaultyServer<S>>,
-    link: Arc<Link>,
+    /// The number of its connection.
+    link: usize,
 }
 
 impl<S: LockStore> FaultyStore<S> {
@@ -140,7 +140,7 @@ impl<S: LockStore> FaultyStore<S> {
     fn depart(&self) -> Option<CallPlan> {
         let mut state = self.server.state.lock();
         state.tally.calls += 1;
-        if !self.link.is_up() {
+        if !state.is_up(self.link) {
             state.tally.unreachable += 1;
             return None;
         }
@@ -149,7 +149,7 @@ impl<S: LockStore> FaultyStore<S> {
 
     /// Waits for `time`, unless the connection breaks.
     async fn travel(&self, time: Duration) -> Result<(), StoreError> {
-        let cut = self.link.cut();
+        let cut = self.server.cut(self.link);
         tokio::select! {
             // A fixed order, so that one seed gives one history.
             biased;
@@ -169,11 +169,11 @@ impl<S: LockStore> FaultyStore<S> {
 
     fn break_for(&self, outage: Duration) {
         self.hit(Fault::Disconnected);
-        let link = self.link.clone();
-        link.set_broken(true);
+        let (server, link) = (self.server.clone(), self.link);
+        server.set_broken(link, true);
         tokio::spawn(async move {
             sleep(outage).await;
-            link.set_broken(false);
+            server.set_broken(link, false);
         });
     }
 
@@ -236,7 +236,7 @@ impl<S: LockStore> LockStore for FaultyStore<S> {
         let wakeups = self.call(attempt, async |server, of| {
             server.store.subscribe(&of).await
         });
-        Ok(wakeups::relay(&self.server, &self.link, wakeups.await?))
+        Ok(wakeups::relay(&self.server, self.link, wakeups.await?))
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {
@@ -266,7 +266,7 @@ impl<S: LockStore> fmt::Debug for FaultyStore<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FaultyStore")
             .field("tally", &self.tally())
-            .field("is_up", &self.link.is_up())
+            .field("is_up", &self.server.state.lock().is_up(self.link))
             .finish_non_exhaustive()
     }
 }

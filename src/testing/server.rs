@@ -1,11 +1,10 @@
-//! The wrapped store, and the holds and waiters that can vanish.
+//! The wrapped store: the connections to it, and the holds and waiters that can vanish.
 
 use std::mem;
-use std::sync::{Arc, Weak};
 
 use fastrand::Rng;
+use tokio::sync::Notify;
 
-use super::link::Link;
 use super::{Fault, Faults, Tally};
 use crate::error::StoreError;
 use crate::lock::Hold;
@@ -17,6 +16,10 @@ use crate::sync::Mutex;
 pub(super) struct FaultyServer<S> {
     pub(super) store: S,
     pub(super) state: Mutex<ServerState>,
+    /// Notified when connections break or are restored.
+    ///
+    /// It wakes waiters in the order in which they began to wait, and a `watch` does not.
+    changed: Notify,
 }
 
 /// The mutex protects all of it, and is not held while the store is asked. `holds` and `waiters` have an entry from an answer of
@@ -25,12 +28,22 @@ pub(super) struct ServerState {
     pub(super) random: Rng,
     pub(super) faults: Faults,
     pub(super) tally: Tally,
-    pub(super) links: Vec<Weak<Link>>,
-    pub(super) disconnected: bool,
+    /// Whether the test has broken every connection, until it restores them.
+    disconnected: bool,
+    links: Vec<Link>,
     /// Holds that were granted and not released: these can vanish. Some may have expired.
     holds: Vec<Hold>,
     /// The attempts that were refused.
     waiters: Vec<Attempt>,
+}
+
+/// The connection of one process to the store.
+#[derive(Default)]
+struct Link {
+    /// Broken by a fault, until the outage is over.
+    broken: bool,
+    /// How often it broke.
+    cuts: u64,
 }
 
 impl<S: LockStore> FaultyServer<S> {
@@ -41,33 +54,68 @@ impl<S: LockStore> FaultyServer<S> {
                 random: Rng::with_seed(seed),
                 faults,
                 tally: Tally::default(),
-                links: Vec::new(),
                 disconnected: false,
+                links: Vec::new(),
                 holds: Vec::new(),
                 waiters: Vec::new(),
             }),
+            changed: Notify::new(),
         }
     }
 
-    /// Adds a connection.
-    pub(super) fn connect(&self) -> Arc<Link> {
-        let mut state = self.state.lock();
-        let link = Arc::new(Link::default());
-        link.set_disconnected(state.disconnected);
-        state.links.retain(|link| link.strong_count() > 0);
-        state.links.push(Arc::downgrade(&link));
-        link
+    /// Adds a connection, and returns its number.
+    pub(super) fn connect(&self) -> usize {
+        let links = &mut self.state.lock().links;
+        links.push(Link::default());
+        links.len() - 1
     }
 
     /// Breaks every connection, or restores them.
     pub(super) fn set_disconnected(&self, disconnected: bool) {
-        let links = {
-            let mut state = self.state.lock();
+        self.change(|state| {
             state.disconnected = disconnected;
-            state.links.clone()
-        };
-        for link in links.iter().filter_map(Weak::upgrade) {
-            link.set_disconnected(disconnected);
+            let links = state.links.iter_mut();
+            links.for_each(|link| link.cuts += u64::from(disconnected));
+        });
+    }
+
+    /// Breaks a connection, or restores it.
+    pub(super) fn set_broken(&self, link: usize, broken: bool) {
+        self.change(|state| {
+            let link = &mut state.links[link];
+            link.broken = broken;
+            link.cuts += u64::from(broken);
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut ServerState)) {
+        change(&mut self.state.lock());
+        self.changed.notify_waiters();
+    }
+
+    /// Resolves when the connection breaks; at once if it is down.
+    pub(super) async fn cut(&self, link: usize) {
+        let cuts = self.state.lock().cuts(link);
+        self.until(|state| state.cuts(link) != cuts || !state.is_up(link))
+            .await;
+    }
+
+    /// Resolves when the connection is up again after more than `seen` cuts.
+    pub(super) async fn reconnected(&self, link: usize, seen: u64) {
+        self.until(|state| state.cuts(link) > seen && state.is_up(link))
+            .await;
+    }
+
+    async fn until(&self, wanted: impl Fn(&ServerState) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Registered before the state is read, so that no change is missed between the two.
+            changed.as_mut().enable();
+            if wanted(&self.state.lock()) {
+                return;
+            }
+            changed.await;
         }
     }
 
@@ -152,6 +200,14 @@ impl<S: LockStore> FaultyServer<S> {
 }
 
 impl ServerState {
+    pub(super) fn is_up(&self, link: usize) -> bool {
+        !self.disconnected && !self.links[link].broken
+    }
+
+    pub(super) fn cuts(&self, link: usize) -> u64 {
+        self.links[link].cuts
+    }
+
     /// The hold is released, or about to be released.
     pub(super) fn ended(&mut self, hold: &Hold) {
         self.holds.retain(|held| held != hold);

@@ -6,28 +6,27 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Fault;
-use super::link::Link;
 use super::server::FaultyServer;
 use crate::store::{LockStore, Wakeups};
 
 /// Forwards wake-ups while the connection is up, and wakes when it is up again. It is over when `wakeups` are.
 pub(super) fn relay<S: LockStore>(
     server: &Arc<FaultyServer<S>>,
-    link: &Arc<Link>,
+    link: usize,
     wakeups: Wakeups,
 ) -> Wakeups {
     let (waking, signal) = watch::channel(());
-    let relaying = tokio::spawn(run(server.clone(), link.clone(), wakeups, waking));
+    let relaying = tokio::spawn(run(server.clone(), link, wakeups, waking));
     Wakeups::new(signal, AbortOnDropHandle::new(relaying))
 }
 
 async fn run<S: LockStore>(
     server: Arc<FaultyServer<S>>,
-    link: Arc<Link>,
+    link: usize,
     mut wakeups: Wakeups,
     waking: watch::Sender<()>,
 ) {
-    let mut cuts = link.cuts();
+    let mut cuts = server.state.lock().cuts(link);
     loop {
         tokio::select! {
             // A fixed order, so that one seed gives one history.
@@ -36,23 +35,27 @@ async fn run<S: LockStore>(
                 if !heard {
                     return;
                 }
-                let passes = link.is_up() && !is_lost(&server);
-                if passes {
+                if passes(&server, link) {
                     waking.send_replace(());
                 }
             }
-            () = link.reconnected(&mut cuts) => {
+            () = server.reconnected(link, cuts) => {
+                cuts = server.state.lock().cuts(link);
                 waking.send_replace(());
             }
         }
     }
 }
 
-fn is_lost<S: LockStore>(server: &FaultyServer<S>) -> bool {
+/// Whether a wake-up arrives.
+fn passes<S: LockStore>(server: &FaultyServer<S>, link: usize) -> bool {
     let state = &mut *server.state.lock();
+    if !state.is_up(link) {
+        return false;
+    }
     let lost = state.faults.strikes(Fault::WakeupLost, &mut state.random);
     if lost {
         state.tally.hit(Fault::WakeupLost);
     }
-    lost
+    !lost
 }
