@@ -242,7 +242,7 @@ mod tests {
         let begun = Instant::now();
         let rule = rule(&args).unwrap();
         let job = Job::new(&args, rule, false, locks);
-        let mut signals = ForwardedSignals::none();
+        let mut signals = ForwardedSignals::default();
         let (code, ()) = tokio::join!(once::once(&job, "a", &mut signals), claimed);
         assert_eq!(code.unwrap_err().code(), 80);
         assert_eq!(begun.elapsed(), Duration::from_secs(10));

@@ -34,24 +34,16 @@ pub(super) struct Child {
     process: tokio::process::Child,
     /// The id of the command, and of its group if it has one.
     id: Pid,
-    group: Group,
-}
-
-/// The process group of the command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Group {
-    /// A group of its own: a signal also reaches its children.
-    Own,
-    /// The group of lockctl, so that the command may read from the terminal, and is suspended with lockctl.
-    Shared,
+    /// Whether it leads a process group of its own: a signal also reaches its children. Otherwise it is in the group of lockctl,
+    /// so that it may read from the terminal, and is suspended with lockctl.
+    leads_group: bool,
 }
 
 /// Whether lockctl is in the foreground of its terminal: a command may open that, whatever its standard input is.
 fn in_foreground() -> bool {
     // A process of cron or of a service has none.
-    let terminal = File::open("/dev/tty").map_err(drop);
-    let foreground = terminal.and_then(|terminal| tcgetpgrp(terminal).map_err(drop));
-    foreground == Ok(getpgrp())
+    let terminal = File::open("/dev/tty");
+    terminal.is_ok_and(|terminal| tcgetpgrp(terminal) == Ok(getpgrp()))
 }
 
 impl Child {
@@ -62,10 +54,7 @@ impl Child {
         on_lost: LossAction,
         captured: bool,
     ) -> io::Result<Self> {
-        let group = match io::stdin().is_terminal() || in_foreground() {
-            true => Group::Shared,
-            false => Group::Own,
-        };
+        let leads_group = !io::stdin().is_terminal() && !in_foreground();
         let mut start = tokio::process::Command::new(own_program()?);
         start
             .arg0("lockctl")
@@ -78,7 +67,7 @@ impl Child {
         if let Some(token) = lock.fencing_token() {
             start.env("LOCK_FENCING_TOKEN", token.to_string());
         }
-        if group == Group::Own {
+        if leads_group {
             start.process_group(0);
         }
         if captured {
@@ -89,7 +78,7 @@ impl Child {
         Ok(Self {
             process,
             id: Pid::from_raw(id.cast_signed()),
-            group,
+            leads_group,
         })
     }
 
@@ -111,18 +100,18 @@ impl Child {
     pub(super) fn pass_on(&self, signal: Signal) {
         // Not HUP: a terminal that hangs up signals the leader of its session alone.
         let by_terminal = matches!(signal, Signal::SIGINT | Signal::SIGQUIT);
-        if self.group == Group::Own || !by_terminal {
+        if self.leads_group || !by_terminal {
             self.signal(signal);
         }
     }
 
     /// Signals the command, and the processes in its group.
     pub(super) fn signal(&self, signal: Signal) {
-        let sent = match self.group {
-            Group::Own => killpg(self.id, signal),
-            // The id of a command that has been waited for may belong to another process.
-            Group::Shared if self.process.id().is_none() => Ok(()),
-            Group::Shared => kill(self.id, signal),
+        let sent = match self.process.id() {
+            _ if self.leads_group => killpg(self.id, signal),
+            Some(_) => kill(self.id, signal),
+            // It has been waited for: its id may belong to another process.
+            None => Ok(()),
         };
         if let Err(error) = sent
             && error != Errno::ESRCH
@@ -133,11 +122,8 @@ impl Child {
 
     /// Ends the processes that the command has left in its group: waits until `deadline`, and then kills them.
     pub(super) async fn clear(&self, deadline: Instant) {
-        if self.group == Group::Shared {
-            return;
-        }
         // While the group has a process, its id is not reused.
-        while killpg(self.id, None).is_ok() {
+        while self.leads_group && killpg(self.id, None).is_ok() {
             if Instant::now() >= deadline {
                 self.signal(Signal::SIGKILL);
                 return;

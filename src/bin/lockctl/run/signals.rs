@@ -20,7 +20,8 @@ const PASSED_ON: [Signal; 6] = [
     Signal::SIGUSR2,
 ];
 
-/// Listens for the signals that are forwarded to the command.
+/// Listens for the signals that are forwarded to the command: by default, for none.
+#[derive(Default)]
 pub(super) struct ForwardedSignals {
     streams: Vec<(Signal, unix::Signal)>,
 }
@@ -43,14 +44,6 @@ impl ForwardedSignals {
         Ok(Self {
             streams: streams.collect::<io::Result<_>>()?,
         })
-    }
-
-    /// Listens for no signal.
-    #[cfg(test)]
-    pub(super) fn none() -> Self {
-        Self {
-            streams: Vec::new(),
-        }
     }
 
     /// The next signal. Cancel safe.

@@ -99,13 +99,8 @@ async fn nearly_lost(lock: &LockHandle, grace: Duration) {
         tokio::select! {
             biased;
             () = lock.lost() => return,
-            () = sleep_until(limit) => {
-                // A renewal has moved the deadline meanwhile.
-                if lock.deadline() > deadline {
-                    continue;
-                }
-                return;
-            }
+            // Unless a renewal has moved the deadline meanwhile.
+            () = sleep_until(limit) => if lock.deadline() <= deadline { return },
         }
     }
 }
