@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::shared::Shared;
 use super::{millis, problem};
-use crate::client::LockClient;
 use crate::telemetry::journal::{BOUNDS, Event, EventCause, Histogram, WINDOW, quantile};
 use crate::telemetry::{self, Labels};
 
@@ -11,8 +11,8 @@ use crate::telemetry::{self, Labels};
 const HOTTEST: usize = 20;
 
 /// `api/events`.
-pub(super) fn events(locks: &LockClient) -> Value {
-    let events = locks.journal().events();
+pub(super) fn events(shared: &Shared) -> Value {
+    let events = shared.locks.journal().events();
     let latest: Vec<_> = events.latest().into_iter().map(event).collect();
     json!({
         "lost": events.lost,
@@ -47,8 +47,8 @@ fn event(event: &Event) -> Value {
 }
 
 /// `api/durations`.
-pub(super) fn durations(locks: &LockClient) -> Value {
-    let durations = locks.journal().durations();
+pub(super) fn durations(shared: &Shared) -> Value {
+    let durations = shared.locks.journal().durations();
     let series = durations.iter().map(|(Labels(route, mode), one)| {
         json!({
             "route": route.as_str(),
@@ -79,15 +79,11 @@ fn histogram(histogram: &Histogram) -> Value {
 }
 
 /// `api/contended`.
-pub(super) fn contended(locks: &LockClient) -> Value {
-    let contended = locks.journal().contended();
+pub(super) fn contended(shared: &Shared) -> Value {
+    let contended = shared.locks.journal().contended();
     let hottest = contended.into_iter().take(HOTTEST);
-    let keys = hottest.map(|one| {
-        json!({
-            "key": one.key,
-            "waits": one.waits,
-            "waited_ms": millis::of(one.waited),
-        })
+    let keys = hottest.map(|(key, waits)| {
+        json!({ "key": key, "waits": waits.count, "waited_ms": millis::of(waits.sum) })
     });
     // The longest time that the counts cover.
     let window = 2 * millis::of(WINDOW);

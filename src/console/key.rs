@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
-use super::holders::HolderCache;
+use super::holders::Holders;
 use super::millis;
 use super::problem;
 use super::row::held_here;
@@ -56,7 +56,7 @@ pub(super) async fn look(shared: &Shared, key: &LockKey, limit: Duration) -> Val
 }
 
 /// The state of a key in the store.
-pub(super) fn in_store(inspection: &Inspection, holders: &HolderCache) -> Value {
+pub(super) fn in_store(inspection: &Inspection, holders: &Holders) -> Value {
     let held = inspection.holders.iter().map(|holder| {
         let mut shown = holders.who(holder);
         shown["mode"] = holder.mode.as_str().into();

@@ -1,10 +1,12 @@
 //! A page of the keys in use.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::holders::HolderCache;
+use super::holders::Holders;
 use super::row::Row;
 
 /// The default and the largest size of a page.
@@ -77,14 +79,15 @@ impl KeysQuery {
 pub(super) struct KeysPage {
     pub(super) at: Instant,
     pub(super) counts: Value,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<Arc<Row>>,
 }
 
 impl KeysPage {
     /// `api/keys`. Asks the store for the holders of the keys that this process does not hold.
-    pub(super) async fn json(mut self, holders: &HolderCache) -> Value {
-        let elsewhere = self.rows.iter_mut().filter(|row| !row.is_held());
-        let elsewhere = elsewhere.map(|row| (&row.view.key, &mut row.elsewhere));
+    pub(super) async fn json(mut self, holders: &Holders) -> Value {
+        // The rows are those of a survey, which several viewers share: the store is asked once for each.
+        let elsewhere = self.rows.iter().filter(|row| !row.is_held());
+        let elsewhere = elsewhere.map(|row| (&row.view.key, &row.elsewhere));
         holders.find(elsewhere).await;
         let rows = self.rows.iter().map(|row| row.json(self.at));
         self.counts["keys"] = rows.collect();

@@ -115,14 +115,14 @@ impl Viewer {
         );
         updates.push(("keys", keys));
         updates.extend(key.map(|key| ("key", key)));
-        let events = history::events(&shared.locks);
+        let events = history::events(shared);
         if self.last_event != events["last"] {
             self.last_event = events["last"].clone();
             updates.push(("events", events));
         }
         if let Some(store) = store {
-            updates.push(("durations", history::durations(&shared.locks)));
-            updates.push(("contended", history::contended(&shared.locks)));
+            updates.push(("durations", history::durations(shared)));
+            updates.push(("contended", history::contended(shared)));
             updates.push(("store", store));
         }
         let events = updates.into_iter().map(|(name, data)| {

@@ -7,7 +7,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router, middleware};
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,7 +16,6 @@ use super::keys::KeysQuery;
 use super::problem::Problem;
 use super::shared::Shared;
 use super::{assets, break_lock, history, key, live};
-use crate::client::LockClient;
 use crate::lock::LockKey;
 
 /// Only code from the page's own files, and no connection to another origin. `require-trusted-types-for` makes the browser
@@ -42,15 +41,6 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// Reads what the client has recorded.
-type ReadHistory = fn(&LockClient) -> Value;
-
-const HISTORY: [(&str, ReadHistory); 3] = [
-    ("/api/events", history::events),
-    ("/api/durations", history::durations),
-    ("/api/contended", history::contended),
-];
-
 /// How long a request waits for the store.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -58,16 +48,15 @@ type Locks = State<Arc<Shared>>;
 
 pub(super) fn router(shared: Arc<Shared>) -> Router {
     let api = Router::new()
-        .route("/api/process", get(process))
+        .route("/api/process", read(Shared::process))
+        .route("/api/events", read(history::events))
+        .route("/api/durations", read(history::durations))
+        .route("/api/contended", read(history::contended))
         .route("/api/keys", get(keys))
         .route("/api/key", get(one_key))
         .route("/api/store", get(store))
         .route("/api/live", get(live::live))
         .route("/api/break", post(break_lock::break_lock));
-    let api = HISTORY.into_iter().fold(api, |api, (path, read)| {
-        let answer = async move |State(shared): Locks| Json(read(&shared.locks));
-        api.route(path, get(answer))
-    });
     assets::routes()
         .merge(api)
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "the console has no such page"))
@@ -83,8 +72,9 @@ async fn secured(mut response: Response) -> Response {
     response
 }
 
-async fn process(State(shared): Locks) -> Json<Value> {
-    Json(shared.process())
+/// Answers with what the process knows, without a question to the store.
+fn read(read: fn(&Shared) -> Value) -> MethodRouter<Arc<Shared>> {
+    get(async move |State(shared): Locks| Json(read(&shared)))
 }
 
 async fn store(State(shared): Locks) -> Json<Value> {

@@ -1,6 +1,7 @@
 //! One key of a survey.
 
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::holders::{HolderElsewhere, who};
@@ -11,7 +12,6 @@ use crate::telemetry::Route;
 use crate::telemetry::journal::StoreWaiter;
 
 /// A key, and the requests of this process that the store has refused.
-#[derive(Clone)]
 pub(super) struct Row {
     pub(super) view: KeyView,
     /// The number of waiting requests, in the process and for the store.
@@ -20,7 +20,7 @@ pub(super) struct Row {
     /// The route of the holder here, or of the first request that waits for the store.
     pub(super) route: Route,
     /// The holder in the store, once it is known. Only keys that this process does not hold are asked about.
-    pub(super) elsewhere: Option<HolderElsewhere>,
+    pub(super) elsewhere: OnceCell<Option<HolderElsewhere>>,
 }
 
 impl Row {
@@ -33,7 +33,7 @@ impl Row {
             waiters: view.waiters + refused.len(),
             first_waiter: first_waiter.chain(first.map(|waiter| waiter.since)).min(),
             route: route.cloned().unwrap_or_default(),
-            elsewhere: None,
+            elsewhere: OnceCell::new(),
             view,
         }
     }
@@ -57,7 +57,7 @@ impl Row {
     /// The row of `api/keys`. What only a hold has is `null` where this process has none.
     pub(super) fn json(&self, now: Instant) -> Value {
         let hold = self.view.hold.as_ref();
-        let elsewhere = self.elsewhere.as_ref();
+        let elsewhere = self.elsewhere.get().and_then(Option::as_ref);
         let holder = match hold {
             Some(hold) => who("here", Some(&hold.id.to_string()), None, None),
             None => elsewhere.map_or_else(|| who("unknown", None, None, None), |it| it.who.clone()),

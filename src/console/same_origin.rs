@@ -11,19 +11,17 @@ pub(super) fn is_same_origin(headers: &HeaderMap, uri: &Uri) -> bool {
     if let Some(site) = sites.next() {
         return site == "same-origin" && sites.next().is_none();
     }
+    let both = origin(headers).zip(host(headers, uri));
+    both.is_some_and(|(origin, host)| origin.eq_ignore_ascii_case(host))
+}
+
+/// The host and the port of the page that has sent the request.
+fn origin(headers: &HeaderMap) -> Option<&str> {
     let mut origins = headers.get_all(header::ORIGIN).iter();
-    let (Some(origin), None) = (origins.next(), origins.next()) else {
-        return false;
-    };
-    let Ok(origin) = origin.to_str() else {
-        return false;
-    };
-    let scheme = ["https://", "http://"];
-    let origin = scheme.iter().find_map(|scheme| origin.strip_prefix(scheme));
-    match (origin, host(headers, uri)) {
-        (Some(origin), Some(host)) => origin.eq_ignore_ascii_case(host),
-        _ => false,
-    }
+    let origin = origins.next()?.to_str().ok()?;
+    let address = origin.strip_prefix("https://");
+    let address = address.or_else(|| origin.strip_prefix("http://"));
+    address.filter(|_| origins.next().is_none())
 }
 
 /// The host of the request: `Host`, or the authority of HTTP/2.

@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::holders::HolderCache;
+use super::holders::Holders;
 use super::keys::KeysQuery;
 use super::store::{self, StoreView};
 use super::survey::Survey;
@@ -35,7 +35,7 @@ pub(super) struct Shared {
     process: Value,
     began: Instant,
     pub(super) may_break: bool,
-    pub(super) holders: HolderCache,
+    pub(super) holders: Holders,
     pub(super) streams: Arc<Semaphore>,
     survey: Mutex<Option<Arc<Survey>>>,
     auditing: Mutex<()>,
@@ -51,7 +51,7 @@ impl Shared {
             process: process::json(&console),
             may_break: console.may_break,
             began: Instant::now(),
-            holders: HolderCache::new(&locks),
+            holders: Holders::new(&locks),
             streams: Arc::new(Semaphore::new(STREAMS)),
             survey: Mutex::default(),
             auditing: Mutex::default(),

@@ -1,6 +1,7 @@
 //! Every key in use, at one moment.
 
 use std::cmp::{Ordering, Reverse};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -16,7 +17,7 @@ use crate::telemetry::journal::StoreWaiter;
 /// The state of a client at one moment.
 pub(super) struct Survey {
     at: Instant,
-    rows: Vec<Row>,
+    rows: Vec<Arc<Row>>,
 }
 
 impl Survey {
@@ -27,7 +28,7 @@ impl Survey {
         }
         let rows = locks.view().into_iter().map(|view| {
             let refused = refused.remove(&view.key).unwrap_or_default();
-            Row::new(view, &refused)
+            Arc::new(Row::new(view, &refused))
         });
         Self {
             rows: rows.collect(),
@@ -41,18 +42,13 @@ impl Survey {
 
     /// The page for `query`.
     pub(super) fn page(&self, query: &KeysQuery) -> KeysPage {
-        let mut matching: Vec<&Row> = self.rows.iter().filter(|row| query.takes(row)).collect();
+        let rows = self.rows.iter().filter(|row| query.takes(row));
+        let mut matching: Vec<_> = rows.cloned().collect();
+        matching.sort_unstable_by(|a, b| query.compare(a, b));
         let size = query.size();
         let pages = matching.len().div_ceil(size).max(1);
         let page = query.page().min(pages);
-        let begin = (page - 1) * size;
-        let end = (begin + size).min(matching.len());
-        let by = |a: &&Row, b: &&Row| query.compare(a, b);
-        // What comes after the page is not sorted.
-        if end < matching.len() {
-            matching.select_nth_unstable_by(end, by);
-        }
-        matching[..end].sort_unstable_by(by);
+        let first = (page - 1) * size;
         let held = self.rows.iter().filter(|row| row.is_held());
         let waiters = self.rows.iter().map(|row| row.waiters);
         KeysPage {
@@ -66,7 +62,7 @@ impl Survey {
                 "pages": pages,
                 "size": size,
             }),
-            rows: matching[begin..end].iter().copied().cloned().collect(),
+            rows: matching.into_iter().skip(first).take(size).collect(),
         }
     }
 }

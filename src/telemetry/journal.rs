@@ -16,7 +16,7 @@ mod contended;
 mod durations;
 mod events;
 
-pub(crate) use contended::{Contended, WINDOW};
+pub(crate) use contended::{WINDOW, Waits};
 pub(crate) use durations::{BOUNDS, Durations, Histogram, quantile};
 pub(crate) use events::{Event, EventCause, Events};
 
@@ -109,7 +109,7 @@ impl Journal {
     }
 
     /// The most contended keys of the last minutes, the hottest first.
-    pub(crate) fn contended(&self) -> Vec<Contended> {
+    pub(crate) fn contended(&self) -> Vec<(LockKey, Waits)> {
         self.read(|data| data.contended.lock().all(Instant::now()))
     }
 

@@ -87,11 +87,8 @@ impl Waiting {
             database::failed(&self.span, outcome);
         }
         tracing::debug!(target: TARGET, parent: &self.span, outcome, "not granted");
-        let ObservedRequest {
-            labels, followed, ..
-        } = &request;
-        metrics::refused(labels, error);
-        followed.refused(labels, error, self.began);
+        metrics::refused(&request.labels, error);
+        request.followed.refused(&request.labels, error, self.began);
     }
 
     /// Ends the wait, and returns what goes on; `None` if it has ended before.

@@ -14,22 +14,20 @@ const KEPT: usize = 256;
 /// The length of a window. The present one and the previous one are shown.
 pub(crate) const WINDOW: Duration = Duration::from_secs(5 * 60);
 
-/// The waits for a key.
-#[derive(Debug, Clone)]
-pub(crate) struct Contended {
-    pub(crate) key: LockKey,
-    /// The number of requests that did not get it at once.
-    pub(crate) waits: u64,
+/// The requests that did not get a key at once.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Waits {
+    pub(crate) count: u64,
     /// The sum of their waits.
-    pub(crate) waited: Duration,
+    pub(crate) sum: Duration,
 }
 
 /// The keys of two windows.
 #[derive(Debug)]
 pub(super) struct ContendedKeys {
     began: Instant,
-    now: KeyMap<(u64, Duration)>,
-    before: KeyMap<(u64, Duration)>,
+    now: KeyMap<Waits>,
+    before: KeyMap<Waits>,
 }
 
 impl ContendedKeys {
@@ -44,28 +42,27 @@ impl ContendedKeys {
     pub(super) fn add(&mut self, key: &LockKey, waited: Duration, now: Instant) {
         self.turn_page(now);
         if self.now.len() == KEPT && !self.now.contains_key(key) {
-            let coldest = self.now.iter().min_by_key(|(_, (_, waited))| *waited);
+            let coldest = self.now.iter().min_by_key(|(_, waits)| waits.sum);
             if let Some(coldest) = coldest.map(|(key, _)| key.clone()) {
                 self.now.remove(&coldest);
             }
         }
-        let (waits, sum) = self.now.entry(key.clone()).or_default();
-        *waits += 1;
-        *sum += waited;
+        let waits = self.now.entry(key.clone()).or_default();
+        waits.count += 1;
+        waits.sum += waited;
     }
 
     /// The hottest first.
-    pub(super) fn all(&mut self, now: Instant) -> Vec<Contended> {
+    pub(super) fn all(&mut self, now: Instant) -> Vec<(LockKey, Waits)> {
         self.turn_page(now);
         let mut sums = self.now.clone();
-        for (key, (waits, waited)) in &self.before {
-            let sum = sums.entry(key.clone()).or_default();
-            *sum = (sum.0 + waits, sum.1 + *waited);
+        for (key, before) in &self.before {
+            let waits = sums.entry(key.clone()).or_default();
+            waits.count += before.count;
+            waits.sum += before.sum;
         }
-        let all = sums.into_iter();
-        let all = all.map(|(key, (waits, waited))| Contended { key, waits, waited });
-        let mut all: Vec<_> = all.collect();
-        all.sort_by(|a, b| b.waited.cmp(&a.waited).then(a.key.cmp(&b.key)));
+        let mut all: Vec<_> = sums.into_iter().collect();
+        all.sort_by(|(a, hot), (b, cold)| cold.sum.cmp(&hot.sum).then(a.cmp(b)));
         all
     }
 
@@ -99,8 +96,8 @@ mod tests {
         }
         let all = keys.all(began);
         assert_eq!(all.len(), KEPT);
-        assert_eq!((&all[0].key, all[0].waits), (&hot, 10 * KEPT as u64));
-        assert_eq!(keys.all(began + WINDOW)[0].key, hot);
+        assert_eq!((&all[0].0, all[0].1.count), (&hot, 10 * KEPT as u64));
+        assert_eq!(keys.all(began + WINDOW)[0].0, hot);
         assert!(keys.all(began + 3 * WINDOW).is_empty());
     }
 }
