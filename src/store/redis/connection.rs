@@ -10,12 +10,13 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::endpoint::RawConnection;
+use super::endpoint::{OnPush, RawConnection};
 use super::failure::{self, unreachable};
 use super::live::Live;
 use super::master::FollowedMaster;
 use super::node_context::NodeContext;
 use super::pooled::{PoolPermit, Purpose};
+use super::replicas::Acknowledgement;
 use super::script::Call;
 use super::waits::SharedWaits;
 use crate::backoff::Backoff;
@@ -38,6 +39,8 @@ mod reconnecting;
 pub(super) struct SharedConnection {
     context: Arc<NodeContext>,
     purpose: Purpose,
+    /// Takes in messages, if it is the connection for wake-ups.
+    on_push: Option<OnPush>,
     permit: PoolPermit,
     waits: Arc<SharedWaits>,
     state: Mutex<ConnectionState>,
@@ -82,11 +85,28 @@ struct NewConnection {
 impl SharedConnection {
     /// Connects when it is first used.
     pub(super) fn new(context: &Arc<NodeContext>, purpose: Purpose) -> Arc<Self> {
+        let waits = SharedWaits::new(context.settings.acknowledgement, context.timeouts());
+        Self::begin(context, purpose, None, waits)
+    }
+
+    /// The same, for subscriptions.
+    pub(super) fn for_wake_ups(context: &Arc<NodeContext>, on_push: OnPush) -> Arc<Self> {
+        let waits = SharedWaits::new(Acknowledgement::default(), context.timeouts());
+        Self::begin(context, Purpose::Commands, Some(on_push), waits)
+    }
+
+    fn begin(
+        context: &Arc<NodeContext>,
+        purpose: Purpose,
+        on_push: Option<OnPush>,
+        waits: Arc<SharedWaits>,
+    ) -> Arc<Self> {
         let connection = Arc::new(Self {
             context: context.clone(),
             purpose,
+            on_push,
             permit: PoolPermit::default(),
-            waits: SharedWaits::new(context.settings.acknowledgement, context.timeouts()),
+            waits,
             state: Mutex::new(ConnectionState {
                 link: LinkState::Connecting,
                 generation: 0,
@@ -97,7 +117,12 @@ impl SharedConnection {
             }),
             settled: Notify::new(),
         });
-        context.on_silence(&connection, Self::probe);
+        let probed = Arc::downgrade(&connection);
+        context.on_silence(move || {
+            if let Some(connection) = probed.upgrade() {
+                connection.probe();
+            }
+        });
         connection
     }
 
@@ -162,7 +187,7 @@ impl SharedConnection {
                 Err(_) => Box::pin(self.patiently(&live, answer)).await,
             }
         };
-        let carries = self.purpose.as_str();
+        let carries = self.carries();
         let unanswered = match answered {
             Some(Ok(answer)) => {
                 telemetry::store::answered(carries, began);
@@ -200,7 +225,7 @@ impl SharedConnection {
     }
 
     /// The connection. Returns at once if it is up or known to be down.
-    async fn live(self: &Arc<Self>) -> Result<Arc<Live>, StoreError> {
+    pub(super) async fn live(self: &Arc<Self>) -> Result<Arc<Live>, StoreError> {
         match self.look() {
             Some(known) => known,
             None => Box::pin(self.reconnected()).await,
@@ -226,7 +251,8 @@ impl SharedConnection {
             .unwrap_or_else(|_| Err(unreachable("the connection was not restored in time")))
     }
 
-    fn look(self: &Arc<Self>) -> Option<Result<Arc<Live>, StoreError>> {
+    /// The connection, or why there is none; `None` while the first attempt to connect has not finished.
+    pub(super) fn look(self: &Arc<Self>) -> Option<Result<Arc<Live>, StoreError>> {
         let mut state = self.state();
         let known = match &state.link {
             LinkState::Up(live) if !live.has_ended() => return Some(Ok(live.clone())),
@@ -256,7 +282,7 @@ impl SharedConnection {
 
     /// Starts the replacement of the connection. Commands that were sent on the old one still get their answers, as long as
     /// it works.
-    fn replace(self: &Arc<Self>, generation: u64, reason: &'static str) {
+    pub(super) fn replace(self: &Arc<Self>, generation: u64, reason: &'static str) {
         let mut state = self.state();
         if state.generation == generation && matches!(state.link, LinkState::Up(_)) {
             self.begin_replacing(&mut state, reason);
@@ -272,6 +298,14 @@ impl SharedConnection {
     /// Whether commands can be sent at once.
     pub(super) fn is_up(&self) -> bool {
         matches!(&self.state().link, LinkState::Up(live) if !live.has_ended())
+    }
+
+    /// The name in metrics of what it carries.
+    fn carries(&self) -> &'static str {
+        match self.on_push {
+            None => self.purpose.as_str(),
+            Some(_) => telemetry::store::WAKE_UPS,
+        }
     }
 
     /// Ends the connection and its tasks.

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::{MultiplexedConnection, PubSub};
+use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{
-    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Pipeline, ProtocolVersion, PushInfo,
-    RedisError, RedisResult, Value,
+    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Pipeline, ProtocolVersion, RedisError,
+    RedisResult, Value,
 };
 use tokio::io::AsyncReadExt;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::failure::{self, refused};
@@ -35,9 +35,14 @@ pub(super) struct Endpoint {
     pub(super) timeouts: Timeouts,
 }
 
-/// An open connection for commands.
+/// Takes in the messages that a server sends without a request. The connection reads no more until it returns.
+pub(super) type OnPush = Arc<dyn AsyncPushSender>;
+
+/// An open connection.
 pub(super) struct RawConnection {
     pub(super) handle: MultiplexedConnection,
+    /// Cancelled when the connection has ended.
+    pub(super) ended: CancellationToken,
     /// The task of the connection. One ends with the other. `None` if a pool of the caller's has made the connection: its
     /// task is not accessible.
     driver: Option<AbortOnDropHandle<()>>,
@@ -80,37 +85,20 @@ impl Endpoint {
         }
     }
 
-    /// Opens a connection for commands, without a time limit for answers. Its task runs on the current runtime.
-    pub(super) async fn open(&self) -> Result<RawConnection, StoreError> {
+    /// Opens a connection, without a time limit for answers. Its task runs on the current runtime. With `on_push` it may
+    /// subscribe: only RESP3 separates messages from answers.
+    pub(super) async fn open(&self, on_push: Option<&OnPush>) -> Result<RawConnection, StoreError> {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_pipeline_buffer_size(BACKLOG);
-        let stream = InParts::new(self.stream().await?);
-        self.open_on(stream, self.address.redis_settings(), config)
-            .await
-    }
-
-    /// Opens a RESP3 connection whose push messages go to `pushes`, without a time limit for answers.
-    pub(super) async fn open_pushing(
-        &self,
-        pushes: UnboundedSender<PushInfo>,
-    ) -> Result<RawConnection, StoreError> {
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_push_sender(pushes);
-        let settings = self.address.redis_settings().clone();
-        let settings = settings.set_protocol(ProtocolVersion::RESP3);
-        let stream = self.stream().await?;
+        let (stream, settings) = (self.stream().await?, self.address.redis_settings());
+        let Some(on_push) = on_push else {
+            let stream = InParts::new(stream);
+            return self.open_on(stream, settings, config).await;
+        };
+        let settings = settings.clone().set_protocol(ProtocolVersion::RESP3);
+        let config = config.set_push_sender(on_push.clone());
         self.open_on(stream, &settings, config).await
-    }
-
-    /// Opens a connection for subscriptions.
-    pub(super) async fn open_pubsub(&self) -> Result<PubSub, StoreError> {
-        let stream = self.stream().await?;
-        match PubSub::new(self.address.redis_settings(), stream).await {
-            Ok(connection) => Ok(connection),
-            Err(error) => Err(self.late_refusal(error).await),
-        }
     }
 
     async fn open_on(
@@ -120,10 +108,19 @@ impl Endpoint {
         config: AsyncConnectionConfig,
     ) -> Result<RawConnection, StoreError> {
         match MultiplexedConnection::new_with_config(settings, stream, config).await {
-            Ok((handle, driver)) => Ok(RawConnection {
-                handle,
-                driver: Some(AbortOnDropHandle::new(tokio::spawn(driver))),
-            }),
+            Ok((handle, driver)) => {
+                let ended = CancellationToken::new();
+                let over = ended.clone().drop_guard();
+                let driver = tokio::spawn(async move {
+                    let _over = over;
+                    driver.await;
+                });
+                Ok(RawConnection {
+                    handle,
+                    ended,
+                    driver: Some(AbortOnDropHandle::new(driver)),
+                })
+            }
             Err(error) => Err(self.late_refusal(error).await),
         }
     }
@@ -180,6 +177,7 @@ impl RawConnection {
         handle.set_response_timeout(UNLIMITED);
         Self {
             handle,
+            ended: CancellationToken::new(),
             driver: None,
         }
     }

@@ -48,8 +48,10 @@ impl Node {
         for connection in &self.commands {
             connection.connect().await?;
         }
-        if let Connector::Server(endpoint, Some(_)) = &self.context.connector {
-            wake_up_check::warn(&self.commands[0], endpoint).await;
+        if let Connector::Server(endpoint, Some(_)) = self.connector() {
+            let server = Connector::Server(endpoint.clone(), None);
+            let subscriptions = Self::new(server, 1, self.context.settings.clone());
+            wake_up_check::warn(&self.commands[0], subscriptions.pubsub(Channels::Plain)).await;
         }
         Ok(())
     }

@@ -66,18 +66,8 @@ impl NodeContext {
             .unwrap_or_else(|_| Err(failed(unreachable("connecting took too long"))))
     }
 
-    /// `probe` begins to probe `connection`, and does not wait for the result.
-    pub(super) fn on_silence<T: Send + Sync + 'static>(
-        &self,
-        connection: &Arc<T>,
-        probe: impl Fn(&Arc<T>) + Send + 'static,
-    ) {
-        let connection = Arc::downgrade(connection);
-        let probe = move || {
-            if let Some(connection) = connection.upgrade() {
-                probe(&connection);
-            }
-        };
+    /// `probe` begins to probe a connection, and does not wait for the result.
+    pub(super) fn on_silence(&self, probe: impl Fn() + Send + 'static) {
         self.probes.lock().push(Box::new(probe));
     }
 

@@ -1,58 +1,57 @@
 //! The subscriptions of a store, and their state on the server.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::{Arc, Weak};
 
+use redis::aio::SendError;
+use redis::{PushInfo, PushKind, Value};
 use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::channels::Channels;
-use super::failure::transient;
+use super::connection::SharedConnection;
+use super::failure::{transient, unreachable};
 use super::node_context::NodeContext;
 use super::slot::Slot;
 use crate::error::StoreError;
 use crate::store::Wakeups;
 use crate::sync::{Mutex, MutexGuard};
 
-mod listening;
-
-use listening::{ChannelListener, Listening};
-
-/// The subscriptions of one store: one connection, opened for the first of them, and one task that owns it.
+/// The subscriptions of one store on one connection, and the task that sends them.
 ///
 /// The task compares the wanted subscriptions with those that it has sent, and sends the difference. So listeners may be
-/// added and removed in any order while an answer is under way.
+/// added and removed in any order while an answer is under way. The connection takes in messages and acknowledgements, in the order
+/// in which they arrive.
 pub(super) struct Subscriptions {
     pub(super) context: Arc<NodeContext>,
     pub(super) channels: Channels,
+    pub(super) connection: Arc<SharedConnection>,
     registry: Mutex<Registry>,
     /// Notified when there is a difference to send.
     pub(super) work: Notify,
-    /// Notified when the connection is to be probed, because another one to the same server got no answer.
-    pub(super) probe: Notify,
 }
 
 /// Protected by one mutex, which is never held across an await.
 ///
-/// A channel's link goes `Off` → `Joining` → `On` → `Leaving` → `Off`, each step by the task, and `Off` at once when the
-/// connection or the subscription ends. Between calls, a channel whose link does not fit its number of listeners is in
+/// A channel's link goes `Off` → `Joining` → `On` → `Leaving` → `Off`: the task sends, and the server answers. It is `Off` at once
+/// when the connection or the subscription ends. Between calls, a channel whose link does not fit its number of listeners is in
 /// `changed`, or an answer about it is under way. `closed` is final: afterwards no task starts.
 #[derive(Default)]
 struct Registry {
     channels: HashMap<Arc<str>, ChannelState>,
     /// The channels that the task must check.
     changed: Vec<Arc<str>>,
-    /// Why there is no connection, if the last attempt failed.
-    down: Option<StoreError>,
     task: Option<AbortOnDropHandle<()>>,
     closed: bool,
 }
 
+#[derive(Default)]
 struct ChannelState {
-    listeners: usize,
     /// Messages may have been missed while there was no connection.
     missed: bool,
-    /// The signal of all listeners that are not over. Those that are over count until they are dropped.
+    /// The signal of all listeners that are not over.
     signal: watch::Sender<()>,
     link: watch::Sender<ChannelLink>,
 }
@@ -67,45 +66,81 @@ enum ChannelLink {
     Leaving,
 }
 
-/// The commands to send.
-#[derive(Default)]
-pub(super) struct Difference {
-    pub(super) join: Vec<Arc<str>>,
-    pub(super) leave: Vec<Arc<str>>,
+/// A command to send about a channel.
+pub(super) enum Change {
+    Join(Arc<str>),
+    Leave(Arc<str>),
 }
 
 impl Subscriptions {
     pub(super) fn new(context: &Arc<NodeContext>, channels: Channels) -> Arc<Self> {
-        let subscriptions = Arc::new(Self {
-            context: context.clone(),
-            channels,
-            registry: Mutex::default(),
-            work: Notify::new(),
-            probe: Notify::new(),
-        });
-        context.on_silence(&subscriptions, |subscriptions| {
-            subscriptions.probe.notify_one();
-        });
-        subscriptions
+        Arc::new_cyclic(|subscriptions: &Weak<Self>| {
+            let subscriptions = subscriptions.clone();
+            let on_push = Arc::new(move |push: PushInfo| {
+                let subscriptions = subscriptions.upgrade().ok_or(SendError)?;
+                subscriptions.take_in(&push);
+                Ok::<_, SendError>(())
+            });
+            Self {
+                context: context.clone(),
+                channels,
+                connection: SharedConnection::for_wake_ups(context, on_push),
+                registry: Mutex::default(),
+                work: Notify::new(),
+            }
+        })
     }
 
     /// Subscribes to a channel. Listeners of one channel share a subscription. When this returns, the server has
     /// acknowledged it. It outlives the connection. It is over when the server refuses or ends it, and by
     /// [`end_all_but`](Self::end_all_but) and [`close`](Self::close).
     pub(super) async fn listen(self: &Arc<Self>, channel: String) -> Result<Wakeups, StoreError> {
-        let listening = self.register(channel)?;
+        // It fails at once while the server is known to be down.
+        self.connection.look().transpose()?;
+        let (wakeups, mut link) = self.register(channel);
         self.work.notify_one();
         let timeouts = self.context.timeouts();
-        listening
-            .acknowledged(timeouts.connect + timeouts.response)
-            .await
+        let answered =
+            |link: &ChannelLink| matches!(link, ChannelLink::On | ChannelLink::Off(Some(_)));
+        let answer = timeout(
+            timeouts.connect + timeouts.response,
+            link.wait_for(answered),
+        )
+        .await;
+        match answer.ok().and_then(Result::ok).as_deref() {
+            Some(ChannelLink::Off(Some(error))) => Err(error.clone()),
+            Some(_) => Ok(wakeups),
+            None => Err(unreachable("the subscription was not acknowledged in time")),
+        }
+    }
+
+    fn register(self: &Arc<Self>, name: String) -> (Wakeups, watch::Receiver<ChannelLink>) {
+        let mut registry = self.registry();
+        let is_running = |task: &AbortOnDropHandle<_>| !task.is_finished();
+        if !registry.closed && !registry.task.as_ref().is_some_and(is_running) {
+            registry.task = Some(AbortOnDropHandle::new(tokio::spawn(self.clone().run(true))));
+        }
+        let name: Arc<str> = name.into();
+        let channel = registry.channels.entry(name.clone()).or_default();
+        let listener = ChannelListener {
+            shared: Arc::downgrade(self),
+            channel: name.clone(),
+        };
+        let wakeups = Wakeups::new(channel.signal.subscribe(), listener);
+        let link = channel.link.subscribe();
+        if let ChannelLink::Off(_) = channel.link() {
+            // A former error does not concern the new listener.
+            channel.link.send_replace(ChannelLink::Off(None));
+            registry.changed.push(name);
+        }
+        (wakeups, link)
     }
 
     /// The number of listeners of a channel.
     pub(super) fn listeners(&self, channel: &str) -> usize {
         let registry = self.registry();
         let channel = registry.channels.get(channel);
-        channel.map_or(0, |channel| channel.listeners)
+        channel.map_or(0, ChannelState::listeners)
     }
 
     /// Ends the subscriptions of listeners to the channels of slots that the server does not have. A plain channel of such a slot
@@ -113,156 +148,147 @@ impl Subscriptions {
     pub(super) fn end_all_but(&self, has: impl Fn(Slot) -> bool) {
         for (name, channel) in &mut self.registry().channels {
             if !has(Slot::of(name)) {
-                channel.signal = watch::Sender::new(());
+                channel.signal = watch::Sender::default();
             }
         }
     }
 
-    /// Ends the task and every subscription. No task starts afterwards.
+    /// Ends the connection, the task and every subscription. No task starts afterwards.
     pub(super) fn close(&self) {
+        self.connection.close();
         let mut registry = self.registry();
         registry.closed = true;
         registry.task = None;
         registry.channels.clear();
     }
 
-    fn register(self: &Arc<Self>, name: String) -> Result<Listening, StoreError> {
+    /// There is no connection, and every subscription is to be sent again on the next one.
+    pub(super) fn disconnected(&self) {
         let mut registry = self.registry();
-        if registry
-            .task
-            .as_ref()
-            .is_none_or(AbortOnDropHandle::is_finished)
-        {
-            registry.task = Some(AbortOnDropHandle::new(tokio::spawn(self.clone().run(true))));
-        } else if let Some(error) = &registry.down {
-            return Err(error.clone());
-        }
-        let name: Arc<str> = name.into();
-        let channel = registry.channels.entry(name.clone()).or_default();
-        channel.listeners += 1;
-        let listening = Listening {
-            signal: channel.signal.subscribe(),
-            link: channel.link.subscribe(),
-            listener: ChannelListener {
-                shared: Arc::downgrade(self),
-                channel: name.clone(),
-            },
-        };
-        if channel.is_off() {
+        for channel in registry.channels.values_mut() {
+            channel.missed |= !matches!(channel.link(), ChannelLink::Off(_));
             channel.link.send_replace(ChannelLink::Off(None));
-            registry.changed.push(name);
         }
-        Ok(listening)
-    }
-
-    /// There is a new connection, without subscriptions.
-    pub(super) fn connected(&self) {
-        let mut registry = self.registry();
-        registry.down = None;
         registry.changed = registry.channels.keys().cloned().collect();
     }
 
-    /// The connection has ended, and all its subscriptions with it.
-    pub(super) fn disconnected(&self) {
-        for channel in self.registry().channels.values_mut() {
-            channel.missed |= !channel.is_off();
-            channel.link.send_replace(ChannelLink::Off(None));
-        }
-    }
-
     /// No connection can be opened now: listeners that wait for an acknowledgement get the error.
-    pub(super) fn failed(&self, error: StoreError) {
-        let mut registry = self.registry();
-        for channel in registry.channels.values() {
+    pub(super) fn failed(&self, error: &StoreError) {
+        for channel in self.registry().channels.values() {
             let error = Some(error.clone());
             channel.link.send_replace(ChannelLink::Off(error));
         }
-        registry.down = Some(error);
     }
 
-    /// The next commands. [`Subscriptions::joined`] and [`Subscriptions::left`] take in the answers.
-    pub(super) fn difference(&self) -> Difference {
+    /// The next commands.
+    pub(super) fn changes(&self) -> Vec<Change> {
         let mut registry = self.registry();
-        let mut difference = Difference::default();
-        for name in std::mem::take(&mut registry.changed) {
+        let mut changes = Vec::new();
+        for name in mem::take(&mut registry.changed) {
             let Some(channel) = registry.channels.get_mut(&name) else {
                 continue;
             };
-            match (channel.link(), channel.listeners) {
-                (ChannelLink::Off(_), 0) => {
-                    registry.channels.remove(&name);
-                }
+            match (channel.link(), channel.listeners()) {
+                (ChannelLink::Off(_), 0) => drop(registry.channels.remove(&name)),
                 (ChannelLink::Off(_), _) => {
                     channel.link.send_replace(ChannelLink::Joining);
-                    difference.join.push(name);
+                    changes.push(Change::Join(name));
                 }
                 (ChannelLink::On, 0) => {
                     // A new listener waits until the channel is joined again.
                     channel.link.send_replace(ChannelLink::Leaving);
-                    difference.leave.push(name);
+                    changes.push(Change::Leave(name));
                 }
                 _ => {}
             }
         }
-        difference
+        changes
     }
 
-    /// The server has answered a subscription.
-    pub(super) fn joined(&self, name: &Arc<str>, result: Result<(), StoreError>) {
-        let mut registry = self.registry();
-        let Some(channel) = registry.channels.get_mut(name) else {
+    /// The server has refused a command about a channel.
+    pub(super) fn refused(&self, name: &Arc<str>, why: StoreError) {
+        self.change(name, |channel| match channel.link() {
+            ChannelLink::Leaving => drop(channel.link.send_replace(ChannelLink::Off(None))),
+            _ => channel.end(why),
+        });
+    }
+
+    /// Takes in a message, or the answer to a command.
+    fn take_in(&self, push: &PushInfo) {
+        let Some(Value::BulkString(name)) = push.data.first() else {
             return;
         };
-        match result {
-            Ok(()) => {
+        let name = &String::from_utf8_lossy(name);
+        match push.kind {
+            // All listeners ask again, whatever its content.
+            PushKind::Message | PushKind::SMessage => self.wake(name),
+            PushKind::Subscribe | PushKind::SSubscribe => self.change(name, |channel| {
                 channel.link.send_replace(ChannelLink::On);
-                if std::mem::take(&mut channel.missed) {
+                if mem::take(&mut channel.missed) {
                     channel.signal.send_replace(());
                 }
+            }),
+            PushKind::Unsubscribe | PushKind::SUnsubscribe => {
+                self.change(name, |channel| match channel.link() {
+                    ChannelLink::Leaving => drop(channel.link.send_replace(ChannelLink::Off(None))),
+                    // Without a request: the server does not have the channel's slot any more.
+                    ChannelLink::On => channel.end(transient(
+                        "the slot of the channel has moved to another server",
+                    )),
+                    _ => {}
+                });
             }
-            Err(error) => channel.end(error),
-        }
-        if channel.listeners == 0 {
-            registry.changed.push(name.clone());
+            _ => {}
         }
     }
 
-    /// The server has answered the end of a subscription.
-    pub(super) fn left(&self, name: &Arc<str>) {
-        let mut registry = self.registry();
-        if let Some(channel) = registry.channels.get_mut(name) {
-            channel.link.send_replace(ChannelLink::Off(None));
-            registry.changed.push(name.clone());
-        }
-    }
-
-    /// The server has ended a subscription without a request, because it does not have the channel's slot any more.
-    /// Returns `false` if a subscribe command is under way: then the order of the two is unknown.
-    pub(super) fn gone(&self, name: &str) -> bool {
-        let mut registry = self.registry();
-        let Some(channel) = registry.channels.get_mut(name) else {
-            return true;
-        };
-        match channel.link() {
-            ChannelLink::On => {
-                channel.end(transient(
-                    "the slot of the channel has moved to another server",
-                ));
-                true
-            }
-            link => !matches!(link, ChannelLink::Joining),
-        }
-    }
-
-    /// A message arrived. All listeners ask again, whatever its content.
+    /// Wakes the listeners of a channel.
     pub(super) fn wake(&self, name: &str) {
         if let Some(channel) = self.registry().channels.get(name) {
             channel.signal.send_replace(());
         }
     }
 
+    /// Changes the state of a channel. If its link does not fit its listeners then, the task checks it.
+    fn change(&self, name: &str, change: impl FnOnce(&mut ChannelState)) {
+        let mut registry = self.registry();
+        let Registry {
+            channels, changed, ..
+        } = &mut *registry;
+        let Some(channel) = channels.get_mut(name) else {
+            return;
+        };
+        change(channel);
+        let is_settled = match channel.link() {
+            ChannelLink::Off(_) => false,
+            ChannelLink::On => channel.listeners() > 0,
+            ChannelLink::Joining | ChannelLink::Leaving => true,
+        };
+        if !is_settled {
+            changed.push(name.into());
+            self.work.notify_one();
+        }
+    }
+
     fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock()
+    }
+}
+
+/// A listener. Dropping it notifies the task, which unsubscribes after the last one.
+///
+/// It does not keep the connection: the connections end with their store.
+struct ChannelListener {
+    shared: Weak<Subscriptions>,
+    channel: Arc<str>,
+}
+
+impl Drop for ChannelListener {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            // The receiver of its signal has been dropped before it.
+            shared.change(&self.channel, |_| {});
+        }
     }
 }
 
@@ -290,26 +316,22 @@ impl ChannelState {
     /// The server does not serve the channel. The listeners that it has are over; the next one subscribes again.
     fn end(&mut self, why: StoreError) {
         self.missed = false;
-        self.signal = watch::Sender::new(());
+        self.signal = watch::Sender::default();
         self.link.send_replace(ChannelLink::Off(Some(why)));
+    }
+
+    /// How many listeners are not over.
+    fn listeners(&self) -> usize {
+        self.signal.receiver_count()
     }
 
     fn link(&self) -> ChannelLink {
         self.link.borrow().clone()
     }
-
-    fn is_off(&self) -> bool {
-        matches!(*self.link.borrow(), ChannelLink::Off(_))
-    }
 }
 
-impl Default for ChannelState {
+impl Default for ChannelLink {
     fn default() -> Self {
-        Self {
-            listeners: 0,
-            missed: false,
-            signal: watch::Sender::new(()),
-            link: watch::Sender::new(ChannelLink::Off(None)),
-        }
+        Self::Off(None)
     }
 }

@@ -34,11 +34,14 @@ impl SharedConnection {
         let rights = rights::question();
         let mut questions = Pipeline::with_capacity(3);
         questions.cmd("HELLO").add_command(self.waits.greeting());
-        questions.add_command(rights.command.clone());
+        if self.on_push.is_none() {
+            questions.add_command(rights.command.clone());
+        }
         // The target of a pool is unknown: `server` is that of the subscriptions then.
-        let (mut raw, answers) = match connector.pool() {
+        let pool = connector.pool().filter(|_| self.on_push.is_none());
+        let (mut raw, answers) = match pool {
             None => {
-                let mut raw = server.open().await?;
+                let mut raw = server.open(self.on_push.as_ref()).await?;
                 let answers = server.first_answers(&mut raw, &questions).await?;
                 (raw, answers)
             }
@@ -49,7 +52,7 @@ impl SharedConnection {
                 (raw, answers)
             }
         };
-        let failed = |error| match connector.pool() {
+        let failed = |error| match pool {
             None => server.failed(error),
             Some(_) => pooled::failed(error),
         };
@@ -58,6 +61,10 @@ impl SharedConnection {
         let (role, answer, mut missing) = (Role::read(&next()), next(), next());
         let answer = accepted(answer)?;
         connector.expect(role, or_replica)?;
+        if self.on_push.is_some() {
+            // No script runs on it: its user may have the rights for channels only.
+            return Ok((raw, answer));
+        }
         if is_unknown_script(&missing) {
             let sent: RedisResult<_> = raw.handle.send_packed_command(&rights.in_full()).await;
             missing = sent.map_err(failed)?;

@@ -27,10 +27,12 @@ impl SharedConnection {
         }
     }
 
-    /// The runtime that drives the connection and its tasks. Renewals and commands never share one.
+    /// The runtime that drives the connection and its tasks. Renewals and commands never share one. Subscriptions continue on the
+    /// store's thread when the runtime of a caller has ended.
     pub(super) fn runtime(&self) -> Option<Handle> {
         let background = &self.context.settings.background;
         match self.purpose {
+            Purpose::Commands if self.on_push.is_some() => Handle::try_current().ok(),
             Purpose::Commands => background.callers_runtime(),
             Purpose::Renewals => background.runtime().or_else(|| Handle::try_current().ok()),
         }
@@ -46,7 +48,7 @@ impl SharedConnection {
                 }
                 Err(error) => {
                     tracing::debug!(%error, "no connection to Redis");
-                    telemetry::store::failed(self.purpose.as_str());
+                    telemetry::store::failed(self.carries());
                     let mut state = self.state();
                     if matches!(state.link, LinkState::Connecting | LinkState::Down(_)) {
                         state.link = LinkState::Down(error);
@@ -83,7 +85,7 @@ impl SharedConnection {
         state.following = master.map(|followed| self.follow(state.generation, followed));
         self.permit.keep(&raw.handle);
         let waits = self.waits.begin(&raw.handle, server, &answer);
-        let up = telemetry::store::connected(self.purpose.as_str());
+        let up = telemetry::store::connected(self.carries());
         state.link = LinkState::Up(Arc::new(Live::new(raw, state.generation, waits, up)));
         state.reconnecting = None;
         self.settled.notify_waiters();

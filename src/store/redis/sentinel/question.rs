@@ -66,7 +66,7 @@ impl Sentinel {
         let (connection, answers) = match answered {
             Some(answered) => answered,
             None => {
-                let mut new = self.endpoint.open().await?;
+                let mut new = self.endpoint.open(None).await?;
                 let answers = self.endpoint.first_answers(&mut new, &questions).await?;
                 (new, answers)
             }
