@@ -16,9 +16,7 @@ use super::live::Live;
 use super::master::FollowedMaster;
 use super::node_context::NodeContext;
 use super::pooled::{PoolPermit, Purpose};
-use super::replicas::Acknowledgement;
 use super::script::Call;
-use super::waits::SharedWaits;
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sync::{Mutex, MutexGuard};
@@ -42,7 +40,6 @@ pub(super) struct SharedConnection {
     /// Takes in messages, if it is the connection for wake-ups.
     on_push: Option<OnPush>,
     permit: PoolPermit,
-    waits: Arc<SharedWaits>,
     state: Mutex<ConnectionState>,
     /// Notified when the task has succeeded or failed, and when the connection is closed.
     settled: Notify,
@@ -83,30 +80,17 @@ struct NewConnection {
 }
 
 impl SharedConnection {
-    /// Connects when it is first used.
-    pub(super) fn new(context: &Arc<NodeContext>, purpose: Purpose) -> Arc<Self> {
-        let waits = SharedWaits::new(context.settings.acknowledgement, context.timeouts());
-        Self::begin(context, purpose, None, waits)
-    }
-
-    /// The same, for subscriptions.
-    pub(super) fn for_wake_ups(context: &Arc<NodeContext>, on_push: OnPush) -> Arc<Self> {
-        let waits = SharedWaits::new(Acknowledgement::default(), context.timeouts());
-        Self::begin(context, Purpose::Commands, Some(on_push), waits)
-    }
-
-    fn begin(
+    /// Connects when it is first used. `on_push`: it is for wake-ups.
+    pub(super) fn new(
         context: &Arc<NodeContext>,
         purpose: Purpose,
         on_push: Option<OnPush>,
-        waits: Arc<SharedWaits>,
     ) -> Arc<Self> {
         let connection = Arc::new(Self {
             context: context.clone(),
             purpose,
             on_push,
             permit: PoolPermit::default(),
-            waits,
             state: Mutex::new(ConnectionState {
                 link: LinkState::Connecting,
                 generation: 0,
@@ -181,7 +165,7 @@ impl SharedConnection {
         let began = Instant::now();
         let answered = {
             let mut answer = pin!(put(&mut handle, command, asking));
-            let soon = self.context.timeouts().probe_after() + self.waits.delay();
+            let soon = self.context.timeouts().probe_after() + self.context.waits.delay();
             match timeout_at(began + soon, &mut answer).await {
                 Ok(answered) => Some(answered),
                 Err(_) => Box::pin(self.patiently(&live, answer)).await,

@@ -32,7 +32,7 @@ impl Node {
         settings: ConnectionSettings,
     ) -> Self {
         let context = NodeContext::new(connector, settings);
-        let connection = |purpose| SharedConnection::new(&context, purpose);
+        let connection = |purpose| SharedConnection::new(&context, purpose, None);
         Self {
             commands: (0..connections.max(1))
                 .map(|_| connection(Purpose::Commands))

@@ -8,9 +8,10 @@ use super::connector::Connector;
 use super::endpoint::Endpoint;
 use super::failure::unreachable;
 use super::master::FollowedMaster;
-use super::replicas::{Acknowledgement, KnownServers};
+use super::replicas::Acknowledgement;
 use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
+use super::waits::SharedWaits;
 use crate::error::StoreError;
 use crate::sync::Mutex;
 
@@ -18,7 +19,7 @@ use crate::sync::Mutex;
 pub(super) struct NodeContext {
     pub(super) connector: Connector,
     pub(super) settings: ConnectionSettings,
-    pub(super) servers: KnownServers,
+    pub(super) waits: Arc<SharedWaits>,
     /// One probe for each connection. The mutex protects the list, to which probes are only added.
     probes: Mutex<Vec<Probe>>,
 }
@@ -37,8 +38,8 @@ impl NodeContext {
     pub(super) fn new(connector: Connector, settings: ConnectionSettings) -> Arc<Self> {
         Arc::new(Self {
             connector,
+            waits: SharedWaits::new(settings.acknowledgement, settings.timeouts),
             settings,
-            servers: KnownServers::new(|_| false),
             probes: Mutex::default(),
         })
     }

@@ -2,9 +2,6 @@
 
 use std::time::Duration;
 
-use crate::shared_table::{SharedRow, SharedTable};
-use crate::sync::Mutex;
-
 /// How many replicas must acknowledge a grant, a renewal or a release before it counts;
 /// [`RedisStoreBuilder::replicas`](super::RedisStoreBuilder::replicas) sets it.
 ///
@@ -77,32 +74,5 @@ impl Acknowledgement {
     /// Whether replicas must acknowledge.
     pub(super) fn is_wanted(self) -> bool {
         !matches!(self.replicas, Replicas::None | Replicas::AtLeast(0))
-    }
-}
-
-/// The servers that the connections of a node lead to: one, or during a failover two. Each has the host and the port that
-/// sentinels name; `None` if none do.
-pub(super) type KnownServers = SharedTable<Option<(String, u16)>, KnownServer>;
-
-/// A reference to a server that is known.
-pub(super) type ServerRow = SharedRow<Option<(String, u16)>, KnownServer>;
-
-/// A server that connections of a node lead to: what one of them learns of it holds for all.
-#[derive(Default)]
-pub(super) struct KnownServer {
-    /// Protects how many replicas must acknowledge a change: as many as followed last, and at least one if any ever did.
-    needed: Mutex<usize>,
-}
-
-impl KnownServer {
-    pub(super) fn needed(&self) -> usize {
-        *self.needed.lock()
-    }
-
-    /// Takes in how many replicas follow the server now. Returns how many must acknowledge.
-    pub(super) fn followed_by(&self, replicas: usize) -> usize {
-        let mut needed = self.needed.lock();
-        *needed = replicas.max((*needed).min(1));
-        *needed
     }
 }

@@ -14,6 +14,7 @@ use super::channels::Channels;
 use super::connection::SharedConnection;
 use super::failure::{transient, unreachable};
 use super::node_context::NodeContext;
+use super::pooled::Purpose;
 use super::slot::Slot;
 use crate::error::StoreError;
 use crate::store::Wakeups;
@@ -84,7 +85,7 @@ impl Subscriptions {
             Self {
                 context: context.clone(),
                 channels,
-                connection: SharedConnection::for_wake_ups(context, on_push),
+                connection: SharedConnection::new(context, Purpose::Commands, Some(on_push)),
                 registry: Mutex::default(),
                 work: Notify::new(),
             }

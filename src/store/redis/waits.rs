@@ -3,7 +3,7 @@
 //! `WAIT` covers everything that its connection has written before it, and blocks every later command. So one `WAIT` is
 //! under way at a time on a connection, and callers that write meanwhile take part in the next.
 
-use std::ptr;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::replicas::{Acknowledgement, KnownServer, Replicas, ServerRow};
+use super::replicas::{Acknowledgement, Replicas};
 use super::timeouts::{Timeouts, ms};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sync::Mutex;
@@ -47,20 +47,31 @@ impl AckQueue {
     }
 }
 
-/// How a connection, and those that replace it, wait for replicas.
+/// How the connections of a node wait for replicas.
 pub(super) struct SharedWaits {
     wanted: Acknowledgement,
     timeouts: Timeouts,
-    /// Protects the server to which the latest of these connections leads.
-    current: Mutex<Option<ServerRow>>,
+    servers: Mutex<KnownServers>,
 }
+
+/// Protected by one mutex. What one connection learns of a server holds for all.
+#[derive(Default)]
+struct KnownServers {
+    /// That to which the latest connection leads.
+    current: ServerName,
+    /// How many replicas must acknowledge a change: as many as followed the server last, and at least one if any ever did.
+    needed: HashMap<ServerName, usize>,
+}
+
+/// The host and the port that sentinels name; `None` if none do.
+type ServerName = Option<(String, u16)>;
 
 impl SharedWaits {
     pub(super) fn new(wanted: Acknowledgement, timeouts: Timeouts) -> Arc<Self> {
         Arc::new(Self {
             wanted,
             timeouts,
-            current: Mutex::default(),
+            servers: Mutex::default(),
         })
     }
 
@@ -85,13 +96,13 @@ impl SharedWaits {
     pub(super) fn begin(
         self: &Arc<Self>,
         connection: &MultiplexedConnection,
-        server: ServerRow,
+        server: ServerName,
         greeting: &Value,
     ) -> Option<AckQueue> {
         if !self.wanted.is_wanted() {
             return None;
         }
-        *self.current.lock() = Some(server.clone());
+        self.servers.lock().current = server.clone();
         // An error is ignored: each `WAIT` asks again.
         let _ = self.needed(&server, greeting);
         let (callers, joining) = unbounded_channel();
@@ -109,7 +120,7 @@ impl SharedWaits {
     async fn serve(
         self: Arc<Self>,
         mut connection: MultiplexedConnection,
-        server: ServerRow,
+        server: ServerName,
         mut joining: UnboundedReceiver<Caller>,
     ) {
         let mut round = Vec::new();
@@ -125,17 +136,20 @@ impl SharedWaits {
     async fn ask(
         &self,
         connection: &mut MultiplexedConnection,
-        server: &ServerRow,
+        server: &ServerName,
     ) -> Result<(), StoreError> {
         let over = Instant::now() + self.wanted.within;
         let mut expected = match self.wanted.replicas {
             Replicas::AtLeast(replicas) => replicas,
-            Replicas::All | Replicas::None => server.needed(),
+            Replicas::All | Replicas::None => {
+                let servers = self.servers.lock();
+                servers.needed.get(server).copied().unwrap_or_default()
+            }
         };
         loop {
             let left = over.saturating_duration_since(Instant::now());
             let (acknowledged, role) = self.wait(connection, expected, left).await?;
-            if !self.is_current(server) {
+            if self.servers.lock().current != *server {
                 return Err(unacknowledged("another server is the master now"));
             }
             let needed = self.needed(server, &role)?;
@@ -153,20 +167,18 @@ impl SharedWaits {
         }
     }
 
-    fn is_current(&self, server: &KnownServer) -> bool {
-        let current = self.current.lock();
-        current
-            .as_ref()
-            .is_some_and(|current| ptr::eq(&**current, server))
-    }
-
     /// How many replicas must acknowledge a change. For `Replicas::All`, `role` is the server's answer to `ROLE`.
-    fn needed(&self, server: &KnownServer, role: &Value) -> Result<usize, StoreError> {
+    fn needed(&self, server: &ServerName, role: &Value) -> Result<usize, StoreError> {
         if let Replicas::AtLeast(replicas) = self.wanted.replicas {
             return Ok(replicas);
         }
         match Role::from_redis_value_ref(role) {
-            Ok(Role::Primary { replicas, .. }) => Ok(server.followed_by(replicas.len())),
+            Ok(Role::Primary { replicas, .. }) => {
+                let mut servers = self.servers.lock();
+                let needed = servers.needed.entry(server.clone()).or_default();
+                *needed = replicas.len().max((*needed).min(1));
+                Ok(*needed)
+            }
             Ok(_) => Err(unacknowledged("the server is not a master any more")),
             Err(_) => Err(unexpected_reply("ROLE", Some(role))),
         }

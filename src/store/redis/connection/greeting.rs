@@ -33,7 +33,9 @@ impl SharedConnection {
         let connector = &self.context.connector;
         let rights = rights::question();
         let mut questions = Pipeline::with_capacity(3);
-        questions.cmd("HELLO").add_command(self.waits.greeting());
+        questions
+            .cmd("HELLO")
+            .add_command(self.context.waits.greeting());
         if self.on_push.is_none() {
             questions.add_command(rights.command.clone());
         }

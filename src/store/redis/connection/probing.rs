@@ -29,7 +29,7 @@ impl SharedConnection {
         let ping = redis::cmd("PING");
         let mut handle = live.handle();
         let mut answer = pin!(handle.send_packed_command(&ping));
-        let limit = self.context.timeouts().probe() + self.waits.delay();
+        let limit = self.context.timeouts().probe() + self.context.waits.delay();
         let another = async {
             tokio::time::sleep(limit).await;
             self.open(true).await

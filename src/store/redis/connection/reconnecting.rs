@@ -9,7 +9,6 @@ use tokio_util::task::AbortOnDropHandle;
 use super::super::live::Live;
 use super::super::master::FollowedMaster;
 use super::super::pooled::Purpose;
-use super::super::replicas::KnownServer;
 use super::{ConnectionState, LinkState, NewConnection, SharedConnection, is_running};
 use crate::backoff::Backoff;
 use crate::telemetry;
@@ -79,12 +78,13 @@ impl SharedConnection {
     ) {
         state.generation += 1;
         state.since = Instant::now();
-        let at = master.as_ref().map(|followed| followed.master.address());
-        // It may be the former one, which `waits` keeps until then.
-        let server = self.context.servers.find_or(&at, KnownServer::default);
+        let server = master.as_ref().map(|followed| followed.master.address());
         state.following = master.map(|followed| self.follow(state.generation, followed));
         self.permit.keep(&raw.handle);
-        let waits = self.waits.begin(&raw.handle, server, &answer);
+        let waits = match self.on_push {
+            None => self.context.waits.begin(&raw.handle, server, &answer),
+            Some(_) => None,
+        };
         let up = telemetry::store::connected(self.carries());
         state.link = LinkState::Up(Arc::new(Live::new(raw, state.generation, waits, up)));
         state.reconnecting = None;

@@ -26,7 +26,11 @@ fn connection() -> Arc<SharedConnection> {
         acknowledgement: Acknowledgement::default(),
         background: Arc::default(),
     };
-    SharedConnection::new(&NodeContext::new(connector, settings), Purpose::Commands)
+    SharedConnection::new(
+        &NodeContext::new(connector, settings),
+        Purpose::Commands,
+        None,
+    )
 }
 
 /// A connection that an attempt to connect has just opened, and its other end.
