@@ -1,6 +1,6 @@
 //! The builder of a [`RedisStore`].
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use deadpool_redis::{Config, Pool, PoolConfig};
@@ -250,6 +250,10 @@ impl RedisStoreBuilder {
             timeouts: self.timeouts,
             acknowledgement: self.acknowledgement,
             background: Arc::default(),
+            channels: Arc::new(match (&self.target, self.channels) {
+                (RedisTarget::Cluster, None) => OnceLock::new(),
+                (_, channels) => channels.unwrap_or(Channels::Plain).into(),
+            }),
         };
         let inner = Arc::new(StoreInner {
             outside: Arc::default(),
@@ -288,7 +292,7 @@ impl RedisStoreBuilder {
                     connections: self.commands,
                     settings,
                 };
-                let cluster = Cluster::new(seeds, factory, self.channels);
+                let cluster = Cluster::new(seeds, factory);
                 return Ok(Router::Cluster(Box::new(cluster)));
             }
         };

@@ -4,7 +4,7 @@
 //! command after a broken connection, and an acquire must not be repeated without the caller's knowledge. Here a command
 //! is sent again only if a server answered that it was not executed, or if it was never sent.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 use redis::Value;
@@ -36,47 +36,41 @@ use topology::Topology;
 /// The servers of a Redis Cluster.
 pub(super) struct Cluster {
     topology: Arc<Topology>,
-    /// The kind of channels. The store asks the servers when it is first needed, unless the builder sets it.
-    channels: OnceLock<Channels>,
 }
 
 impl Cluster {
-    pub(super) fn new(
-        seeds: Vec<Address>,
-        factory: MemberFactory,
-        channels: Option<Channels>,
-    ) -> Self {
+    pub(super) fn new(seeds: Vec<Address>, factory: MemberFactory) -> Self {
         Self {
             topology: Arc::new(Topology::new(seeds, factory)),
-            channels: channels.map_or_else(OnceLock::new, OnceLock::from),
         }
     }
 
     /// Checks that the Cluster answers.
     pub(super) async fn connect(&self) -> Result<(), StoreError> {
-        self.topology.map(Purpose::Commands).await?;
+        self.topology.map().await?;
         self.channels().await.map(drop)
     }
 
     /// The kind of channels.
     pub(super) async fn channels(&self) -> Result<Channels, StoreError> {
-        if let Some(known) = self.channels.get() {
+        let channels = self.topology.channels();
+        if let Some(known) = channels.get() {
             return Ok(*known);
         }
         // Boxed, so that the future of a call is small. The first callers ask each for itself, every master: none waits for
         // another, whose future may not be polled.
         let asked = Box::pin(async {
-            let map = self.topology.map(Purpose::Commands).await?;
+            let map = self.topology.map().await?;
             let answers = map.masters.iter().map(|node| node.shards_channels());
             agreed(join_all(answers).await)
         });
         let asked = asked.await?;
-        Ok(*self.channels.get_or_init(|| asked))
+        Ok(*channels.get_or_init(|| asked))
     }
 
     /// Every server that has slots, in the order of their addresses, with a connection to it.
     pub(super) async fn servers(&self) -> Result<Vec<(String, Arc<SharedConnection>)>, StoreError> {
-        let map = self.topology.map(Purpose::Commands).await?;
+        let map = self.topology.map().await?;
         let servers = map.masters.iter().map(|member| {
             let connection = member.node.first(Purpose::Commands).clone();
             (format!("{:?}", member.address), connection)
@@ -93,7 +87,7 @@ impl Cluster {
         key: &LockKey,
         call: &Call,
     ) -> Result<(Value, Arc<Live>), StoreError> {
-        let mut redirects = RedirectLoop::new(&self.topology, purpose, slot_of(key)?).await?;
+        let mut redirects = RedirectLoop::new(&self.topology, slot_of(key)?).await?;
         loop {
             let target = redirects.next().await?;
             let connection = target.member.node.connection(purpose, key);
@@ -112,12 +106,13 @@ impl Cluster {
         key: &LockKey,
         channel: String,
     ) -> Result<Wakeups, StoreError> {
-        let (slot, channels) = (slot_of(key)?, self.channels().await?);
-        let mut redirects = RedirectLoop::new(&self.topology, Purpose::Commands, slot).await?;
+        let slot = slot_of(key)?;
+        self.channels().await?;
+        let mut redirects = RedirectLoop::new(&self.topology, slot).await?;
         loop {
             let target = redirects.next().await?;
-            let pubsub = target.member.node.pubsub(channels);
-            let listening = pubsub.listen(channel.clone()).await;
+            let subscriptions = &target.member.node.subscriptions;
+            let listening = subscriptions.listen(channel.clone()).await;
             // A map that came before the subscription has not ended it.
             let map = self.topology.known();
             let error = match listening {

@@ -45,8 +45,8 @@ pub(super) struct SharedConnection {
     settled: Notify,
 }
 
-/// Protected by one mutex, which is never held across an await. Under it, only the mutexes of the servers and of their table, of
-/// the permit and of the current server of `waits` are taken; under that of the current server, that of the table.
+/// Protected by one mutex, which is never held across an await. Under it, only the mutexes of
+/// the permit and of `waits` are taken.
 ///
 /// Transitions: `Connecting` → `Up` or `Down`; `Down` → `Up`; `Up` → `Connecting` when the connection ends or is given up;
 /// `Up` → `Up` when a probe has found it dead and another one answers. `Closed` is final: afterwards no connection is

@@ -1,14 +1,12 @@
 //! One server, with all its connections.
 
 use std::slice;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use super::channels::Channels;
 use super::connection::SharedConnection;
 use super::connector::Connector;
 use super::node_context::{ConnectionSettings, NodeContext};
 use super::pooled::Purpose;
-use super::slot::Slot;
 use super::subscriptions::Subscriptions;
 use super::wake_up_check;
 use crate::error::StoreError;
@@ -21,8 +19,7 @@ pub(super) struct Node {
     commands: Box<[Arc<SharedConnection>]>,
     /// Carries renewals only. The store's thread drives it.
     renewals: Arc<SharedConnection>,
-    /// Made with the first subscription, which decides on the kind of channels.
-    pubsub: OnceLock<Arc<Subscriptions>>,
+    pub(super) subscriptions: Arc<Subscriptions>,
 }
 
 impl Node {
@@ -38,7 +35,7 @@ impl Node {
                 .map(|_| connection(Purpose::Commands))
                 .collect(),
             renewals: connection(Purpose::Renewals),
-            pubsub: OnceLock::new(),
+            subscriptions: Subscriptions::new(&context),
             context,
         }
     }
@@ -50,8 +47,8 @@ impl Node {
         }
         if let Connector::Server(endpoint, Some(_)) = self.connector() {
             let server = Connector::Server(endpoint.clone(), None);
-            let subscriptions = Self::new(server, 1, self.context.settings.clone());
-            wake_up_check::warn(&self.commands[0], subscriptions.pubsub(Channels::Plain)).await;
+            let listening = Self::new(server, 1, self.context.settings.clone());
+            wake_up_check::warn(&self.commands[0], &listening.subscriptions).await;
         }
         Ok(())
     }
@@ -82,33 +79,6 @@ impl Node {
             Purpose::Renewals => slice::from_ref(&self.renewals),
         }
     }
-
-    /// The connection for subscriptions. The first caller decides on the kind of channels.
-    pub(super) fn pubsub(&self, channels: Channels) -> &Arc<Subscriptions> {
-        let context = &self.context;
-        self.pubsub
-            .get_or_init(|| Subscriptions::new(context, channels))
-    }
-
-    /// Wakes the listeners of this store on a channel.
-    pub(super) fn wake(&self, channel: &str) {
-        if let Some(pubsub) = self.pubsub.get() {
-            pubsub.wake(channel);
-        }
-    }
-
-    /// Ends the subscriptions to the channels of slots that this server does not have.
-    pub(super) fn end_subscriptions_but(&self, has: impl Fn(Slot) -> bool) {
-        if let Some(pubsub) = self.pubsub.get() {
-            pubsub.end_all_but(has);
-        }
-    }
-
-    /// The number of listeners of this store on a channel.
-    pub(super) fn listeners(&self, channel: &str) -> usize {
-        let pubsub = self.pubsub.get();
-        pubsub.map_or(0, |pubsub| pubsub.listeners(channel))
-    }
 }
 
 impl Drop for Node {
@@ -116,8 +86,6 @@ impl Drop for Node {
         for connection in self.commands.iter().chain([&self.renewals]) {
             connection.close();
         }
-        if let Some(pubsub) = self.pubsub.get() {
-            pubsub.close();
-        }
+        self.subscriptions.close();
     }
 }

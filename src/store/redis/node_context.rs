@@ -1,9 +1,10 @@
 //! What the connections of a node share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::time::timeout;
 
+use super::channels::Channels;
 use super::connector::Connector;
 use super::endpoint::Endpoint;
 use super::failure::unreachable;
@@ -30,6 +31,8 @@ pub(super) struct ConnectionSettings {
     pub(super) timeouts: Timeouts,
     pub(super) acknowledgement: Acknowledgement,
     pub(super) background: Arc<ConnectionThread>,
+    /// The kind of channels. A store in a Cluster asks the servers when it is first needed, unless the builder sets it.
+    pub(super) channels: Arc<OnceLock<Channels>>,
 }
 
 type Probe = Box<dyn Fn() + Send>;

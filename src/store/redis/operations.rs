@@ -141,7 +141,7 @@ impl RedisStore {
         if released.notified > 0 {
             let channel = calls::redissons_channel(hold).to_string();
             let node = self.inner.router.known_node(&hold.key);
-            let here = node.map_or(0, |node| node.listeners(&channel));
+            let here = node.map_or(0, |node| node.subscriptions.listeners(&channel));
             // Waiters in line follow the channel, and are woken on their own one.
             let outside = here.saturating_sub(self.inner.outside.followers(&channel));
             released.notified = released.notified - here.min(1) + outside;

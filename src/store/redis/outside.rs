@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::calls;
@@ -12,9 +10,6 @@ use super::router::Router;
 use crate::lock::{HoldId, LockKey};
 use crate::store::Attempt;
 use crate::sync::Mutex;
-
-/// The shortest time between two attempts to subscribe to a channel.
-const RETRY: Duration = Duration::from_millis(500);
 
 /// Attempts that wait for a client of Redisson. Redisson publishes the end of its hold on a channel of its own. Only the
 /// process that is first in line listens there, and processes with readers that wait for a writer of Redisson. So a
@@ -107,23 +102,20 @@ fn own(attempt: &Attempt) -> Own {
 }
 
 /// Wakes the listeners of `own` when the subscription of `theirs` is acknowledged, since Redisson may have released the
-/// lock before that; then at each message.
+/// lock before that; then at each message. It ends with the subscription: the attempt asks at least every second, and its next
+/// refusal begins again.
 async fn pass_on(router: Arc<Router>, key: LockKey, theirs: String, own: String) {
-    loop {
-        let again = Instant::now() + RETRY;
-        match router.listen(&key, theirs.clone()).await {
-            Ok(mut wakeups) => loop {
-                if let Some(node) = router.known_node(&key) {
-                    node.wake(&own);
-                }
-                if !wakeups.wait().await {
-                    break;
-                }
-            },
-            Err(error) => {
-                tracing::debug!(%error, "could not subscribe to Redisson's channel, polling instead");
+    match router.listen(&key, theirs).await {
+        Ok(mut wakeups) => loop {
+            if let Some(node) = router.known_node(&key) {
+                node.subscriptions.wake(&own);
             }
+            if !wakeups.wait().await {
+                return;
+            }
+        },
+        Err(error) => {
+            tracing::debug!(%error, "could not subscribe to Redisson's channel, polling instead");
         }
-        sleep_until(again).await;
     }
 }

@@ -92,7 +92,7 @@ impl Router {
         channel: String,
     ) -> Result<Wakeups, StoreError> {
         match self {
-            Self::One(node) => node.pubsub(Channels::Plain).listen(channel).await,
+            Self::One(node) => node.subscriptions.listen(channel).await,
             Self::Cluster(cluster) => cluster.listen(key, channel).await,
         }
     }

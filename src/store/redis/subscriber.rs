@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use redis::{PushKind, Value};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
+use super::channels::Channels;
 use super::failure;
 use super::live::Live;
 use super::subscriptions::{Change, RestartOnDrop, Subscriptions};
@@ -69,11 +70,13 @@ impl Subscriptions {
     /// Sends the subscriptions that the server does not know yet, one command for each channel: one that the user may not read does
     /// not stop the others.
     async fn send_changes(&self, generation: u64) -> Result<(), ConnectionLost> {
+        let channels = self.context.settings.channels.get();
+        let channels = channels.copied().unwrap_or(Channels::Plain);
         let changes = self.changes();
         let answers = changes.iter().map(async |change| {
             let command = match change {
-                Change::Join(name) => self.channels.join(name),
-                Change::Leave(name) => self.channels.leave(name),
+                Change::Join(name) => channels.join(name),
+                Change::Leave(name) => channels.leave(name),
             };
             self.connection.query(&command).await
         });

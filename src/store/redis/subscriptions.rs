@@ -10,7 +10,6 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::channels::Channels;
 use super::connection::SharedConnection;
 use super::failure::{transient, unreachable};
 use super::node_context::NodeContext;
@@ -27,7 +26,6 @@ use crate::sync::{Mutex, MutexGuard};
 /// in which they arrive.
 pub(super) struct Subscriptions {
     pub(super) context: Arc<NodeContext>,
-    pub(super) channels: Channels,
     pub(super) connection: Arc<SharedConnection>,
     registry: Mutex<Registry>,
     /// Notified when there is a difference to send.
@@ -74,7 +72,7 @@ pub(super) enum Change {
 }
 
 impl Subscriptions {
-    pub(super) fn new(context: &Arc<NodeContext>, channels: Channels) -> Arc<Self> {
+    pub(super) fn new(context: &Arc<NodeContext>) -> Arc<Self> {
         Arc::new_cyclic(|subscriptions: &Weak<Self>| {
             let subscriptions = subscriptions.clone();
             let on_push = Arc::new(move |push: PushInfo| {
@@ -84,7 +82,6 @@ impl Subscriptions {
             });
             Self {
                 context: context.clone(),
-                channels,
                 connection: SharedConnection::new(context, Purpose::Commands, Some(on_push)),
                 registry: Mutex::default(),
                 work: Notify::new(),

@@ -28,20 +28,18 @@ pub(super) async fn add(
     // This also holds without replicas, or if the user may not ask the server.
     audit.deployment = Deployment::Failover;
     let (seen, silent) = sentinels.health().await;
-    let min_replicas = MinReplicas::of(connection)
-        .await
-        .unwrap_or(MinReplicas::Unseen);
+    let (writes, grants_alone) = writes(connection, seen.as_ref()).await;
     audit.warnings.extend(silent);
     if let Some(seen) = &seen {
         audit.facts.push(("sentinels", seen.to_string()));
         audit.warnings.extend(weaknesses(seen));
     }
-    audit.facts.push(("writes", min_replicas.to_string()));
+    audit.facts.push(("writes", writes));
     let without_replica = without_replica(connection).await;
     audit.warnings.extend(without_replica.ok().flatten());
     // Replicas that acknowledge do not follow a former master.
     if !acknowledging {
-        audit.warnings.extend(min_replicas.weakness(seen.as_ref()));
+        audit.warnings.extend(grants_alone);
     }
     audit.sentinels = seen;
 }
@@ -80,58 +78,31 @@ fn weaknesses(seen: &audit::Sentinels) -> Vec<Warning> {
     warnings
 }
 
-/// What keeps a master that is cut off from granting locks.
-enum MinReplicas {
-    /// It must have this many replicas, each of which acknowledged within that time.
-    AtLeast(u64, Duration),
-    None,
-    Unseen,
-}
-
-impl MinReplicas {
-    async fn of(connection: &Arc<SharedConnection>) -> Result<Self, StoreError> {
-        let [replicas, lag] = ["min-replicas-to-write", "min-replicas-max-lag"];
-        let settings = settings(connection, [replicas, lag]).await?;
-        let number = |name| settings.get(name)?.parse::<u64>().ok();
-        Ok(match (number(replicas), number(lag)) {
-            (None, _) | (_, None) => Self::Unseen,
-            // Redis treats a lag of zero as no rule.
-            (Some(0), _) | (_, Some(0)) => Self::None,
-            (Some(replicas), Some(lag)) => Self::AtLeast(replicas, Duration::from_secs(lag)),
-        })
+/// How many replicas the master needs for writes, which keeps it from granting locks when it is cut off; and what weakens that.
+async fn writes(
+    connection: &Arc<SharedConnection>,
+    sentinels: Option<&audit::Sentinels>,
+) -> (String, Option<Warning>) {
+    let [replicas, lag] = ["min-replicas-to-write", "min-replicas-max-lag"];
+    let settings = settings(connection, [replicas, lag]).await;
+    let settings = settings.unwrap_or_default();
+    let number = |name| settings.get(name)?.parse::<u64>().ok();
+    let Some((replicas, lag)) = number(replicas).zip(number(lag)) else {
+        let what = "whether a master that is cut off continues to grant locks";
+        return ("unknown".to_owned(), Some(unseen(what, "+config|get")));
+    };
+    // Redis treats a lag of zero as no rule.
+    if replicas == 0 || lag == 0 {
+        return ("need no replica".to_owned(), Some(Warning::GrantsAlone));
     }
-
-    fn weakness(&self, sentinels: Option<&audit::Sentinels>) -> Option<Warning> {
-        match (self, sentinels) {
-            (Self::Unseen, _) => Some(unseen(
-                "whether a master that is cut off continues to grant locks",
-                "+config|get",
-            )),
-            (Self::None, _) => Some(Warning::GrantsAlone),
-            (Self::AtLeast(_, lag), Some(sentinels)) if *lag > sentinels.down_after => {
-                Some(Warning::GrantsAloneFor {
-                    lag: *lag,
-                    down_after: sentinels.down_after,
-                })
-            }
-            (Self::AtLeast(..), _) => None,
-        }
-    }
-}
-
-impl std::fmt::Display for MinReplicas {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::AtLeast(replicas, lag) => {
-                write!(
-                    f,
-                    "need {replicas} or more replicas, {lag:?} behind at most"
-                )
-            }
-            Self::None => f.write_str("need no replica"),
-            Self::Unseen => f.write_str("unknown"),
-        }
-    }
+    let lag = Duration::from_secs(lag);
+    let late = sentinels.filter(|seen| lag > seen.down_after);
+    (
+        format!("need {replicas} or more replicas, {lag:?} behind at most"),
+        late.map(
+            |&audit::Sentinels { down_after, .. }| Warning::GrantsAloneFor { lag, down_after },
+        ),
+    )
 }
 
 /// The warning that no replica follows the master, or that the user may not ask.

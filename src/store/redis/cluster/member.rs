@@ -48,9 +48,10 @@ impl Member {
         self.node.first(purpose).query(&question).await
     }
 
-    /// Asks this server which server has which slots.
-    pub(super) async fn slots(&self, purpose: Purpose) -> Result<Vec<Range>, StoreError> {
-        let answer = failure::accepted(self.query(purpose, "CLUSTER", "SLOTS").await?)?;
+    /// Asks this server which server has which slots. Callers cannot block the connection for renewals.
+    pub(super) async fn slots(&self) -> Result<Vec<Range>, StoreError> {
+        let answer = self.query(Purpose::Renewals, "CLUSTER", "SLOTS").await?;
+        let answer = failure::accepted(answer)?;
         let none = || format!("{:?} knows of no slots", self.address);
         ranges(&answer, &self.address)
             .filter(|ranges| !ranges.is_empty())

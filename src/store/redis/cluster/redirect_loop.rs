@@ -8,11 +8,10 @@ use redis::ServerError;
 use super::member::Member;
 use super::slot_map::SlotMap;
 use super::slots::Address;
-use super::topology::{Stale, Topology};
+use super::topology::{Doubt, Stale, Topology};
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::failure::{refusal, transient};
-use crate::store::redis::pooled::Purpose;
 use crate::store::redis::slot::Slot;
 
 /// How often a command is sent at most. Each repeat follows an answer that it was not executed.
@@ -24,7 +23,6 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_
 /// Where to send a command about a slot, after the answers of the servers so far.
 pub(super) struct RedirectLoop<'a> {
     topology: &'a Arc<Topology>,
-    purpose: Purpose,
     slot: Slot,
     map: Arc<SlotMap>,
     redirected: Option<RedirectTarget>,
@@ -42,16 +40,11 @@ pub(super) struct RedirectTarget {
 }
 
 impl<'a> RedirectLoop<'a> {
-    pub(super) async fn new(
-        topology: &'a Arc<Topology>,
-        purpose: Purpose,
-        slot: Slot,
-    ) -> Result<Self, StoreError> {
+    pub(super) async fn new(topology: &'a Arc<Topology>, slot: Slot) -> Result<Self, StoreError> {
         Ok(Self {
             topology,
-            purpose,
             slot,
-            map: topology.map(purpose).await?,
+            map: topology.map().await?,
             redirected: None,
             backoff: BACKOFF,
             tries: 0,
@@ -72,10 +65,7 @@ impl<'a> RedirectLoop<'a> {
             return Ok(target);
         }
         if self.map.master(self.slot).is_none() {
-            let newer = self
-                .topology
-                .newer(self.purpose, &self.map, Stale::Unserved);
-            self.map = newer.await?;
+            self.map = self.newer(Stale::Unserved).await?;
         }
         match self.map.master(self.slot).cloned() {
             Some(member) => Ok(RedirectTarget {
@@ -133,7 +123,8 @@ impl<'a> RedirectLoop<'a> {
                 self.unusable(at, stale, error).await
             }
             StoreErrorKind::Unanswered => {
-                self.topology.refresh_later(self.purpose, &self.map, stale);
+                let seen = self.map.clone();
+                self.topology.refresh_later(Doubt { seen, stale });
                 Err(error)
             }
             _ => Err(error),
@@ -148,7 +139,7 @@ impl<'a> RedirectLoop<'a> {
         stale: Stale,
         error: StoreError,
     ) -> Result<(), StoreError> {
-        let Ok(newer) = self.topology.newer(self.purpose, &self.map, stale).await else {
+        let Ok(newer) = self.newer(stale).await else {
             return Err(error);
         };
         let former = self.map.master(self.slot).cloned();
@@ -166,9 +157,13 @@ impl<'a> RedirectLoop<'a> {
 
     async fn refresh(&mut self, stale: Stale) -> Result<(), StoreError> {
         // This server has just answered, so the Cluster as a whole cannot serve.
-        let newer = self.topology.newer(self.purpose, &self.map, stale).await;
-        self.map = newer.map_err(transient)?;
+        self.map = self.newer(stale).await.map_err(transient)?;
         Ok(())
+    }
+
+    async fn newer(&self, stale: Stale) -> Result<Arc<SlotMap>, StoreError> {
+        let seen = self.map.clone();
+        self.topology.newer(Some(Doubt { seen, stale })).await
     }
 
     fn target(&self, address: &Address, asking: bool) -> RedirectTarget {

@@ -2,19 +2,19 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::member::{Member, MemberFactory};
 use super::slot_map::SlotMap;
 use super::slots::{Address, Range};
 use crate::error::StoreError;
+use crate::store::redis::channels::Channels;
 use crate::store::redis::failure::{more_telling, unreachable};
-use crate::store::redis::pooled::Purpose;
 use crate::sync::Mutex;
 use crate::telemetry;
 
@@ -33,13 +33,14 @@ pub(super) struct Topology {
     /// Protects the servers of the map, and those that a redirection has named since: the next map drops these unless it has
     /// them.
     members: Mutex<HashMap<Address, Arc<Member>>>,
-    /// Held by the task that refreshes the map; the others wait for its result, for as long as connecting may take. Renewals
-    /// have a mutex of their own: they do not wait for a caller's task, whose runtime may be busy.
+    /// Held by the task that refreshes the map; the others wait for its result.
     last: tokio::sync::Mutex<Option<LastRefresh>>,
-    last_for_renewals: tokio::sync::Mutex<Option<LastRefresh>>,
     /// Protects the one refresh that no caller waits for. The next one starts when it has ended.
-    background: Mutex<Option<AbortOnDropHandle<()>>>,
+    background: Mutex<Option<Refresh>>,
 }
+
+/// A task that refreshes the map.
+type Refresh = AbortOnDropHandle<Result<Arc<SlotMap>, StoreError>>;
 
 /// The result of the last refresh.
 struct LastRefresh {
@@ -47,8 +48,13 @@ struct LastRefresh {
     failed: Option<StoreError>,
 }
 
-/// Why the map may be wrong.
-#[derive(Clone)]
+/// A map that may be wrong.
+pub(super) struct Doubt {
+    pub(super) seen: Arc<SlotMap>,
+    pub(super) stale: Stale,
+}
+
+/// Why it may be wrong.
 pub(super) enum Stale {
     /// A redirection named this server.
     Moved(Address),
@@ -66,50 +72,35 @@ impl Topology {
             map: Mutex::default(),
             members: Mutex::default(),
             last: tokio::sync::Mutex::new(None),
-            last_for_renewals: tokio::sync::Mutex::new(None),
             background: Mutex::default(),
         }
     }
 
     /// The current map; the first call asks the Cluster for it.
-    pub(super) async fn map(
-        self: &Arc<Self>,
-        purpose: Purpose,
-    ) -> Result<Arc<SlotMap>, StoreError> {
+    pub(super) async fn map(self: &Arc<Self>) -> Result<Arc<SlotMap>, StoreError> {
         match self.known() {
             Some(map) => Ok(map),
-            None => self.refreshed(purpose, None, None).await,
+            None => self.newer(None).await,
         }
     }
 
-    /// A map that is newer than `seen`, which may be wrong.
+    /// A map that is newer than the one in `doubt`.
     pub(super) async fn newer(
         self: &Arc<Self>,
-        purpose: Purpose,
-        seen: &Arc<SlotMap>,
-        stale: Stale,
+        doubt: Option<Doubt>,
     ) -> Result<Arc<SlotMap>, StoreError> {
-        self.refreshed(purpose, Some(seen), Some(stale)).await
+        let refreshed = self.refreshing(doubt).await;
+        refreshed.unwrap_or_else(|gone| Err(unreachable(gone)))
     }
 
     /// Refreshes the map in the background, for the next caller.
-    pub(super) fn refresh_later(
-        self: &Arc<Self>,
-        purpose: Purpose,
-        seen: &Arc<SlotMap>,
-        stale: Stale,
-    ) {
-        let (topology, seen) = (self.clone(), seen.clone());
+    pub(super) fn refresh_later(self: &Arc<Self>, doubt: Doubt) {
         let mut background = self.background.lock();
         if background
             .as_ref()
             .is_none_or(AbortOnDropHandle::is_finished)
         {
-            *background = Some(AbortOnDropHandle::new(tokio::spawn(async move {
-                if let Err(error) = topology.refresh(purpose, Some(&seen), Some(stale)).await {
-                    tracing::debug!(%error, "no server of the Cluster says which server serves what");
-                }
-            })));
+            *background = Some(self.refreshing(Some(doubt)));
         }
     }
 
@@ -119,6 +110,11 @@ impl Topology {
         let member = members.entry(address.clone());
         let make = || Arc::new(self.factory.make(address));
         member.or_insert_with(make).clone()
+    }
+
+    /// The kind of channels, once it is known.
+    pub(super) fn channels(&self) -> &OnceLock<Channels> {
+        &self.factory.settings.channels
     }
 
     /// Forgets every server, and starts no further refresh.
@@ -133,40 +129,25 @@ impl Topology {
         self.map.lock().clone()
     }
 
-    /// Refreshes the map in a task, which goes on while the caller's future is not polled: the callers that wait for its result
-    /// do not wait for that caller. It ends when the caller is dropped.
-    async fn refreshed(
-        self: &Arc<Self>,
-        purpose: Purpose,
-        seen: Option<&Arc<SlotMap>>,
-        stale: Option<Stale>,
-    ) -> Result<Arc<SlotMap>, StoreError> {
-        let (topology, seen) = (self.clone(), seen.cloned());
-        let task = async move { topology.refresh(purpose, seen.as_ref(), stale).await };
-        let refresh = AbortOnDropHandle::new(tokio::spawn(task));
-        refresh.await.unwrap_or_else(|gone| Err(unreachable(gone)))
+    /// Refreshes the map in a task on the store's thread, which goes on while callers are not polled. It ends when this is dropped.
+    fn refreshing(self: &Arc<Self>, doubt: Option<Doubt>) -> Refresh {
+        let refresh = self.clone().refresh(doubt);
+        AbortOnDropHandle::new(match self.factory.settings.background.runtime() {
+            Some(runtime) => runtime.spawn(refresh),
+            None => tokio::spawn(refresh),
+        })
     }
 
-    async fn refresh(
-        &self,
-        purpose: Purpose,
-        seen: Option<&Arc<SlotMap>>,
-        stale: Option<Stale>,
-    ) -> Result<Arc<SlotMap>, StoreError> {
-        let last = match purpose {
-            Purpose::Commands => &self.last,
-            Purpose::Renewals => &self.last_for_renewals,
-        };
-        // A task whose runtime is not driven any more may hold it: then this caller asks as well.
-        let limit = self.factory.settings.timeouts.connect;
-        let mut last = timeout(limit, last.lock()).await.ok();
+    async fn refresh(self: Arc<Self>, doubt: Option<Doubt>) -> Result<Arc<SlotMap>, StoreError> {
+        let (seen, stale) = doubt.map(|doubt| (doubt.seen, doubt.stale)).unzip();
+        let mut last = self.last.lock().await;
         let known = self.known();
         if let Some(map) = &known
-            && !seen.is_some_and(|seen| Arc::ptr_eq(seen, map))
+            && !seen.is_some_and(|seen| Arc::ptr_eq(&seen, map))
         {
             return Ok(map.clone());
         }
-        if let Some(LastRefresh { at, failed }) = last.as_deref().and_then(Option::as_ref) {
+        if let Some(LastRefresh { at, failed }) = &*last {
             match failed {
                 Some(error) if at.elapsed() < PAUSE => return Err(error.clone()),
                 // The server that moved a slot knows the new owner. After a failure, the other servers may not know the
@@ -175,28 +156,28 @@ impl Topology {
                 _ => {}
             }
         }
-        let answer = self.ask(purpose, known.as_deref(), stale.as_ref()).await;
+        let answer = self.ask(known.as_deref(), stale.as_ref()).await;
         let installed = answer.map(|ranges| self.install(&ranges));
-        if let Some(last) = &mut last {
-            **last = Some(LastRefresh {
-                at: Instant::now(),
-                failed: installed.as_ref().err().cloned(),
-            });
+        if let Err(error) = &installed {
+            tracing::debug!(%error, "no server of the Cluster says which server serves what");
         }
+        *last = Some(LastRefresh {
+            at: Instant::now(),
+            failed: installed.as_ref().err().cloned(),
+        });
         installed
     }
 
     /// Asks first the server that `stale` names, then the other masters, then all other servers.
     async fn ask(
         &self,
-        purpose: Purpose,
         known: Option<&SlotMap>,
         stale: Option<&Stale>,
     ) -> Result<Vec<Range>, StoreError> {
         let mut failed = None;
         match stale {
             Some(Stale::Moved(address)) => {
-                if let Ok(ranges) = self.member(address).slots(purpose).await {
+                if let Ok(ranges) = self.member(address).slots().await {
                     return Ok(ranges);
                 }
                 failed = Some(address);
@@ -211,7 +192,7 @@ impl Topology {
             .collect();
         fastrand::shuffle(&mut masters);
         let mut error = None;
-        if let Some(ranges) = ask_each(purpose, masters, &mut error).await {
+        if let Some(ranges) = ask_each(masters, &mut error).await {
             return Ok(ranges);
         }
         let replicas = known.iter().flat_map(|map| &map.replicas);
@@ -223,7 +204,7 @@ impl Topology {
         let others = others
             .into_iter()
             .map(|address| Arc::new(self.factory.make(address)));
-        let answer = ask_each(purpose, others.collect(), &mut error).await;
+        let answer = ask_each(others.collect(), &mut error).await;
         answer.ok_or_else(|| error.unwrap_or_else(no_servers))
     }
 
@@ -236,7 +217,7 @@ impl Topology {
         let now = self.known().unwrap_or_else(|| map.clone());
         for member in before.iter().flat_map(|before| &before.masters) {
             let has = |slot| now.is_master(slot, member);
-            member.node.end_subscriptions_but(has);
+            member.node.subscriptions.end_all_but(has);
         }
         if before.is_some_and(|before| map.has_promoted(&before)) {
             telemetry::store::failed_over("cluster");
@@ -246,13 +227,9 @@ impl Topology {
 }
 
 /// Asks these servers, some of them at a time; the first answer counts. Otherwise, `error` gets the most telling failure.
-async fn ask_each(
-    purpose: Purpose,
-    members: Vec<Arc<Member>>,
-    error: &mut Option<StoreError>,
-) -> Option<Vec<Range>> {
+async fn ask_each(members: Vec<Arc<Member>>, error: &mut Option<StoreError>) -> Option<Vec<Range>> {
     let members = stream::iter(members);
-    let asked = members.map(|member| async move { member.slots(purpose).await });
+    let asked = members.map(|member| async move { member.slots().await });
     let mut answers = pin!(asked.buffer_unordered(ASKED_AT_ONCE));
     while let Some(answer) = answers.next().await {
         match answer {

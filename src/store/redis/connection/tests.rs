@@ -25,6 +25,7 @@ fn connection() -> Arc<SharedConnection> {
         timeouts,
         acknowledgement: Acknowledgement::default(),
         background: Arc::default(),
+        channels: Arc::default(),
     };
     SharedConnection::new(
         &NodeContext::new(connector, settings),
