@@ -46,6 +46,13 @@ impl Wakeups {
         self.signal.has_changed().is_err()
     }
 
+    /// Forgets what came before.
+    #[cfg(feature = "redis")]
+    pub(crate) fn starting_now(mut self) -> Self {
+        self.signal.mark_unchanged();
+        self
+    }
+
     /// Drops `more` with the subscription.
     #[cfg(feature = "redis")]
     pub(crate) fn with(self, more: impl Send + Sync + 'static) -> Self {

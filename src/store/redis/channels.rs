@@ -1,6 +1,6 @@
 //! The kinds of channels on which messages are published.
 
-use redis::{Cmd, RedisWrite, ToRedisArgs};
+use redis::{RedisWrite, ToRedisArgs};
 
 /// The kind of channel (PROTOCOL 1.9). A message of one kind does not reach subscribers of the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,21 +22,13 @@ impl ToRedisArgs for Channels {
 }
 
 impl Channels {
-    /// The command that subscribes to a channel.
-    pub(super) fn join(self, channel: &str) -> Cmd {
-        let command = match self {
-            Self::Plain => "SUBSCRIBE",
-            Self::Sharded => "SSUBSCRIBE",
-        };
-        redis::cmd(command).arg(channel).to_owned()
-    }
-
-    /// The command that ends a subscription.
-    pub(super) fn leave(self, channel: &str) -> Cmd {
-        let command = match self {
-            Self::Plain => "UNSUBSCRIBE",
-            Self::Sharded => "SUNSUBSCRIBE",
-        };
-        redis::cmd(command).arg(channel).to_owned()
+    /// The command that subscribes to a channel, or ends that.
+    pub(super) fn subscription(self, is_wanted: bool) -> &'static str {
+        match (self, is_wanted) {
+            (Self::Plain, true) => "SUBSCRIBE",
+            (Self::Plain, false) => "UNSUBSCRIBE",
+            (Self::Sharded, true) => "SSUBSCRIBE",
+            (Self::Sharded, false) => "SUNSUBSCRIBE",
+        }
     }
 }

@@ -74,18 +74,15 @@ impl Subscriptions {
         let channels = channels.copied().unwrap_or(Channels::Plain);
         let changes = self.changes();
         let answers = changes.iter().map(async |change| {
-            let command = match change {
-                Change::Join(name) => channels.join(name),
-                Change::Leave(name) => channels.leave(name),
-            };
-            self.connection.query(&command).await
+            let mut command = redis::cmd(channels.subscription(change.is_wanted));
+            self.connection.query(command.arg(&*change.name)).await
         });
         for (change, answer) in changes.iter().zip(join_all(answers).await) {
             match answer.map_err(|_| ConnectionLost)? {
-                Value::ServerError(error) => {
-                    let (Change::Join(name) | Change::Leave(name)) = change;
-                    self.refused(name, failure::refusal(error));
+                Value::ServerError(error) if change.is_wanted => {
+                    self.end(&change.name, failure::refusal(error));
                 }
+                Value::ServerError(_) => {}
                 answer if fits(&answer, change) => {}
                 // When a server ends a subscription without a request, its message has the form of an answer, and the `redis`
                 // crate takes it for the answer to the last command.
@@ -100,14 +97,12 @@ impl Subscriptions {
     }
 }
 
-fn fits(answer: &Value, change: &Change) -> bool {
-    use PushKind::{SSubscribe, SUnsubscribe, Subscribe, Unsubscribe};
+fn fits(answer: &Value, Change { name, is_wanted }: &Change) -> bool {
     let Value::Push { kind, data } = answer else {
         return false;
     };
-    let (name, is_kind) = match change {
-        Change::Join(name) => (name, matches!(kind, Subscribe | SSubscribe)),
-        Change::Leave(name) => (name, matches!(kind, Unsubscribe | SUnsubscribe)),
-    };
-    is_kind && matches!(data.first(), Some(Value::BulkString(about)) if *about == name.as_bytes())
+    let began = matches!(kind, PushKind::Subscribe | PushKind::SSubscribe);
+    let ended = matches!(kind, PushKind::Unsubscribe | PushKind::SUnsubscribe);
+    let about = matches!(data.first(), Some(Value::BulkString(about)) if *about == name.as_bytes());
+    about && if *is_wanted { began } else { ended }
 }

@@ -34,9 +34,9 @@ pub(super) struct Subscriptions {
 
 /// Protected by one mutex, which is never held across an await.
 ///
-/// A channel's link goes `Off` → `Joining` → `On` → `Leaving` → `Off`: the task sends, and the server answers. It is `Off` at once
-/// when the connection or the subscription ends. Between calls, a channel whose link does not fit its number of listeners is in
-/// `changed`, or an answer about it is under way. `closed` is final: afterwards no task starts.
+/// A channel is not sent, then sent, then acknowledged; and not sent again when the connection ends. It leaves the map when the
+/// server refuses or ends it, and when its end is sent after its last listener. Between calls, a channel that is not sent, and one
+/// that is acknowledged and has no listener, is in `changed`. `closed` is final: afterwards no task starts.
 #[derive(Default)]
 struct Registry {
     channels: HashMap<Arc<str>, ChannelState>,
@@ -46,29 +46,22 @@ struct Registry {
     closed: bool,
 }
 
+/// A channel with listeners.
 #[derive(Default)]
 struct ChannelState {
-    /// Messages may have been missed while there was no connection.
-    missed: bool,
-    /// The signal of all listeners that are not over.
+    /// Each listener has a receiver.
     signal: watch::Sender<()>,
-    link: watch::Sender<ChannelLink>,
+    is_sent: bool,
+    answer: watch::Sender<Acknowledged>,
 }
 
-/// The state of a channel's subscription on the server.
-#[derive(Clone)]
-enum ChannelLink {
-    /// Why there is none, if it failed or ended. Listeners that wait for an acknowledgement get the error.
-    Off(Option<StoreError>),
-    Joining,
-    On,
-    Leaving,
-}
+/// The answer of the server to a subscription, if there is one. It is an error also while there is no connection.
+type Acknowledged = Option<Result<(), StoreError>>;
 
-/// A command to send about a channel.
-pub(super) enum Change {
-    Join(Arc<str>),
-    Leave(Arc<str>),
+/// A command to send about a channel: to subscribe to it, or to end that.
+pub(super) struct Change {
+    pub(super) name: Arc<str>,
+    pub(super) is_wanted: bool,
 }
 
 impl Subscriptions {
@@ -95,24 +88,19 @@ impl Subscriptions {
     pub(super) async fn listen(self: &Arc<Self>, channel: String) -> Result<Wakeups, StoreError> {
         // It fails at once while the server is known to be down.
         self.connection.look().transpose()?;
-        let (wakeups, mut link) = self.register(channel);
+        let (wakeups, mut answer) = self.register(channel);
         self.work.notify_one();
         let timeouts = self.context.timeouts();
-        let answered =
-            |link: &ChannelLink| matches!(link, ChannelLink::On | ChannelLink::Off(Some(_)));
-        let answer = timeout(
-            timeouts.connect + timeouts.response,
-            link.wait_for(answered),
-        )
-        .await;
-        match answer.ok().and_then(Result::ok).as_deref() {
-            Some(ChannelLink::Off(Some(error))) => Err(error.clone()),
-            Some(_) => Ok(wakeups),
+        let answered = answer.wait_for(Option::is_some);
+        let answered = timeout(timeouts.connect + timeouts.response, answered).await;
+        match answered.ok().and_then(Result::ok).as_deref() {
+            Some(Some(Err(error))) => Err(error.clone()),
+            Some(_) => Ok(wakeups.starting_now()),
             None => Err(unreachable("the subscription was not acknowledged in time")),
         }
     }
 
-    fn register(self: &Arc<Self>, name: String) -> (Wakeups, watch::Receiver<ChannelLink>) {
+    fn register(self: &Arc<Self>, name: String) -> (Wakeups, watch::Receiver<Acknowledged>) {
         let mut registry = self.registry();
         let is_running = |task: &AbortOnDropHandle<_>| !task.is_finished();
         if !registry.closed && !registry.task.as_ref().is_some_and(is_running) {
@@ -120,35 +108,40 @@ impl Subscriptions {
         }
         let name: Arc<str> = name.into();
         let channel = registry.channels.entry(name.clone()).or_default();
+        if !channel.is_sent {
+            // A former error does not concern the new listener.
+            channel.answer.send_replace(None);
+        }
         let listener = ChannelListener {
             shared: Arc::downgrade(self),
             channel: name.clone(),
         };
         let wakeups = Wakeups::new(channel.signal.subscribe(), listener);
-        let link = channel.link.subscribe();
-        if let ChannelLink::Off(_) = channel.link() {
-            // A former error does not concern the new listener.
-            channel.link.send_replace(ChannelLink::Off(None));
-            registry.changed.push(name);
-        }
-        (wakeups, link)
+        let answer = channel.answer.subscribe();
+        registry.changed.push(name);
+        (wakeups, answer)
     }
 
     /// The number of listeners of a channel.
     pub(super) fn listeners(&self, channel: &str) -> usize {
         let registry = self.registry();
         let channel = registry.channels.get(channel);
-        channel.map_or(0, ChannelState::listeners)
+        channel.map_or(0, |channel| channel.signal.receiver_count())
     }
 
-    /// Ends the subscriptions of listeners to the channels of slots that the server does not have. A plain channel of such a slot
-    /// remains on the server, until its listeners are dropped.
+    /// Ends the subscriptions to the channels of slots that the server does not have.
     pub(super) fn end_all_but(&self, has: impl Fn(Slot) -> bool) {
-        for (name, channel) in &mut self.registry().channels {
+        let mut registry = self.registry();
+        let Registry {
+            channels, changed, ..
+        } = &mut *registry;
+        for (name, channel) in channels {
             if !has(Slot::of(name)) {
                 channel.signal = watch::Sender::default();
+                changed.push(name.clone());
             }
         }
+        self.work.notify_one();
     }
 
     /// Ends the connection, the task and every subscription. No task starts afterwards.
@@ -160,12 +153,12 @@ impl Subscriptions {
         registry.channels.clear();
     }
 
-    /// There is no connection, and every subscription is to be sent again on the next one.
+    /// There is no connection: every subscription is to be sent again on the next one.
     pub(super) fn disconnected(&self) {
         let mut registry = self.registry();
         for channel in registry.channels.values_mut() {
-            channel.missed |= !matches!(channel.link(), ChannelLink::Off(_));
-            channel.link.send_replace(ChannelLink::Off(None));
+            channel.is_sent = false;
+            channel.answer.send_replace(None);
         }
         registry.changed = registry.channels.keys().cloned().collect();
     }
@@ -173,8 +166,7 @@ impl Subscriptions {
     /// No connection can be opened now: listeners that wait for an acknowledgement get the error.
     pub(super) fn failed(&self, error: &StoreError) {
         for channel in self.registry().channels.values() {
-            let error = Some(error.clone());
-            channel.link.send_replace(ChannelLink::Off(error));
+            channel.answer.send_replace(Some(Err(error.clone())));
         }
     }
 
@@ -186,29 +178,27 @@ impl Subscriptions {
             let Some(channel) = registry.channels.get_mut(&name) else {
                 continue;
             };
-            match (channel.link(), channel.listeners()) {
-                (ChannelLink::Off(_), 0) => drop(registry.channels.remove(&name)),
-                (ChannelLink::Off(_), _) => {
-                    channel.link.send_replace(ChannelLink::Joining);
-                    changes.push(Change::Join(name));
+            let is_wanted = channel.signal.receiver_count() > 0;
+            let is_answered = channel.answer.borrow().is_some();
+            match (is_wanted, channel.is_sent) {
+                (true, false) => channel.is_sent = true,
+                (false, true) if is_answered => drop(registry.channels.remove(&name)),
+                (false, false) => {
+                    registry.channels.remove(&name);
+                    continue;
                 }
-                (ChannelLink::On, 0) => {
-                    // A new listener waits until the channel is joined again.
-                    channel.link.send_replace(ChannelLink::Leaving);
-                    changes.push(Change::Leave(name));
-                }
-                _ => {}
+                _ => continue,
             }
+            changes.push(Change { name, is_wanted });
         }
         changes
     }
 
-    /// The server has refused a command about a channel.
-    pub(super) fn refused(&self, name: &Arc<str>, why: StoreError) {
-        self.change(name, |channel| match channel.link() {
-            ChannelLink::Leaving => drop(channel.link.send_replace(ChannelLink::Off(None))),
-            _ => channel.end(why),
-        });
+    /// The server does not serve the channel. The listeners that it has are over; the next one subscribes again.
+    pub(super) fn end(&self, name: &str, why: StoreError) {
+        if let Some(channel) = self.registry().channels.remove(name) {
+            channel.answer.send_replace(Some(Err(why)));
+        }
     }
 
     /// Takes in a message, or the answer to a command.
@@ -218,54 +208,41 @@ impl Subscriptions {
         };
         let name = &String::from_utf8_lossy(name);
         match push.kind {
-            // All listeners ask again, whatever its content.
             PushKind::Message | PushKind::SMessage => self.wake(name),
-            PushKind::Subscribe | PushKind::SSubscribe => self.change(name, |channel| {
-                channel.link.send_replace(ChannelLink::On);
-                if mem::take(&mut channel.missed) {
+            PushKind::Subscribe | PushKind::SSubscribe => {
+                if let Some(channel) = self.registry().channels.get(&**name) {
+                    // There may have been messages while there was no connection.
                     channel.signal.send_replace(());
+                    channel.answer.send_replace(Some(Ok(())));
                 }
-            }),
-            PushKind::Unsubscribe | PushKind::SUnsubscribe => {
-                self.change(name, |channel| match channel.link() {
-                    ChannelLink::Leaving => drop(channel.link.send_replace(ChannelLink::Off(None))),
-                    // Without a request: the server does not have the channel's slot any more.
-                    ChannelLink::On => channel.end(transient(
-                        "the slot of the channel has moved to another server",
-                    )),
-                    _ => {}
-                });
+                self.check(name);
+            }
+            PushKind::Unsubscribe | PushKind::SUnsubscribe if self.is_acknowledged(name) => {
+                // Without a request, for which the channel would have left the map.
+                let why = "the slot of the channel has moved to another server";
+                self.end(name, transient(why));
             }
             _ => {}
         }
     }
 
-    /// Wakes the listeners of a channel.
+    fn is_acknowledged(&self, name: &str) -> bool {
+        let registry = self.registry();
+        let channel = registry.channels.get(name);
+        channel.is_some_and(|channel| matches!(*channel.answer.borrow(), Some(Ok(()))))
+    }
+
+    /// Wakes the listeners of a channel. All ask again, whatever a message contains.
     pub(super) fn wake(&self, name: &str) {
         if let Some(channel) = self.registry().channels.get(name) {
             channel.signal.send_replace(());
         }
     }
 
-    /// Changes the state of a channel. If its link does not fit its listeners then, the task checks it.
-    fn change(&self, name: &str, change: impl FnOnce(&mut ChannelState)) {
-        let mut registry = self.registry();
-        let Registry {
-            channels, changed, ..
-        } = &mut *registry;
-        let Some(channel) = channels.get_mut(name) else {
-            return;
-        };
-        change(channel);
-        let is_settled = match channel.link() {
-            ChannelLink::Off(_) => false,
-            ChannelLink::On => channel.listeners() > 0,
-            ChannelLink::Joining | ChannelLink::Leaving => true,
-        };
-        if !is_settled {
-            changed.push(name.into());
-            self.work.notify_one();
-        }
+    /// Has the task check a channel.
+    fn check(&self, name: &str) {
+        self.registry().changed.push(name.into());
+        self.work.notify_one();
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
@@ -285,7 +262,7 @@ impl Drop for ChannelListener {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
             // The receiver of its signal has been dropped before it.
-            shared.change(&self.channel, |_| {});
+            shared.check(&self.channel);
         }
     }
 }
@@ -307,29 +284,5 @@ impl Drop for RestartOnDrop {
             let task = runtime.spawn(shared.clone().run(false));
             registry.task = Some(AbortOnDropHandle::new(task));
         }
-    }
-}
-
-impl ChannelState {
-    /// The server does not serve the channel. The listeners that it has are over; the next one subscribes again.
-    fn end(&mut self, why: StoreError) {
-        self.missed = false;
-        self.signal = watch::Sender::default();
-        self.link.send_replace(ChannelLink::Off(Some(why)));
-    }
-
-    /// How many listeners are not over.
-    fn listeners(&self) -> usize {
-        self.signal.receiver_count()
-    }
-
-    fn link(&self) -> ChannelLink {
-        self.link.borrow().clone()
-    }
-}
-
-impl Default for ChannelLink {
-    fn default() -> Self {
-        Self::Off(None)
     }
 }
