@@ -1,4 +1,4 @@
-//! The builder of a [`RedisStore`].
+//! The builder of a [`RedisStore`], and the deployments that it can be begun for.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::router::Router;
 use super::sentinel::WatchedSentinels;
 use super::timeouts::Timeouts;
 use super::tls::Tls;
-use super::{RedisStore, StoreInner};
+use super::{AclRules, RedisStore, StoreInner};
 use crate::error::StoreError;
 use crate::limits::FOR_EVER;
 
@@ -69,9 +69,19 @@ enum RedisTarget {
     Cluster,
 }
 
-impl RedisStoreBuilder {
-    pub(super) fn new(address: impl IntoConnectionInfo) -> Self {
-        Self {
+impl RedisStore {
+    /// Connects to the server at `redis://…`, `rediss://…` (with the feature `redis-tls`) or `redis+unix://…`.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisStoreBuilder::connect`], also for cancellation.
+    pub async fn connect(address: impl IntoConnectionInfo) -> Result<Self, StoreError> {
+        Self::builder(address).connect().await
+    }
+
+    /// A builder of a store for the server at `address`.
+    pub fn builder(address: impl IntoConnectionInfo) -> RedisStoreBuilder {
+        RedisStoreBuilder {
             address: address.into_connection_info().map_err(bad_address),
             others: Ok(Vec::new()),
             target: RedisTarget::Server {
@@ -86,32 +96,67 @@ impl RedisStoreBuilder {
         }
     }
 
-    pub(super) fn for_cluster<A: IntoConnectionInfo>(
+    /// A builder of a store in the Redis Cluster of the servers at `addresses`.
+    ///
+    /// Some of its servers are enough: they name the others, which get connections with the credentials, protocol and TLS
+    /// settings of the first address.
+    ///
+    /// * **TLS.** All addresses begin with `rediss://`, or none. The certificate of a server must contain the name that
+    ///   the others use for it: its IP address, unless they announce host names (`cluster-announce-hostname`, with
+    ///   `cluster-preferred-endpoint-type hostname`). A server that is not trusted fails alone, with an error that names
+    ///   it: nothing is sent to it, and the other servers are used.
+    /// * **Names.** All keys of a lock are in one slot. A name that Redisson's naming would spread over several slots,
+    ///   such as `{}a`, `a{b` or `a}b`, is refused with [`Unsupported`](crate::LockError::Unsupported); so is the empty
+    ///   name.
+    /// * **Several keys** are taken by one script if they share a slot, as `{user:7}.cart` and `{user:7}.stock` do. Others
+    ///   are taken one after the other, finally all or nothing.
+    /// * **Moving slots** are followed, and so are replicas that take over. While a slot moves, or no server serves it,
+    ///   calls fail with [`Transient`](crate::StoreErrorKind::Transient): waiting requests and releases try again. A
+    ///   server that fails affects only the locks in its slots.
+    /// * **Wake-ups** use the same channels as Redisson's; see [`sharded_channels`](RedisStoreBuilder::sharded_channels).
+    /// * **A failover loses** changes that the new master did not have, as with sentinels: the holder gets
+    ///   [`Lost`](crate::LockError::Lost), and no confirmation. With [`Replicas`] a change counts only after
+    ///   acknowledgements.
+    ///
+    /// A restricted user needs more rights than for one server: [`AclRules::cluster`].
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
+    /// use tower_distributed_lock::RedisStore;
+    ///
+    /// let seeds = ["redis://locks:secret@10.0.0.1:7000", "redis://locks:secret@10.0.0.2:7000"];
+    /// let store = RedisStore::cluster(seeds).connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cluster<A: IntoConnectionInfo>(
         addresses: impl IntoIterator<Item = A>,
-    ) -> Self {
+    ) -> RedisStoreBuilder {
         let seeds = infos(addresses);
         let none = || refused("a Cluster needs the address of one of its servers at least");
         let first = |seeds: &Vec<_>| seeds.first().cloned().ok_or_else(none);
-        Self {
+        RedisStoreBuilder {
             address: seeds.as_ref().map_err(Clone::clone).and_then(first),
             others: seeds,
             target: RedisTarget::Cluster,
-            ..Self::new("redis://")
+            ..Self::builder("redis://")
         }
     }
 
-    pub(super) fn with_config(config: Config) -> Self {
+    /// A builder of a store from a configuration of [`deadpool_redis`]. The store keeps its connections, so of the settings of
+    /// the pool only the largest size and the time limit for creation count.
+    pub fn from_config(config: Config) -> RedisStoreBuilder {
         let PoolConfig {
             max_size, timeouts, ..
         } = config.get_pool_config();
         let mut builder = match (config.url, config.connection) {
-            (Some(url), None) => Self::new(url),
-            (None, connection) => Self::new(connection.unwrap_or_default()),
-            (Some(_), Some(_)) => Self {
+            (Some(url), None) => Self::builder(url),
+            (None, connection) => Self::builder(connection.unwrap_or_default()),
+            (Some(_), Some(_)) => RedisStoreBuilder {
                 address: Err(refused(
                     "the configuration has both `url` and `connection`: remove one",
                 )),
-                ..Self::new("redis://")
+                ..Self::builder("redis://")
             },
         };
         builder.target = RedisTarget::Server {
@@ -124,33 +169,96 @@ impl RedisStoreBuilder {
         }
     }
 
-    pub(super) fn with_pool(pool: Pool, subscriptions: impl IntoConnectionInfo) -> Self {
-        Self {
+    /// A builder of a store that takes its connections from `pool`, and keeps them.
+    ///
+    /// The target of a pool's connections is unknown, so `subscriptions` names the server for the connection for wake-ups:
+    /// it must be the same server.
+    ///
+    /// The pool hands out, and counts, one connection for each that commands share, up to its largest size. What replaces
+    /// such a connection later, and the connections for renewals, come from the pool's manager directly: the pool's hooks,
+    /// such as `post_create`, do not see them, and a pool that is closed does not prevent them. Dropping the store ends all
+    /// of them.
+    pub fn from_pool(pool: Pool, subscriptions: impl IntoConnectionInfo) -> RedisStoreBuilder {
+        RedisStoreBuilder {
             target: RedisTarget::Server {
                 max_size: pool.status().max_size,
                 pool: Some(pool),
             },
-            ..Self::new(subscriptions)
+            ..Self::builder(subscriptions)
         }
     }
 
-    pub(super) fn with_sentinels<A: IntoConnectionInfo>(
+    /// The rights that the Redis user of a store needs for the locks whose names begin with one of `prefixes`; the empty
+    /// one stands for all locks.
+    ///
+    /// Names with a hash tag of their own need a prefix that ends in the brace, such as `order:{`. Records of requests
+    /// (`IdempotencyLayer`) begin with `idempotency:`.
+    pub fn acl_rules<P>(prefixes: impl IntoIterator<Item = P>) -> AclRules
+    where
+        P: Into<String>,
+    {
+        AclRules::new(prefixes.into_iter().map(Into::into).collect())
+    }
+
+    /// A builder of a store in the server that the sentinels name as `master`.
+    ///
+    /// List all sentinels: the answer with the latest failover counts. Every new connection asks them again, and checks
+    /// that its server is a master. Commands and wake-ups follow a failover without a restart: until there is a master,
+    /// calls fail with [`Transient`](crate::StoreErrorKind::Transient), so that waiting requests continue to wait; holds
+    /// that the new master has are renewed there, and others are lost. While no sentinel answers, open connections are
+    /// still used.
+    ///
+    /// The user of the sentinels needs the right `+sentinel`.
+    ///
+    /// With `rediss://` addresses, connections to the sentinels use TLS, and so do those to the servers, unless
+    /// [`servers`](RedisStoreBuilder::servers) is set. The authorities and the client certificate are the same for both.
+    /// Certificates must contain the sentinels' addresses as they are written here, and the servers' addresses as the
+    /// sentinels name them: IP addresses, unless they announce host names (`resolve-hostnames` and `announce-hostnames` of
+    /// the sentinels, `replica-announce-ip` of the servers). The answer of an untrusted sentinel is ignored; nothing is
+    /// sent to an untrusted master, and the error names it.
+    ///
+    /// A failover loses changes that the new master did not have. A hold that it did not have can be granted again while
+    /// its holder still works: the holder's renewal or release returns [`Lost`](crate::LockError::Lost). [`Replicas`] can
+    /// prevent that.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
+    /// use tower_distributed_lock::RedisStore;
+    ///
+    /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
+    /// let store = RedisStore::sentinel(sentinels, "mymaster")
+    ///     .servers("redis://locks:secret@any/0") // user, password, database; no host: the sentinels know it
+    ///     .connect()
+    ///     .await?;
+    ///
+    /// // All of it by TLS.
+    /// let sentinels = ["rediss://10.0.0.1:26379", "rediss://10.0.0.2:26379", "rediss://10.0.0.3:26379"];
+    /// let store = RedisStore::sentinel(sentinels, "mymaster")
+    ///     .servers("rediss://locks:secret@any/0")
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sentinel<A: IntoConnectionInfo>(
         sentinels: impl IntoIterator<Item = A>,
         master: impl Into<String>,
-    ) -> Self {
+    ) -> RedisStoreBuilder {
         let sentinels = infos(sentinels);
         // Sentinels with TLS name the servers' TLS ports.
         let servers = match &sentinels {
             Ok(sentinels) if sentinels.iter().any(is_encrypted) => "rediss://any",
             _ => "redis://any",
         };
-        Self {
+        RedisStoreBuilder {
             others: sentinels,
             target: RedisTarget::Sentinels(master.into()),
-            ..Self::new(servers)
+            ..Self::builder(servers)
         }
     }
+}
 
+impl RedisStoreBuilder {
     /// Sets the settings of connections to the servers behind the sentinels: user, password, database, protocol and
     /// encryption of this address. Its host and port are ignored: `rediss://user:password@any/2`. Without it: no password,
     /// database 0, and encrypted if any of the sentinels' addresses is. The sentinels' own credentials are in their own

@@ -2,18 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tokio::time::timeout;
-
 use super::channels::Channels;
 use super::connector::Connector;
-use super::endpoint::Endpoint;
-use super::failure::unreachable;
-use super::master::FollowedMaster;
 use super::replicas::Acknowledgement;
 use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
 use super::waits::SharedWaits;
-use crate::error::StoreError;
 use crate::sync::Mutex;
 
 /// What the connections of one [`Node`](super::node::Node) share: where they lead, their settings and their probes.
@@ -49,25 +43,6 @@ impl NodeContext {
 
     pub(super) fn timeouts(&self) -> Timeouts {
         self.settings.timeouts
-    }
-
-    /// Finds the server and opens a connection to it, within the time limit for connecting.
-    pub(super) async fn reach<T, F>(
-        &self,
-        open: impl FnOnce(Endpoint) -> F,
-    ) -> Result<(T, Option<FollowedMaster>), StoreError>
-    where
-        F: Future<Output = Result<T, StoreError>>,
-    {
-        let failed = |error| self.connector.failed(error);
-        let opening = async {
-            let (endpoint, master) = self.connector.locate().await?;
-            let opened = open(endpoint).await.map_err(failed)?;
-            Ok((opened, master))
-        };
-        timeout(self.timeouts().connect, opening)
-            .await
-            .unwrap_or_else(|_| Err(failed(unreachable("connecting took too long"))))
     }
 
     /// `probe` begins to probe a connection, and does not wait for the result.

@@ -1,9 +1,10 @@
 //! Opens a connection, and sends the first commands on it, before those of callers.
 
 use redis::{Pipeline, RedisResult, Value};
+use tokio::time::timeout;
 
 use super::super::endpoint::{Endpoint, RawConnection};
-use super::super::failure::accepted;
+use super::super::failure::{accepted, unreachable};
 use super::super::role::Role;
 use super::super::{pooled, rights};
 use super::{NewConnection, SharedConnection, is_unknown_script};
@@ -13,16 +14,22 @@ impl SharedConnection {
     /// Opens a connection and checks that it can be used. One that cannot be used carries no command: a user who may
     /// write but not expire would take locks that never end.
     pub(super) async fn open(&self, or_replica: bool) -> Result<NewConnection, StoreError> {
+        let connector = &self.context.connector;
+        let failed = |error| connector.failed(error);
         // Boxed: a caller that may connect, which is seldom, has a small future.
-        let opening = self
-            .context
-            .reach(|server| self.open_at(server, or_replica));
-        let ((raw, answer), master) = Box::pin(opening).await?;
-        Ok(NewConnection {
-            raw,
-            answer,
-            master,
-        })
+        let opening = Box::pin(async {
+            let (server, master) = connector.locate().await?;
+            let opening = self.open_at(server, or_replica);
+            let (raw, answer) = opening.await.map_err(failed)?;
+            Ok(NewConnection {
+                raw,
+                answer,
+                master,
+            })
+        });
+        let limit = self.context.timeouts().connect;
+        let opened = timeout(limit, opening).await;
+        opened.unwrap_or_else(|_| Err(failed(unreachable("connecting took too long"))))
     }
 
     async fn open_at(
