@@ -10,7 +10,7 @@ use super::members::Members;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;
 use crate::shared_table::SharedRow;
-use crate::store::HoldStatus;
+use crate::store::{HoldStatus, Released};
 use crate::sync::Mutex;
 
 /// One hold, from its first attempt until no operation refers to it.
@@ -205,12 +205,12 @@ impl QuorumHold {
         &mut self,
         epoch: Epoch,
         store: usize,
-        answer: &Result<HoldStatus, StoreError>,
+        answer: &Result<Released, StoreError>,
     ) {
         let Some(ended) = self.ending(epoch) else {
             return;
         };
-        match answer {
+        match answer.as_ref().map(|released| released.status) {
             Ok(HoldStatus::Held) => ended.held.insert(store),
             // An earlier release may have ended the hold.
             Ok(HoldStatus::Gone) if ended.unsure.contains(store) => {}
