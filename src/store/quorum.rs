@@ -57,8 +57,6 @@ use crate::shared_table::SharedTable;
 use crate::sync::Mutex;
 
 mod acquire;
-mod audit;
-mod backfill;
 mod carriers;
 mod hold;
 mod inspect;
@@ -66,7 +64,6 @@ mod majority;
 mod members;
 mod release;
 mod renew;
-mod store_hold;
 mod subscribe;
 mod take_back;
 #[cfg(test)]

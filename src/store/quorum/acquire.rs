@@ -1,21 +1,22 @@
 //! Asking for a hold.
 
+use std::slice::from_ref;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 
 use super::carriers::Carriers;
-use super::hold::{Epoch, QuorumHold};
+use super::hold::{AttemptedHold, Epoch, QuorumHold, StoreHold};
 use super::majority::{Conclusion, MajorityCall, Votes, no_majority};
 use super::members::Members;
-use super::store_hold::{AttemptedHold, StoreHold};
 use super::vote_count::VoteCount;
 use super::{NO_COUNTER, NO_PERMITS, NO_QUEUE, QuorumStore};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::limits::after;
 use crate::lock::LockMode;
-use crate::store::{Attempt, LockStore, Outcome};
+use crate::store::{Attempt, LockStore, LockStoreExt, Outcome};
 use crate::sync::Mutex;
 
 /// How long the slower stores may take at least after a majority has granted.
@@ -23,6 +24,9 @@ const MIN_GRACE: Duration = Duration::from_millis(5);
 
 /// How much longer than its lease a hold is remembered: for an attempt that is made again, and for a late release.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(10);
+
+/// The age at which a hold is asked for in the remaining stores.
+const BACKFILL_AFTER: Duration = Duration::from_millis(100);
 
 /// One call of `acquire`.
 pub(super) struct AcquireCall {
@@ -62,7 +66,7 @@ impl<S: LockStore> QuorumStore<S> {
     }
 
     /// Asks once more, in stores that refused what a majority has granted.
-    pub(super) fn ask_again(&self, won: &AcquireCall, stores: Members) {
+    fn ask_again(&self, won: &AcquireCall, stores: Members) {
         let votes = MajorityCall::new(self.count());
         votes.close(|_| (Conclusion::Majority, ()));
         let mut of = won.of.clone();
@@ -131,6 +135,37 @@ impl<S: LockStore> QuorumStore<S> {
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// Asks for a hold that is not short once more in the stores that refused it, after the attempt was withdrawn there: the
+    /// sooner all stores carry it, the more of them may fail. Most refusals have a simple cause: the store had not yet
+    /// executed the previous release.
+    async fn backfill(
+        self,
+        won: Arc<AcquireCall>,
+        stores: Members,
+        withdrawn: Vec<JoinHandle<()>>,
+    ) {
+        self.as_long_as_a_store_may_take(withdrawn).await;
+        sleep(BACKFILL_AFTER).await;
+        if won.of.hold.lock().is_held(won.epoch) {
+            self.ask_again(&won, stores);
+        }
+    }
+
+    /// A store has granted late. If the hold is not short, this checks whether it was unbroken until now, so that the
+    /// store counts long before the next renewal.
+    async fn prove(&self, call: &AcquireCall) {
+        sleep(BACKFILL_AFTER).await;
+        let AttemptedHold { attempt, hold } = &call.of;
+        let is_late = {
+            let hold = hold.lock();
+            hold.is_held(call.epoch) && hold.carriers.late.len() > 0
+        };
+        if is_late {
+            // The check records its result.
+            let _ = self.check(from_ref(&attempt.hold)).await;
         }
     }
 

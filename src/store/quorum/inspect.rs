@@ -1,16 +1,19 @@
-//! Inspection of all stores, as one state.
+//! Inspection of all stores, as one state; and their audits, as one audit.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::{timeout, timeout_at};
 use uuid::Uuid;
 
 use super::QuorumStore;
 use super::majority::{Vote, Votes, answered, no_majority};
 use super::members::Members;
+use crate::audit::{Audit, Deployment, Warning};
 use crate::error::{Feature, StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::inspect::missing;
@@ -21,7 +24,7 @@ use crate::store::{
 };
 
 /// How long a store may take for a question that changes nothing, after which its answer is not awaited any more.
-pub(super) const LONGEST_INSPECTION: Duration = Duration::from_secs(30);
+const LONGEST_INSPECTION: Duration = Duration::from_secs(30);
 
 /// A hold counts while a majority carries it: holds of a minority are not shown.
 impl<S: LockStore> Inspect for QuorumStore<S> {
@@ -101,6 +104,34 @@ impl<S: LockStore> Inspect for QuorumStore<S> {
 }
 
 impl<S: LockStore> QuorumStore<S> {
+    /// A store that does not answer becomes part of the report: the other stores carry the locks.
+    pub(super) async fn look_at_all(&self) -> Audit {
+        let mut audit = Audit::new(Deployment::Quorum {
+            members: self.count(),
+        });
+        let audits = self.shared.stores.iter().map(|store| async move {
+            let audited = timeout(LONGEST_INSPECTION, store.audit()).await;
+            audited.unwrap_or_else(|_| Err(unreachable("an audit took too long")))
+        });
+        audit.members = join_all(audits).await;
+        let mut seen = HashMap::new();
+        for (n, member) in (1..).zip(&audit.members) {
+            match member {
+                Err(_) => audit.warnings.push(Warning::MemberSilent { member: n }),
+                Ok(member) => {
+                    let Some(id) = &member.server_id else {
+                        continue;
+                    };
+                    if let Some(other) = seen.insert(id, n) {
+                        let members = [other, n];
+                        audit.warnings.push(Warning::SameServer { members });
+                    }
+                }
+            }
+        }
+        audit
+    }
+
     /// The inspector of one store.
     fn member(&self, place: usize) -> Result<&Arc<dyn DynInspect>, StoreError> {
         let inspector = self.shared.capabilities[place].inspector();
@@ -173,7 +204,7 @@ impl<S: LockStore> QuorumStore<S> {
     }
 }
 
-pub(super) fn unreachable(why: &'static str) -> StoreError {
+fn unreachable(why: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::Unreachable, why)
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::QuorumStore;
-use super::store_hold::{AttemptedHold, StoreHold};
+use super::hold::{AttemptedHold, StoreHold};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::LockStore;
 use crate::sync::{Mutex, MutexGuard};

@@ -6,10 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::QuorumStore;
-use super::hold::Epoch;
+use super::hold::{Epoch, StoreHold};
 use super::majority::{Conclusion, MajorityCall, Vote, Votes, answered};
 use super::members::Members;
-use super::store_hold::StoreHold;
 use crate::lock::Hold;
 use crate::store::{Attempt, HoldStatus, LockStore, LockStoreExt, Released};
 

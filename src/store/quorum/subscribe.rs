@@ -9,10 +9,9 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::QuorumStore;
-use super::hold::RefusedVote;
+use super::hold::{AttemptedHold, RefusedVote};
 use super::majority::{MajorityCall, Vote, most_answered};
 use super::members::Members;
-use super::store_hold::AttemptedHold;
 use crate::backoff::jittered;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{Hold, LockKey, LockMode};

@@ -8,9 +8,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::QuorumStore;
+use super::hold::{AttemptedHold, StoreHold};
 use super::majority::{MajorityCall, Vote, most_answered};
 use super::members::Members;
-use super::store_hold::{AttemptedHold, StoreHold};
 use super::vote_count::VoteCount;
 use crate::backoff::Backoff;
 use crate::limits::{WITHDRAWAL, after};
