@@ -11,7 +11,6 @@ use redis::Value;
 
 mod member;
 mod redirect_loop;
-mod slot_map;
 mod slots;
 mod topology;
 

@@ -5,9 +5,8 @@ use redis::ConnectionAddr;
 
 use super::endpoint::Endpoint;
 use super::failure::{refused, transient};
-use super::master::FollowedMaster;
 use super::role::Role;
-use super::sentinel::WatchedSentinels;
+use super::sentinel::{FollowedMaster, WatchedSentinels};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// Where connections lead.

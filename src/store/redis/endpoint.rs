@@ -1,21 +1,24 @@
 //! The address of a server, and how to open connections to it.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::select_ok;
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{
     AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Pipeline, ProtocolVersion, RedisError,
     RedisResult, Value,
 };
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::failure::{self, refused};
 use super::in_parts::InParts;
-use super::stream::{self, Stream};
 use super::timeouts::Timeouts;
 use super::tls::{self, TlsConfig};
 use crate::error::{StoreError, StoreErrorKind};
@@ -25,6 +28,11 @@ const BACKLOG: usize = 1024;
 
 /// The time limit for answers in the `redis` crate, where callers have limits of their own.
 const UNLIMITED: Duration = Duration::from_secs(24 * 3600);
+
+/// How long sent bytes may stay unacknowledged by the other host before the kernel ends the connection, and how long a
+/// connection is idle before the kernel asks whether the other host is there.
+const SILENCE: Duration = Duration::from_secs(2);
+const IDLE: Duration = Duration::from_secs(5);
 
 /// The address of a server, with credentials and TLS settings. It opens connections and keeps none. The caller sets a time
 /// limit.
@@ -126,7 +134,7 @@ impl Endpoint {
     }
 
     async fn stream(&self) -> Result<Box<dyn Stream>, StoreError> {
-        let opening = stream::open(&self.address, &self.tls).await;
+        let opening = connect(&self.address, &self.tls).await;
         opening.map_err(|error| self.failed(error.into()))
     }
 
@@ -158,7 +166,7 @@ impl Endpoint {
             return error;
         }
         let listening = async {
-            let mut stream = stream::open(&self.address, &self.tls).await?;
+            let mut stream = connect(&self.address, &self.tls).await?;
             stream.read_u8().await
         };
         // A server that accepts the client sends nothing either, so this ends with a time-out.
@@ -193,6 +201,54 @@ impl RawConnection {
         let driver = self.driver.as_ref();
         driver.is_some_and(|driver| driver.is_finished())
     }
+}
+
+/// A byte stream of any kind.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// A byte stream to the server at `address`: TCP, TLS on TCP, or a Unix socket. It has no time limit.
+async fn connect(address: &ConnectionInfo, tls: &TlsConfig) -> io::Result<Box<dyn Stream>> {
+    match address.addr() {
+        ConnectionAddr::Tcp(host, port) => Ok(Box::new(tcp(address, host, *port).await?)),
+        ConnectionAddr::TcpTls { host, port, .. } => {
+            let stream = tcp(address, host, *port).await?;
+            Ok(Box::new(tls.encrypt(host, stream).await?))
+        }
+        #[cfg(unix)]
+        ConnectionAddr::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+/// Connects to the first address of the host that answers.
+async fn tcp(address: &ConnectionInfo, host: &str, port: u16) -> io::Result<TcpStream> {
+    let connecting = tokio::net::lookup_host((host, port))
+        .await?
+        .map(|address| Box::pin(TcpStream::connect(address)));
+    let connecting: Vec<_> = connecting.collect();
+    if connecting.is_empty() {
+        let text = format!("no address is known for {host}");
+        return Err(io::Error::new(io::ErrorKind::NotFound, text));
+    }
+    let (stream, _) = select_ok(connecting).await?;
+    stream.set_nodelay(true)?;
+    set_up(address, &stream)?;
+    Ok(stream)
+}
+
+/// Sets keepalive and user time-out, so that the kernel notices when the other host is gone. Settings in the address
+/// override these.
+fn set_up(address: &ConnectionInfo, stream: &TcpStream) -> io::Result<()> {
+    let (socket, settings) = (SockRef::from(stream), address.tcp_settings());
+    let keepalive = TcpKeepalive::new()
+        .with_time(IDLE)
+        .with_interval(SILENCE / 2);
+    socket.set_tcp_keepalive(settings.keepalive().unwrap_or(&keepalive))?;
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    socket.set_tcp_user_timeout(Some(settings.user_timeout().unwrap_or(SILENCE)))?;
+    Ok(())
 }
 
 /// Whether connections to the address use TLS.

@@ -13,7 +13,6 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::endpoint::Endpoint;
 use super::failure::transient;
-use super::master::{FollowedMaster, Master};
 use super::thread::ConnectionThread;
 use crate::backoff::jittered;
 use crate::error::StoreError;
@@ -46,6 +45,51 @@ pub(super) struct SentinelGroup {
     /// Credentials, database and encryption of the servers; host and port are ignored.
     server: Endpoint,
     current: watch::Sender<Option<Master>>,
+}
+
+/// The master's address, as a sentinel names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Master {
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// Rises with every failover.
+    pub(super) epoch: u64,
+}
+
+impl Master {
+    pub(super) fn address(&self) -> (String, u16) {
+        (self.host.clone(), self.port)
+    }
+
+    fn is_at(&self, other: &Self) -> bool {
+        (&self.host, self.port) == (&other.host, other.port)
+    }
+}
+
+/// The master that a connection leads to, and what the sentinels name since.
+pub(super) struct FollowedMaster {
+    pub(super) master: Master,
+    current: watch::Receiver<Option<Master>>,
+}
+
+impl FollowedMaster {
+    /// `None` if `current` is another server.
+    fn new(master: Master, current: watch::Receiver<Option<Master>>) -> Option<Self> {
+        let is_current = current
+            .borrow()
+            .as_ref()
+            .is_some_and(|now| now.is_at(&master));
+        is_current.then_some(Self { master, current })
+    }
+
+    /// Returns when the sentinels name another server; `false` if the store has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub(super) async fn replaced(&mut self) -> bool {
+        self.current.changed().await.is_ok()
+    }
 }
 
 impl WatchedSentinels {

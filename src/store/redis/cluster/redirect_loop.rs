@@ -6,9 +6,8 @@ use std::time::Duration;
 use redis::ServerError;
 
 use super::member::Member;
-use super::slot_map::SlotMap;
 use super::slots::Address;
-use super::topology::{Doubt, Stale, Topology};
+use super::topology::{Doubt, SlotMap, Stale, Topology};
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::failure::{refusal, transient};

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::super::live::Live;
-use super::super::master::FollowedMaster;
 use super::super::pooled::Purpose;
+use super::super::sentinel::FollowedMaster;
 use super::{ConnectionState, LinkState, NewConnection, SharedConnection, is_running};
 use crate::backoff::Backoff;
 use crate::telemetry;

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::super::endpoint::{Endpoint, RawConnection};
 use super::super::failure;
-use super::super::master::Master;
+use super::Master;
 use crate::error::StoreError;
 use crate::sync::Mutex;
 

@@ -6,10 +6,9 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
 
-use super::detail;
+use super::{Master, detail};
 use crate::error::StoreError;
 use crate::store::redis::failure::{more_telling, refused, unreachable};
-use crate::store::redis::master::Master;
 
 /// How long to wait for the other sentinels after the first answer.
 const GRACE: Duration = Duration::from_millis(250);
