@@ -1,6 +1,5 @@
 //! Finds the server and the connection of a key.
 
-use std::fmt;
 use std::sync::Arc;
 
 use redis::Value;
@@ -124,18 +123,6 @@ impl Router {
                 .share_a_slot()
                 .map(|()| Slot::of(key.as_str()).number())
                 .map_err(|reason| Unsupported::new(Feature::Key, reason)),
-        }
-    }
-}
-
-impl fmt::Debug for Router {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::One(node) => {
-                let connections = node.connections(Purpose::Commands).len();
-                write!(f, "one, {connections} connections")
-            }
-            Self::Cluster(_) => f.write_str("a Cluster"),
         }
     }
 }

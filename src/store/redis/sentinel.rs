@@ -124,17 +124,12 @@ impl WatchedSentinels {
         Ok((server, followed.ok_or_else(known)?))
     }
 
-    /// The task runs on the store's thread, so that it outlives the runtimes of callers.
     fn ensure_watching(&self) {
         let mut watching = self.watching.lock();
         if watching.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
-        let task = watch(self.group.clone());
-        *watching = Some(AbortOnDropHandle::new(match self.background.runtime() {
-            Some(runtime) => runtime.spawn(task),
-            None => tokio::spawn(task),
-        }));
+        *watching = Some(self.background.spawn(watch(self.group.clone())));
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use super::channels::Channels;
 use super::failure;
 use super::live::Live;
-use super::subscriptions::{Change, RestartOnDrop, Subscriptions};
+use super::subscriptions::{Change, Subscriptions};
 use crate::backoff::Backoff;
 
 /// How long a connection may be silent before a `PING`.
@@ -20,10 +20,8 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 struct ConnectionLost;
 
 impl Subscriptions {
-    /// Sends subscriptions on one connection after the other, until the task is aborted. `on_callers_runtime`: the task runs on a
-    /// caller's runtime, which may end first.
-    pub(super) async fn run(self: Arc<Self>, on_callers_runtime: bool) {
-        let _restart = on_callers_runtime.then(|| RestartOnDrop(Arc::downgrade(&self)));
+    /// Sends subscriptions on one connection after the other, until the task is aborted.
+    pub(super) async fn run(self: Arc<Self>) {
         // A previous task may have ended with its runtime.
         self.disconnected();
         let mut backoff = Backoff::STORE;

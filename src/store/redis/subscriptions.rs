@@ -36,14 +36,13 @@ pub(super) struct Subscriptions {
 ///
 /// A channel is not sent, then sent, then acknowledged; and not sent again when the connection ends. It leaves the map when the
 /// server refuses or ends it, and when its end is sent after its last listener. Between calls, a channel that is not sent, and one
-/// that is acknowledged and has no listener, is in `changed`. `closed` is final: afterwards no task starts.
+/// that is acknowledged and has no listener, is in `changed`.
 #[derive(Default)]
 struct Registry {
     channels: HashMap<Arc<str>, ChannelState>,
     /// The channels that the task must check.
     changed: Vec<Arc<str>>,
     task: Option<AbortOnDropHandle<()>>,
-    closed: bool,
 }
 
 /// A channel with listeners.
@@ -103,8 +102,10 @@ impl Subscriptions {
     fn register(self: &Arc<Self>, name: String) -> (Wakeups, watch::Receiver<Acknowledged>) {
         let mut registry = self.registry();
         let is_running = |task: &AbortOnDropHandle<_>| !task.is_finished();
-        if !registry.closed && !registry.task.as_ref().is_some_and(is_running) {
-            registry.task = Some(AbortOnDropHandle::new(tokio::spawn(self.clone().run(true))));
+        if !registry.task.as_ref().is_some_and(is_running) {
+            // It outlives the runtimes of callers.
+            let thread = &self.context.settings.background;
+            registry.task = Some(thread.spawn(self.clone().run()));
         }
         let name: Arc<str> = name.into();
         let channel = registry.channels.entry(name.clone()).or_default();
@@ -144,11 +145,10 @@ impl Subscriptions {
         self.work.notify_one();
     }
 
-    /// Ends the connection, the task and every subscription. No task starts afterwards.
+    /// Ends the connection, the task and every subscription.
     pub(super) fn close(&self) {
         self.connection.close();
         let mut registry = self.registry();
-        registry.closed = true;
         registry.task = None;
         registry.channels.clear();
     }
@@ -263,26 +263,6 @@ impl Drop for ChannelListener {
         if let Some(shared) = self.shared.upgrade() {
             // The receiver of its signal has been dropped before it.
             shared.check(&self.channel);
-        }
-    }
-}
-
-/// Starts the task again on the store's thread when its runtime ends, because listeners on other runtimes may remain.
-pub(super) struct RestartOnDrop(pub(super) Weak<Subscriptions>);
-
-impl Drop for RestartOnDrop {
-    fn drop(&mut self) {
-        let Some(shared) = self.0.upgrade() else {
-            return;
-        };
-        let mut registry = shared.registry();
-        if registry.closed || registry.channels.is_empty() {
-            return;
-        }
-        if let Some(runtime) = shared.context.settings.background.runtime() {
-            // On that thread it ends with the store.
-            let task = runtime.spawn(shared.clone().run(false));
-            registry.task = Some(AbortOnDropHandle::new(task));
         }
     }
 }

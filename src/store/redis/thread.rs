@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
+use tokio_util::task::AbortOnDropHandle;
 
 /// The thread of one store. It starts when it is first needed.
 #[derive(Default)]
@@ -25,6 +26,17 @@ impl ConnectionThread {
                 .ok()
         });
         thread.as_ref().map(|thread| thread.runtime.clone())
+    }
+
+    /// Runs a task on the thread, so that it outlives the runtimes of callers.
+    pub(super) fn spawn<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> AbortOnDropHandle<T> {
+        AbortOnDropHandle::new(match self.runtime() {
+            Some(runtime) => runtime.spawn(task),
+            None => tokio::spawn(task),
+        })
     }
 
     /// The runtime of the caller; `None` if the caller runs on the thread's runtime.

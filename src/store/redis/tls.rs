@@ -15,7 +15,8 @@ use tokio_rustls::client::TlsStream;
 
 mod tls_refusal;
 
-use crate::error::{StoreError, StoreErrorKind};
+use super::failure::refused;
+use crate::error::StoreError;
 pub(super) use tls_refusal::tls_refusal;
 
 /// The TLS settings of the builder.
@@ -68,7 +69,7 @@ impl Tls {
         };
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))?
+            .map_err(refused)?
             .with_root_certificates(self.roots()?);
         let Some((chain, key)) = &self.identity else {
             return Ok(config.with_no_client_auth());
@@ -77,9 +78,7 @@ impl Tls {
             .ok_or_else(|| refused("the client certificate is no certificate in PEM"))?;
         let key = PrivateKeyDer::from_pem_slice(key)
             .map_err(|_| refused("the client certificate's key is no private key in PEM"))?;
-        config
-            .with_client_auth_cert(chain, key)
-            .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
+        config.with_client_auth_cert(chain, key).map_err(refused)
     }
 
     /// The root certificates: those of the builder, or those of the operating system.
@@ -150,15 +149,12 @@ fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
         .filter(|certificates| !certificates.is_empty())
 }
 
-fn refused(text: &'static str) -> StoreError {
-    StoreError::new(StoreErrorKind::Refused, text)
-}
-
 #[cfg(test)]
 mod tests {
     use redis::IntoConnectionInfo;
 
     use super::*;
+    use crate::error::StoreErrorKind;
 
     fn config(address: &str) -> Result<TlsConfig, StoreError> {
         Tls::default().config([&address.into_connection_info().expect("an address")])

@@ -131,11 +131,8 @@ impl Topology {
 
     /// Refreshes the map in a task on the store's thread, which goes on while callers are not polled. It ends when this is dropped.
     fn refreshing(self: &Arc<Self>, doubt: Option<Doubt>) -> Refresh {
-        let refresh = self.clone().refresh(doubt);
-        AbortOnDropHandle::new(match self.factory.settings.background.runtime() {
-            Some(runtime) => runtime.spawn(refresh),
-            None => tokio::spawn(refresh),
-        })
+        let thread = &self.factory.settings.background;
+        thread.spawn(self.clone().refresh(doubt))
     }
 
     async fn refresh(self: Arc<Self>, doubt: Option<Doubt>) -> Result<Arc<SlotMap>, StoreError> {
