@@ -165,7 +165,7 @@ impl Topology {
         installed
     }
 
-    /// Asks first the server that `stale` names, then the other masters, then all other servers.
+    /// Asks first the server that `stale` names, then the other masters, then all other servers. The first answer counts.
     async fn ask(
         &self,
         known: Option<&SlotMap>,
@@ -188,21 +188,30 @@ impl Topology {
             .cloned()
             .collect();
         fastrand::shuffle(&mut masters);
-        let mut error = None;
-        if let Some(ranges) = ask_each(masters, &mut error).await {
-            return Ok(ranges);
-        }
+        // The others are asked when masters have failed, and at once if none is known.
+        let at_once = match masters.len() {
+            0 => ASKED_AT_ONCE,
+            count => count.min(ASKED_AT_ONCE),
+        };
         let replicas = known.iter().flat_map(|map| &map.replicas);
         let mut others: Vec<&Address> = self.seeds.iter().chain(replicas).chain(failed).collect();
         others.sort_unstable();
         others.dedup();
         fastrand::shuffle(&mut others);
         // These members are not kept: most of them have no slots.
-        let others = others
-            .into_iter()
-            .map(|address| Arc::new(self.factory.make(address)));
-        let answer = ask_each(others.collect(), &mut error).await;
-        answer.ok_or_else(|| error.unwrap_or_else(no_servers))
+        let others = others.into_iter();
+        let others = others.map(|address| Arc::new(self.factory.make(address)));
+        let members: Vec<_> = masters.into_iter().chain(others).collect();
+        let asked = stream::iter(members).map(|member| async move { member.slots().await });
+        let mut answers = pin!(asked.buffer_unordered(at_once));
+        let mut error = None;
+        while let Some(answer) = answers.next().await {
+            match answer {
+                Ok(ranges) => return Ok(ranges),
+                Err(failure) => error = Some(more_telling(error.take(), failure)),
+            }
+        }
+        Err(error.unwrap_or_else(|| unreachable("the Cluster has no servers")))
     }
 
     fn install(&self, ranges: &[Range]) -> Arc<SlotMap> {
@@ -221,24 +230,6 @@ impl Topology {
         }
         map
     }
-}
-
-/// Asks these servers, some of them at a time; the first answer counts. Otherwise, `error` gets the most telling failure.
-async fn ask_each(members: Vec<Arc<Member>>, error: &mut Option<StoreError>) -> Option<Vec<Range>> {
-    let members = stream::iter(members);
-    let asked = members.map(|member| async move { member.slots().await });
-    let mut answers = pin!(asked.buffer_unordered(ASKED_AT_ONCE));
-    while let Some(answer) = answers.next().await {
-        match answer {
-            Ok(ranges) => return Some(ranges),
-            Err(failure) => *error = Some(more_telling(error.take(), failure)),
-        }
-    }
-    None
-}
-
-fn no_servers() -> StoreError {
-    unreachable("the Cluster has no servers")
 }
 
 /// One immutable view of a Cluster. A newer one replaces it as a whole.
