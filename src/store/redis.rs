@@ -46,7 +46,6 @@ mod tls;
 #[path = "redis/no_tls.rs"]
 mod tls;
 mod waits;
-mod wake_up_check;
 
 pub use builder::RedisStoreBuilder;
 use outside::Outside;

@@ -52,7 +52,7 @@ impl Cluster {
 
     /// The kind of channels.
     pub(super) async fn channels(&self) -> Result<Channels, StoreError> {
-        let channels = self.topology.channels();
+        let channels = &self.topology.factory.settings.channels;
         if let Some(known) = channels.get() {
             return Ok(*known);
         }

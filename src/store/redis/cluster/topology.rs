@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
@@ -12,7 +12,6 @@ use tokio_util::task::AbortOnDropHandle;
 use super::member::{Member, MemberFactory};
 use super::slots::{Address, Range};
 use crate::error::StoreError;
-use crate::store::redis::channels::Channels;
 use crate::store::redis::failure::{more_telling, unreachable};
 use crate::store::redis::slot::Slot;
 use crate::sync::Mutex;
@@ -27,7 +26,7 @@ const ASKED_AT_ONCE: usize = 4;
 /// The current [`SlotMap`], and the servers in it.
 pub(super) struct Topology {
     seeds: Vec<Address>,
-    factory: MemberFactory,
+    pub(super) factory: MemberFactory,
     /// Protects the map, which a refresh replaces as a whole.
     map: Mutex<Option<Arc<SlotMap>>>,
     /// Protects the servers of the map, and those that a redirection has named since: the next map drops these unless it has
@@ -110,11 +109,6 @@ impl Topology {
         let member = members.entry(address.clone());
         let make = || Arc::new(self.factory.make(address));
         member.or_insert_with(make).clone()
-    }
-
-    /// The kind of channels, once it is known.
-    pub(super) fn channels(&self) -> &OnceLock<Channels> {
-        &self.factory.settings.channels
     }
 
     /// Forgets every server, and starts no further refresh.
