@@ -21,11 +21,8 @@ use crate::sync::Mutex;
 /// withdrawal of the attempt, or when the attempt stops listening.
 #[derive(Default)]
 pub(super) struct Outside {
-    followed: Mutex<HashMap<Own, Following>>,
+    followed: Mutex<HashMap<HoldId, Following>>,
 }
-
-/// A channel of ours, and the attempt that listens there.
-type Own = (String, HoldId);
 
 /// A channel of Redisson, and the task that forwards its messages.
 struct Following {
@@ -36,13 +33,13 @@ struct Following {
 /// Ends the entry of an attempt.
 pub(super) struct Unfollow {
     outside: Weak<Outside>,
-    own: Own,
+    attempt: HoldId,
 }
 
 impl Drop for Unfollow {
     fn drop(&mut self) {
         if let Some(outside) = self.outside.upgrade() {
-            outside.remove(&self.own);
+            outside.remove(self.attempt);
         }
     }
 }
@@ -52,25 +49,23 @@ impl Outside {
     pub(super) fn unfollow_on_drop(self: &Arc<Self>, attempt: &Attempt) -> Unfollow {
         Unfollow {
             outside: Arc::downgrade(self),
-            own: own(attempt),
+            attempt: attempt.hold.id,
         }
     }
 
     /// Follows Redisson's channel for an attempt in line that was refused.
     pub(super) fn follow(&self, router: &Arc<Router>, attempt: &Attempt) {
-        let own = own(attempt);
+        let id = attempt.hold.id;
         let mut followed = self.followed.lock();
-        if followed
-            .get(&own)
-            .is_some_and(|one| !one.task.is_finished())
-        {
+        if followed.get(&id).is_some_and(|one| !one.task.is_finished()) {
             return;
         }
         let theirs = calls::redissons_channel(&attempt.hold).to_string();
         let key = attempt.hold.key.clone();
-        let task = pass_on(router.clone(), key, theirs.clone(), own.0.clone());
+        let own = calls::channel(attempt);
+        let task = pass_on(router.clone(), key, theirs.clone(), own);
         let task = AbortOnDropHandle::new(tokio::spawn(task));
-        let before = followed.insert(own, Following { task, theirs });
+        let before = followed.insert(id, Following { task, theirs });
         drop(followed);
         drop(before);
     }
@@ -78,7 +73,7 @@ impl Outside {
     /// Ends the entry: the attempt is over, or waits for a process of ours.
     pub(super) fn forget(&self, attempt: &Attempt) {
         if !self.followed.lock().is_empty() {
-            self.remove(&own(attempt));
+            self.remove(attempt.hold.id);
         }
     }
 
@@ -91,14 +86,10 @@ impl Outside {
         alike.count()
     }
 
-    fn remove(&self, own: &Own) {
-        let ended = self.followed.lock().remove(own);
+    fn remove(&self, id: HoldId) {
+        let ended = self.followed.lock().remove(&id);
         drop(ended);
     }
-}
-
-fn own(attempt: &Attempt) -> Own {
-    (calls::channel(attempt), attempt.hold.id)
 }
 
 /// Wakes the listeners of `own` when the subscription of `theirs` is acknowledged, since Redisson may have released the

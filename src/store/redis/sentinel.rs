@@ -4,7 +4,7 @@
 //! the first question on the connection is about the server's role. The store also asks the sentinels every second, so that
 //! connections to a replaced master end even if that master still answers.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -16,7 +16,6 @@ use super::failure::transient;
 use super::thread::ConnectionThread;
 use crate::backoff::jittered;
 use crate::error::StoreError;
-use crate::sync::Mutex;
 use crate::telemetry;
 
 mod health;
@@ -33,9 +32,9 @@ const WATCH: Duration = Duration::from_secs(1);
 pub(super) struct WatchedSentinels {
     pub(super) group: Arc<SentinelGroup>,
     background: Arc<ConnectionThread>,
-    /// Protects the one task that asks. It starts with the first connection, and again when it has ended with its runtime. It
-    /// ends with this, also while it waits for an answer, because it refers to the group only.
-    watching: Mutex<Option<AbortOnDropHandle<()>>>,
+    /// The task that asks. It starts with the first connection. It ends with this, also while it waits for an answer, because it
+    /// refers to the group only.
+    watching: OnceLock<AbortOnDropHandle<()>>,
 }
 
 /// The servers under one master name.
@@ -108,7 +107,7 @@ impl WatchedSentinels {
         Self {
             group: Arc::new(group),
             background,
-            watching: Mutex::default(),
+            watching: OnceLock::new(),
         }
     }
 
@@ -125,11 +124,8 @@ impl WatchedSentinels {
     }
 
     fn ensure_watching(&self) {
-        let mut watching = self.watching.lock();
-        if watching.as_ref().is_some_and(|task| !task.is_finished()) {
-            return;
-        }
-        *watching = Some(self.background.spawn(watch(self.group.clone())));
+        let watch = || self.background.spawn(watch(self.group.clone()));
+        self.watching.get_or_init(watch);
     }
 }
 

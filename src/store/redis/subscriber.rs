@@ -22,8 +22,6 @@ struct ConnectionLost;
 impl Subscriptions {
     /// Sends subscriptions on one connection after the other, until the task is aborted.
     pub(super) async fn run(self: Arc<Self>) {
-        // A previous task may have ended with its runtime.
-        self.disconnected();
         let mut backoff = Backoff::STORE;
         loop {
             let began = Instant::now();

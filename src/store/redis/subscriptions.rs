@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use redis::aio::SendError;
 use redis::{PushInfo, PushKind, Value};
@@ -27,6 +27,8 @@ use crate::sync::{Mutex, MutexGuard};
 pub(super) struct Subscriptions {
     pub(super) context: Arc<NodeContext>,
     pub(super) connection: Arc<SharedConnection>,
+    /// It starts with the first listener, on the store's thread, which outlives the runtimes of callers.
+    task: OnceLock<AbortOnDropHandle<()>>,
     registry: Mutex<Registry>,
     /// Notified when there is a difference to send.
     pub(super) work: Notify,
@@ -42,7 +44,6 @@ struct Registry {
     channels: HashMap<Arc<str>, ChannelState>,
     /// The channels that the task must check.
     changed: Vec<Arc<str>>,
-    task: Option<AbortOnDropHandle<()>>,
 }
 
 /// A channel with listeners.
@@ -75,6 +76,7 @@ impl Subscriptions {
             Self {
                 context: context.clone(),
                 connection: SharedConnection::new(context, Purpose::Commands, Some(on_push)),
+                task: OnceLock::new(),
                 registry: Mutex::default(),
                 work: Notify::new(),
             }
@@ -87,6 +89,8 @@ impl Subscriptions {
     pub(super) async fn listen(self: &Arc<Self>, channel: String) -> Result<Wakeups, StoreError> {
         // It fails at once while the server is known to be down.
         self.connection.look().transpose()?;
+        let thread = &self.context.settings.background;
+        self.task.get_or_init(|| thread.spawn(self.clone().run()));
         let (wakeups, mut answer) = self.register(channel);
         self.work.notify_one();
         let timeouts = self.context.timeouts();
@@ -101,12 +105,6 @@ impl Subscriptions {
 
     fn register(self: &Arc<Self>, name: String) -> (Wakeups, watch::Receiver<Acknowledged>) {
         let mut registry = self.registry();
-        let is_running = |task: &AbortOnDropHandle<_>| !task.is_finished();
-        if !registry.task.as_ref().is_some_and(is_running) {
-            // It outlives the runtimes of callers.
-            let thread = &self.context.settings.background;
-            registry.task = Some(thread.spawn(self.clone().run()));
-        }
         let name: Arc<str> = name.into();
         let channel = registry.channels.entry(name.clone()).or_default();
         if !channel.is_sent {
@@ -148,9 +146,10 @@ impl Subscriptions {
     /// Ends the connection, the task and every subscription.
     pub(super) fn close(&self) {
         self.connection.close();
-        let mut registry = self.registry();
-        registry.task = None;
-        registry.channels.clear();
+        if let Some(task) = self.task.get() {
+            task.abort();
+        }
+        self.registry().channels.clear();
     }
 
     /// There is no connection: every subscription is to be sent again on the next one.

@@ -116,28 +116,12 @@ impl<'a> RedirectLoop<'a> {
         at: &RedirectTarget,
         error: StoreError,
     ) -> Result<(), StoreError> {
-        let stale = Stale::Failed(at.member.address.clone());
-        match error.kind() {
-            StoreErrorKind::Unreachable | StoreErrorKind::Transient | StoreErrorKind::Refused => {
-                self.unusable(at, stale, error).await
-            }
-            StoreErrorKind::Unanswered => {
-                let seen = self.map.clone();
-                self.topology.refresh_later(Doubt { seen, stale });
-                Err(error)
-            }
-            _ => Err(error),
+        use StoreErrorKind::{Refused, Transient, Unreachable};
+        if !matches!(error.kind(), Unreachable | Transient | Refused) {
+            return Err(error);
         }
-    }
-
-    /// No connection to this server can be used. The Cluster may have replaced it, and another server may have its
-    /// address.
-    async fn unusable(
-        &mut self,
-        at: &RedirectTarget,
-        stale: Stale,
-        error: StoreError,
-    ) -> Result<(), StoreError> {
+        // No connection to this server can be used. The Cluster may have replaced it, and another server may have its address.
+        let stale = Stale::Failed(at.member.address.clone());
         let Ok(newer) = self.newer(stale).await else {
             return Err(error);
         };
@@ -146,8 +130,8 @@ impl<'a> RedirectLoop<'a> {
         let stays = |node| self.map.is_master(self.slot, node);
         match error.kind() {
             // TLS will refuse it the next time as well, although another server still names it.
-            StoreErrorKind::Refused if former.as_ref().is_some_and(stays) => Err(error),
-            StoreErrorKind::Refused => Ok(()),
+            Refused if former.as_ref().is_some_and(stays) => Err(error),
+            Refused => Ok(()),
             // No other server has taken over yet; the rest of the Cluster answers.
             _ if stays(&at.member) => Err(transient(error)),
             _ => Ok(()),

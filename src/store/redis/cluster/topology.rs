@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use tokio::time::{Instant, sleep_until};
-use tokio_util::task::AbortOnDropHandle;
 
 use super::member::{Member, MemberFactory};
 use super::slots::{Address, Range};
@@ -34,12 +33,7 @@ pub(super) struct Topology {
     members: Mutex<HashMap<Address, Arc<Member>>>,
     /// Held by the task that refreshes the map; the others wait for its result.
     last: tokio::sync::Mutex<Option<LastRefresh>>,
-    /// Protects the one refresh that no caller waits for. The next one starts when it has ended.
-    background: Mutex<Option<Refresh>>,
 }
-
-/// A task that refreshes the map.
-type Refresh = AbortOnDropHandle<Result<Arc<SlotMap>, StoreError>>;
 
 /// The result of the last refresh.
 struct LastRefresh {
@@ -71,7 +65,6 @@ impl Topology {
             map: Mutex::default(),
             members: Mutex::default(),
             last: tokio::sync::Mutex::new(None),
-            background: Mutex::default(),
         }
     }
 
@@ -88,19 +81,10 @@ impl Topology {
         self: &Arc<Self>,
         doubt: Option<Doubt>,
     ) -> Result<Arc<SlotMap>, StoreError> {
-        let refreshed = self.refreshing(doubt).await;
+        // In a task, which goes on while a caller is not polled: the others wait for its result.
+        let thread = &self.factory.settings.background;
+        let refreshed = thread.spawn(self.clone().refresh(doubt)).await;
         refreshed.unwrap_or_else(|gone| Err(unreachable(gone)))
-    }
-
-    /// Refreshes the map in the background, for the next caller.
-    pub(super) fn refresh_later(self: &Arc<Self>, doubt: Doubt) {
-        let mut background = self.background.lock();
-        if background
-            .as_ref()
-            .is_none_or(AbortOnDropHandle::is_finished)
-        {
-            *background = Some(self.refreshing(Some(doubt)));
-        }
     }
 
     /// The server at `address`, with or without slots.
@@ -111,9 +95,8 @@ impl Topology {
         member.or_insert_with(make).clone()
     }
 
-    /// Forgets every server, and starts no further refresh.
+    /// Forgets every server.
     pub(super) fn close(&self) {
-        *self.background.lock() = None;
         *self.map.lock() = None;
         self.members.lock().clear();
     }
@@ -121,12 +104,6 @@ impl Topology {
     /// The current map; `None` before the first one.
     pub(super) fn known(&self) -> Option<Arc<SlotMap>> {
         self.map.lock().clone()
-    }
-
-    /// Refreshes the map in a task on the store's thread, which goes on while callers are not polled. It ends when this is dropped.
-    fn refreshing(self: &Arc<Self>, doubt: Option<Doubt>) -> Refresh {
-        let thread = &self.factory.settings.background;
-        thread.spawn(self.clone().refresh(doubt))
     }
 
     async fn refresh(self: Arc<Self>, doubt: Option<Doubt>) -> Result<Arc<SlotMap>, StoreError> {
