@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, RawConnection};
 use super::failure::transient;
 use super::thread::ConnectionThread;
 use crate::backoff::jittered;
@@ -22,7 +22,6 @@ mod health;
 mod question;
 mod reply;
 
-use question::Sentinel;
 use reply::SentinelReply;
 
 /// How often the store asks the sentinels for the master; Redisson's interval.
@@ -37,9 +36,12 @@ pub(super) struct WatchedSentinels {
     watching: OnceLock<AbortOnDropHandle<()>>,
 }
 
+/// A connection to each sentinel, if there is one.
+type Connections = Vec<Option<RawConnection>>;
+
 /// The servers under one master name.
 pub(super) struct SentinelGroup {
-    sentinels: Box<[Sentinel]>,
+    sentinels: Box<[Endpoint]>,
     name: String,
     /// Credentials, database and encryption of the servers; host and port are ignored.
     server: Endpoint,
@@ -99,7 +101,7 @@ impl WatchedSentinels {
         background: Arc<ConnectionThread>,
     ) -> Self {
         let group = SentinelGroup {
-            sentinels: sentinels.map(Sentinel::new).collect(),
+            sentinels: sentinels.collect(),
             name,
             server,
             current: watch::Sender::new(None),
@@ -113,7 +115,7 @@ impl WatchedSentinels {
 
     /// The master.
     pub(super) async fn locate(&self) -> Result<(Endpoint, FollowedMaster), StoreError> {
-        let answer = self.group.ask().await?;
+        let answer = self.group.ask(&mut self.group.no_connections()).await?;
         self.ensure_watching();
         self.group.take_in(&answer);
         let master = answer.master;
@@ -130,10 +132,16 @@ impl WatchedSentinels {
 }
 
 impl SentinelGroup {
+    fn no_connections(&self) -> Connections {
+        self.sentinels.iter().map(|_| None).collect()
+    }
+
     /// Asks all sentinels, and takes the answer with the latest failover.
-    async fn ask(&self) -> Result<SentinelReply, StoreError> {
-        let asking = self.sentinels.iter();
-        let asking = asking.map(|sentinel| sentinel.ask(&self.name)).collect();
+    async fn ask(&self, connections: &mut Connections) -> Result<SentinelReply, StoreError> {
+        let asking = self.sentinels.iter().zip(connections);
+        let asking = asking
+            .map(|(sentinel, connection)| question::ask(sentinel, &self.name, connection))
+            .collect();
         let known = || {
             self.current
                 .borrow()
@@ -171,10 +179,11 @@ impl SentinelGroup {
 
 /// Asks the sentinels every [`WATCH`], until the store is dropped.
 async fn watch(sentinels: Arc<SentinelGroup>) {
+    let mut connections = sentinels.no_connections();
     loop {
         sleep(jittered(WATCH)).await;
         // Without an answer, nothing changes: the master may still be up.
-        if let Ok(answer) = sentinels.ask().await {
+        if let Ok(answer) = sentinels.ask(&mut connections).await {
             sentinels.take_in(&answer);
         }
     }

@@ -7,10 +7,11 @@ use futures_util::future::join_all;
 use redis::{FromRedisValue, Value};
 use tokio::time::timeout;
 
-use super::question::Sentinel;
+use super::question::answers;
 use super::{SentinelGroup, detail};
 use crate::audit::{Sentinels, Warning};
 use crate::error::StoreError;
+use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::failure::{self, unreachable};
 
 impl SentinelGroup {
@@ -18,11 +19,12 @@ impl SentinelGroup {
     /// and a warning for each of the others.
     pub(in super::super) async fn health(&self) -> (Option<Sentinels>, Vec<Warning>) {
         let asking = self.sentinels.iter().map(|sentinel| async {
-            let answers = sentinel.answers(["MASTER", "CKQUORUM"], &self.name);
+            let (questions, mut none) = (["MASTER", "CKQUORUM"], None);
+            let answers = answers(sentinel, questions, &self.name, &mut none);
             let answers = timeout(self.server.timeouts.connect, answers).await;
             let answers = answers.unwrap_or_else(|_| Err(unreachable("it took too long")));
             let state = answers.and_then(|answers| state(&answers, self.sentinels.len()));
-            state.map_err(|error| sentinel.silence(&error))
+            state.map_err(|error| silence(sentinel, &error))
         });
         let (mut seen, mut silent) = (None, Vec::new());
         for answer in join_all(asking).await {
@@ -35,15 +37,13 @@ impl SentinelGroup {
     }
 }
 
-impl Sentinel {
-    /// Its address, and why it has not answered.
-    fn silence(&self, error: &StoreError) -> Warning {
-        let sentinel = self.address().to_string();
-        let why = detail(error);
-        let why = why.strip_prefix(&format!("{sentinel}: ")).unwrap_or(&why);
-        let why = why.to_owned();
-        Warning::SentinelSilent { sentinel, why }
-    }
+/// The sentinel's address, and why it has not answered.
+fn silence(sentinel: &Endpoint, error: &StoreError) -> Warning {
+    let sentinel = sentinel.address().to_string();
+    let why = detail(error);
+    let why = why.strip_prefix(&format!("{sentinel}: ")).unwrap_or(&why);
+    let why = why.to_owned();
+    Warning::SentinelSilent { sentinel, why }
 }
 
 /// The state by the answers of several sentinels.

@@ -2,88 +2,48 @@
 
 use std::collections::HashMap;
 
-use redis::{ConnectionAddr, FromRedisValue, Value};
-use tokio::runtime::{self, Handle};
+use redis::{FromRedisValue, Value};
 use tokio::time::timeout;
 
 use super::super::endpoint::{Endpoint, RawConnection};
 use super::super::failure;
 use super::Master;
 use crate::error::StoreError;
-use crate::sync::Mutex;
 
-/// One sentinel. Its connection is kept between questions.
-pub(super) struct Sentinel {
-    endpoint: Endpoint,
-    /// Protects the connection that no question uses: a question takes it, and its answer puts it back. Of two at the same
-    /// time, the second opens another one, and the later answer decides which is kept.
-    kept: Mutex<Option<IdleConnection>>,
+/// The master that a sentinel names; `None` if it knows no master of that name. `kept`: the connection of the last question.
+pub(super) async fn ask(
+    sentinel: &Endpoint,
+    name: &str,
+    kept: &mut Option<RawConnection>,
+) -> Result<Option<Master>, StoreError> {
+    // During a failover the address is the valid one; the epoch says which of two sentinels knows the later state.
+    let questions = ["GET-MASTER-ADDR-BY-NAME", "MASTER"];
+    master(&answers(sentinel, questions, name, kept).await?)
 }
 
-/// Used only on the runtime that drives it: on another runtime it would wait while the first is busy.
-struct IdleConnection {
-    runtime: runtime::Id,
-    connection: RawConnection,
-}
-
-impl Sentinel {
-    pub(super) fn new(endpoint: Endpoint) -> Self {
-        Self {
-            endpoint,
-            kept: Mutex::default(),
+/// The sentinel's answers to these questions about the master of that name.
+pub(super) async fn answers(
+    sentinel: &Endpoint,
+    asked: [&str; 2],
+    name: &str,
+    kept: &mut Option<RawConnection>,
+) -> Result<Vec<Value>, StoreError> {
+    let mut questions = redis::pipe();
+    for question in asked {
+        questions.cmd("SENTINEL").arg(question).arg(name);
+    }
+    // Only an answer puts the connection back: one without an answer when the caller is dropped is not used again.
+    if let Some(mut connection) = kept.take() {
+        let answers = connection.ask(&questions);
+        if let Ok(Ok(answers)) = timeout(sentinel.timeouts.probe(), answers).await {
+            *kept = Some(connection);
+            return Ok(answers);
         }
     }
-
-    pub(super) fn address(&self) -> &ConnectionAddr {
-        self.endpoint.address()
-    }
-
-    /// The master that this sentinel names; `None` if it knows no master of that name.
-    pub(super) async fn ask(&self, name: &str) -> Result<Option<Master>, StoreError> {
-        // During a failover the address is the valid one; the epoch says which of two sentinels knows the later state.
-        let questions = ["GET-MASTER-ADDR-BY-NAME", "MASTER"];
-        master(&self.answers(questions, name).await?)
-    }
-
-    /// The sentinel's answers to these questions about the master of that name.
-    pub(super) async fn answers(
-        &self,
-        asked: [&str; 2],
-        name: &str,
-    ) -> Result<Vec<Value>, StoreError> {
-        let mut questions = redis::pipe();
-        for question in asked {
-            questions.cmd("SENTINEL").arg(question).arg(name);
-        }
-        // Only an answer puts the connection back: one without an answer when the caller is dropped is not used again.
-        let mut answered = None;
-        if let Some(mut connection) = self.take_kept() {
-            let answers = connection.ask(&questions);
-            if let Ok(Ok(answers)) = timeout(self.endpoint.timeouts.probe(), answers).await {
-                answered = Some((connection, answers));
-            }
-        }
-        let (connection, answers) = match answered {
-            Some(answered) => answered,
-            None => {
-                let mut new = self.endpoint.open(None).await?;
-                let answers = self.endpoint.first_answers(&mut new, &questions).await?;
-                (new, answers)
-            }
-        };
-        *self.kept.lock() = Some(IdleConnection {
-            runtime: Handle::current().id(),
-            connection,
-        });
-        Ok(answers)
-    }
-
-    fn take_kept(&self) -> Option<RawConnection> {
-        let here = Handle::current().id();
-        let mut kept = self.kept.lock();
-        let kept = kept.take_if(|kept| kept.runtime == here)?;
-        Some(kept.connection)
-    }
+    let mut connection = sentinel.open(None).await?;
+    let answers = sentinel.first_answers(&mut connection, &questions).await?;
+    *kept = Some(connection);
+    Ok(answers)
 }
 
 fn master(answers: &[Value]) -> Result<Option<Master>, StoreError> {
