@@ -401,7 +401,7 @@ impl RedisStoreBuilder {
                     settings,
                 };
                 let cluster = Cluster::new(seeds, factory);
-                return Ok(Router::Cluster(Box::new(cluster)));
+                return Ok(Router::Cluster(Arc::new(cluster)));
             }
         };
         match self.commands.min(room) {

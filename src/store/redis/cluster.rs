@@ -28,38 +28,26 @@ use crate::lock::LockKey;
 use crate::store::Wakeups;
 pub(super) use member::MemberFactory;
 use redirect_loop::RedirectLoop;
-use slots::Address;
 pub(super) use slots::addresses;
-use topology::Topology;
-
-/// The servers of a Redis Cluster.
-pub(super) struct Cluster {
-    topology: Arc<Topology>,
-}
+pub(super) use topology::Cluster;
 
 impl Cluster {
-    pub(super) fn new(seeds: Vec<Address>, factory: MemberFactory) -> Self {
-        Self {
-            topology: Arc::new(Topology::new(seeds, factory)),
-        }
-    }
-
     /// Checks that the Cluster answers.
-    pub(super) async fn connect(&self) -> Result<(), StoreError> {
-        self.topology.map().await?;
+    pub(super) async fn connect(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.map().await?;
         self.channels().await.map(drop)
     }
 
     /// The kind of channels.
-    pub(super) async fn channels(&self) -> Result<Channels, StoreError> {
-        let channels = &self.topology.factory.settings.channels;
+    pub(super) async fn channels(self: &Arc<Self>) -> Result<Channels, StoreError> {
+        let channels = &self.factory.settings.channels;
         if let Some(known) = channels.get() {
             return Ok(*known);
         }
         // Boxed, so that the future of a call is small. The first callers ask each for itself, every master: none waits for
         // another, whose future may not be polled.
         let asked = Box::pin(async {
-            let map = self.topology.map().await?;
+            let map = self.map().await?;
             let answers = map.masters.iter().map(|node| node.shards_channels());
             agreed(join_all(answers).await)
         });
@@ -68,8 +56,10 @@ impl Cluster {
     }
 
     /// Every server that has slots, in the order of their addresses, with a connection to it.
-    pub(super) async fn servers(&self) -> Result<Vec<(String, Arc<SharedConnection>)>, StoreError> {
-        let map = self.topology.map().await?;
+    pub(super) async fn servers(
+        self: &Arc<Self>,
+    ) -> Result<Vec<(String, Arc<SharedConnection>)>, StoreError> {
+        let map = self.map().await?;
         let servers = map.masters.iter().map(|member| {
             let connection = member.node.first(Purpose::Commands).clone();
             (format!("{:?}", member.address), connection)
@@ -81,12 +71,12 @@ impl Cluster {
 
     /// Calls a script on the server that has the key's slot.
     pub(super) async fn call(
-        &self,
+        self: &Arc<Self>,
         purpose: Purpose,
         key: &LockKey,
         call: &Call,
     ) -> Result<(Value, Arc<Live>), StoreError> {
-        let mut redirects = RedirectLoop::new(&self.topology, slot_of(key)?).await?;
+        let mut redirects = RedirectLoop::new(self, slot_of(key)?).await?;
         loop {
             let target = redirects.next().await?;
             let connection = target.member.node.connection(purpose, key);
@@ -101,19 +91,19 @@ impl Cluster {
     /// Subscribes to a channel of a key, on the server that has its slot. The subscription is over when the slot has another
     /// server: the former one ends it if the channel is sharded, and in any case the next map does.
     pub(super) async fn listen(
-        &self,
+        self: &Arc<Self>,
         key: &LockKey,
         channel: String,
     ) -> Result<Wakeups, StoreError> {
         let slot = slot_of(key)?;
         self.channels().await?;
-        let mut redirects = RedirectLoop::new(&self.topology, slot).await?;
+        let mut redirects = RedirectLoop::new(self, slot).await?;
         loop {
             let target = redirects.next().await?;
             let subscriptions = &target.member.node.subscriptions;
             let listening = subscriptions.listen(channel.clone()).await;
             // A map that came before the subscription has not ended it.
-            let map = self.topology.known();
+            let map = self.known();
             let error = match listening {
                 Ok(wakeups) if map.is_some_and(|map| map.is_master(slot, &target.member)) => {
                     return Ok(wakeups);
@@ -131,14 +121,8 @@ impl Cluster {
 
     /// The server that has the key's slot, as far as this process knows.
     pub(super) fn known_node(&self, key: &LockKey) -> Option<Arc<Node>> {
-        let map = self.topology.known()?;
+        let map = self.known()?;
         Some(map.master(Slot::of(key.as_str()))?.node.clone())
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.topology.close();
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) enum Router {
     /// All locks on one server, or on the master that sentinels name.
     One(Arc<Node>),
     /// Each lock on the server that has its slot.
-    Cluster(Box<Cluster>),
+    Cluster(Arc<Cluster>),
 }
 
 impl Router {

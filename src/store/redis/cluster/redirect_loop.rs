@@ -7,7 +7,7 @@ use redis::ServerError;
 
 use super::member::Member;
 use super::slots::Address;
-use super::topology::{Doubt, SlotMap, Stale, Topology};
+use super::topology::{Cluster, Doubt, SlotMap, Stale};
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::failure::{refusal, transient};
@@ -21,7 +21,7 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_
 
 /// Where to send a command about a slot, after the answers of the servers so far.
 pub(super) struct RedirectLoop<'a> {
-    topology: &'a Arc<Topology>,
+    cluster: &'a Arc<Cluster>,
     slot: Slot,
     map: Arc<SlotMap>,
     redirected: Option<RedirectTarget>,
@@ -39,11 +39,11 @@ pub(super) struct RedirectTarget {
 }
 
 impl<'a> RedirectLoop<'a> {
-    pub(super) async fn new(topology: &'a Arc<Topology>, slot: Slot) -> Result<Self, StoreError> {
+    pub(super) async fn new(cluster: &'a Arc<Cluster>, slot: Slot) -> Result<Self, StoreError> {
         Ok(Self {
-            topology,
+            cluster,
             slot,
-            map: topology.map().await?,
+            map: cluster.map().await?,
             redirected: None,
             backoff: BACKOFF,
             tries: 0,
@@ -146,11 +146,11 @@ impl<'a> RedirectLoop<'a> {
 
     async fn newer(&self, stale: Stale) -> Result<Arc<SlotMap>, StoreError> {
         let seen = self.map.clone();
-        self.topology.newer(Some(Doubt { seen, stale })).await
+        self.cluster.newer(Some(Doubt { seen, stale })).await
     }
 
     fn target(&self, address: &Address, asking: bool) -> RedirectTarget {
-        let member = self.topology.member(address);
+        let member = self.cluster.member(address);
         RedirectTarget { member, asking }
     }
 }

@@ -22,8 +22,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How many servers one refresh asks at a time.
 const ASKED_AT_ONCE: usize = 4;
 
-/// The current [`SlotMap`], and the servers in it.
-pub(super) struct Topology {
+/// The servers of a Redis Cluster, and the current [`SlotMap`].
+pub(in super::super) struct Cluster {
     seeds: Vec<Address>,
     pub(super) factory: MemberFactory,
     /// Protects the map, which a refresh replaces as a whole.
@@ -57,8 +57,8 @@ pub(super) enum Stale {
     Unserved,
 }
 
-impl Topology {
-    pub(super) fn new(seeds: Vec<Address>, factory: MemberFactory) -> Self {
+impl Cluster {
+    pub(in super::super) fn new(seeds: Vec<Address>, factory: MemberFactory) -> Self {
         Self {
             seeds,
             factory,
@@ -93,12 +93,6 @@ impl Topology {
         let member = members.entry(address.clone());
         let make = || Arc::new(self.factory.make(address));
         member.or_insert_with(make).clone()
-    }
-
-    /// Forgets every server.
-    pub(super) fn close(&self) {
-        *self.map.lock() = None;
-        self.members.lock().clear();
     }
 
     /// The current map; `None` before the first one.
