@@ -261,15 +261,6 @@ impl<S> QuorumStore<S> {
     }
 }
 
-/// The attempt for the stores, without a place in line. Each store has a line of its own: if different attempts were first in
-/// different stores, none would have a majority.
-fn without_place(attempt: &Attempt) -> Attempt {
-    Attempt {
-        in_line: false,
-        ..attempt.clone()
-    }
-}
-
 impl<S> Clone for QuorumStore<S> {
     fn clone(&self) -> Self {
         Self {
@@ -291,8 +282,10 @@ impl<S> fmt::Debug for QuorumStore<S> {
 }
 
 impl<S: LockStore> LockStore for QuorumStore<S> {
+    /// Without a place in line: each store has a line of its own, and if different attempts were first in different stores, none
+    /// would have a majority.
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        self.acquire_majority(&without_place(attempt)).await
+        self.acquire_majority(&attempt.clone().in_line(false)).await
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
@@ -312,12 +305,13 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
-        self.withdraw_majority(&without_place(attempt), unanswered)
+        self.withdraw_majority(&attempt.clone().in_line(false), unanswered)
             .await
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
-        self.subscribe_majority(&without_place(attempt)).await
+        self.subscribe_majority(&attempt.clone().in_line(false))
+            .await
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {

@@ -37,10 +37,6 @@ pub(super) struct KeyEntry {
 }
 
 impl KeyEntry {
-    fn expire(&mut self, now: Instant) {
-        self.state.expire(now);
-    }
-
     /// A hold has ended, which wakes `wake`. Returns how many waiters outside the line are among them.
     pub(super) fn ended(&mut self, mode: LockMode, wake: Wake, now: Instant) -> usize {
         if !mode.has_line() {
@@ -88,7 +84,7 @@ impl Shard {
             }
         };
         let entry = place.get_mut();
-        entry.expire(now);
+        entry.state.expire(now);
         let result = change(entry);
         if entry.is_idle() {
             place.remove();
@@ -145,7 +141,7 @@ impl Shard {
         let entries = self.entries.iter_mut().filter(|(key, _)| wanted(key));
         let mut held: Vec<_> = entries
             .filter_map(|(key, entry)| {
-                entry.expire(now);
+                entry.state.expire(now);
                 let inspection = entry.state.inspect(now);
                 let is_held = inspection.is_held();
                 is_held.then(|| LockEntry::new(key.clone(), inspection))
@@ -173,7 +169,7 @@ impl Shard {
     /// Removes entries that have expired.
     fn sweep(&mut self, now: Instant) {
         self.entries.retain(|_, entry| {
-            entry.expire(now);
+            entry.state.expire(now);
             !entry.is_idle()
         });
         self.until_sweep = SWEEP.max(self.entries.len());

@@ -13,7 +13,7 @@ use super::QuorumStore;
 use super::hold::{AttemptedHold, StoreHold};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::LockStore;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 
 /// What a store answered.
 pub(super) type Vote<T> = Result<T, StoreError>;
@@ -56,7 +56,7 @@ impl<T> MajorityCall<T> {
 
     /// Counts the vote, in place of an earlier one of this store; if it comes too late, says how the question ended.
     pub(super) fn cast(&self, store: usize, vote: Vote<T>) -> Option<Conclusion> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.conclusion.is_some() {
             return state.conclusion;
         }
@@ -73,7 +73,7 @@ impl<T> MajorityCall<T> {
         mut decided: impl FnMut(&Votes<T>) -> bool,
     ) -> bool {
         let deciding = async {
-            while !decided(&self.state().votes) {
+            while !decided(&self.state.lock().votes) {
                 self.changed.notified().await;
             }
         };
@@ -82,7 +82,7 @@ impl<T> MajorityCall<T> {
 
     /// Closes the call. `count` computes the conclusion and the result from the votes.
     pub(super) fn close<R>(&self, count: impl FnOnce(&Votes<T>) -> (Conclusion, R)) -> R {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let (conclusion, result) = count(&state.votes);
         state.conclusion = Some(conclusion);
         result
@@ -111,11 +111,7 @@ impl<T> MajorityCall<T> {
 
     /// How the question ended, if it has.
     pub(super) fn conclusion(&self) -> Option<Conclusion> {
-        self.state().conclusion
-    }
-
-    fn state(&self) -> MutexGuard<'_, CallState<T>> {
-        self.state.lock()
+        self.state.lock().conclusion
     }
 }
 

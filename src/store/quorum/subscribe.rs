@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{OptionFuture, join_all};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
@@ -119,15 +119,8 @@ async fn gather(
                 Some(store) => woken.by(store, *last_votes.lock()),
                 None => return,
             },
-            () = at(woken.due) => {}
+            Some(()) = OptionFuture::from(woken.due.map(sleep_until)) => {}
         }
-    }
-}
-
-async fn at(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => sleep_until(instant).await,
-        None => std::future::pending().await,
     }
 }
 
@@ -162,12 +155,12 @@ impl Woken {
         }
         self.by.insert(store);
         self.enough = self.by.or(waiting.granting).len() >= self.majority;
-        let at = Instant::now()
-            + if self.enough {
-                Duration::ZERO
-            } else {
-                self.gather
-            };
+        let gather = if self.enough {
+            Duration::ZERO
+        } else {
+            self.gather
+        };
+        let at = Instant::now() + gather;
         // After a split vote, clients must not ask again at the same time.
         let at = waiting.quiet_until.map_or(at, |quiet| quiet.max(at));
         let earlier = self.due.filter(|_| !self.enough);
@@ -179,14 +172,15 @@ impl Woken {
     }
 
     fn ring(&mut self, signal: &watch::Sender<()>) {
-        self.gather = if self.enough {
+        let gather = if self.enough {
             GATHER.0
         } else {
-            (self.gather * 2).min(GATHER.1)
+            GATHER.1.min(self.gather * 2)
         };
-        self.by = Members::default();
-        self.enough = false;
-        self.due = None;
+        *self = Self {
+            gather,
+            ..Self::new(self.majority)
+        };
         signal.send_replace(());
     }
 }

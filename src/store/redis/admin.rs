@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::try_join_all;
 use redis::Value;
 use uuid::Uuid;
 
@@ -17,7 +17,7 @@ use super::timeouts::ms;
 use crate::error::StoreError;
 use crate::lock::{LockKey, LockMode};
 use crate::store::{
-    BATCH, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry,
+    Holder, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry,
 };
 
 /// The code of the administrating scripts for a key that is not a lock.
@@ -76,19 +76,13 @@ impl Inspect for RedisStore {
 
     /// An entry that is not one of this crate is skipped.
     async fn processes(&self, clients: &[Uuid]) -> Result<Vec<Option<ProcessInfo>>, StoreError> {
-        let mut processes = Vec::with_capacity(clients.len());
-        for some in clients.chunks(BATCH) {
-            let entries = some.iter().map(|client| async {
-                let key = entry(client);
-                let call = script::RECORD.call([Names::of(&key).lock()]);
-                let value: Option<Vec<u8>> = read(self.call(&key, |_| Ok(call)).await?)?;
-                Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
-            });
-            for process in join_all(entries).await {
-                processes.push(process?);
-            }
-        }
-        Ok(processes)
+        let entries = clients.iter().map(|client| async {
+            let key = entry(client);
+            let call = script::RECORD.call([Names::of(&key).lock()]);
+            let value: Option<Vec<u8>> = read(self.call(&key, |_| Ok(call)).await?)?;
+            Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
+        });
+        try_join_all(entries).await
     }
 }
 

@@ -161,7 +161,7 @@ impl SharedConnection {
         asking: bool,
     ) -> Result<(Value, Arc<Live>), StoreError> {
         let live = self.live().await?;
-        let mut handle = live.handle();
+        let mut handle = live.raw.handle.clone();
         let began = Instant::now();
         let answered = {
             let mut answer = pin!(put(&mut handle, command, asking));
@@ -286,9 +286,10 @@ impl SharedConnection {
 
     /// The name in metrics of what it carries.
     fn carries(&self) -> &'static str {
-        match self.on_push {
-            None => self.purpose.as_str(),
-            Some(_) => telemetry::store::WAKE_UPS,
+        match self.purpose {
+            _ if self.on_push.is_some() => telemetry::store::WAKE_UPS,
+            Purpose::Commands => telemetry::store::COMMANDS,
+            Purpose::Renewals => telemetry::store::RENEWALS,
         }
     }
 

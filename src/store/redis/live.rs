@@ -1,6 +1,5 @@
 //! A connection that is up.
 
-use redis::aio::MultiplexedConnection;
 use tokio_util::sync::CancellationToken;
 
 use super::endpoint::RawConnection;
@@ -16,31 +15,12 @@ pub(super) struct Live {
     /// Cancelled when the connection is given up as dead: commands without an answer fail.
     pub(super) given_up: CancellationToken,
     /// `None` if a change counts without replicas.
-    waits: Option<AckQueue>,
-    _up: ConnectionUp,
+    pub(super) waits: Option<AckQueue>,
+    /// Counts it while it is there.
+    pub(super) _up: ConnectionUp,
 }
 
 impl Live {
-    pub(super) fn new(
-        raw: RawConnection,
-        generation: u64,
-        waits: Option<AckQueue>,
-        up: ConnectionUp,
-    ) -> Self {
-        Self {
-            raw,
-            generation,
-            given_up: CancellationToken::new(),
-            waits,
-            _up: up,
-        }
-    }
-
-    /// Sends commands on this connection.
-    pub(super) fn handle(&self) -> MultiplexedConnection {
-        self.raw.handle.clone()
-    }
-
     /// Whether the connection is known to have ended, or cannot wait for replicas any more. `false` does not prove that it is
     /// open.
     pub(super) fn has_ended(&self) -> bool {

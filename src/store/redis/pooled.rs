@@ -8,7 +8,6 @@ use redis::aio::MultiplexedConnection;
 use super::{failure, tls};
 use crate::error::StoreError;
 use crate::sync::Mutex;
-use crate::telemetry;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,16 +17,6 @@ pub(super) enum Purpose {
     /// Renewals only. The store's thread drives the connection, so that renewals continue while the callers' runtime
     /// is busy.
     Renewals,
-}
-
-impl Purpose {
-    /// The name in metrics.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Commands => telemetry::store::COMMANDS,
-            Self::Renewals => telemetry::store::RENEWALS,
-        }
-    }
 }
 
 /// The permit of a shared connection in a pool of the caller's. It stays when the connection is replaced, so that the pool counts

@@ -17,7 +17,7 @@ use super::pooled::Purpose;
 use super::slot::Slot;
 use crate::error::StoreError;
 use crate::store::Wakeups;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 
 /// The subscriptions of one store on one connection, and the task that sends them.
 ///
@@ -104,7 +104,7 @@ impl Subscriptions {
     }
 
     fn register(self: &Arc<Self>, name: String) -> (Wakeups, watch::Receiver<Acknowledged>) {
-        let mut registry = self.registry();
+        let mut registry = self.registry.lock();
         let name: Arc<str> = name.into();
         let channel = registry.channels.entry(name.clone()).or_default();
         if !channel.is_sent {
@@ -123,14 +123,14 @@ impl Subscriptions {
 
     /// The number of listeners of a channel.
     pub(super) fn listeners(&self, channel: &str) -> usize {
-        let registry = self.registry();
+        let registry = self.registry.lock();
         let channel = registry.channels.get(channel);
         channel.map_or(0, |channel| channel.signal.receiver_count())
     }
 
     /// Ends the subscriptions to the channels of slots that the server does not have.
     pub(super) fn end_all_but(&self, has: impl Fn(Slot) -> bool) {
-        let mut registry = self.registry();
+        let mut registry = self.registry.lock();
         let Registry {
             channels, changed, ..
         } = &mut *registry;
@@ -149,12 +149,12 @@ impl Subscriptions {
         if let Some(task) = self.task.get() {
             task.abort();
         }
-        self.registry().channels.clear();
+        self.registry.lock().channels.clear();
     }
 
     /// There is no connection: every subscription is to be sent again on the next one.
     pub(super) fn disconnected(&self) {
-        let mut registry = self.registry();
+        let mut registry = self.registry.lock();
         for channel in registry.channels.values_mut() {
             channel.is_sent = false;
             channel.answer.send_replace(None);
@@ -164,14 +164,14 @@ impl Subscriptions {
 
     /// No connection can be opened now: listeners that wait for an acknowledgement get the error.
     pub(super) fn failed(&self, error: &StoreError) {
-        for channel in self.registry().channels.values() {
+        for channel in self.registry.lock().channels.values() {
             channel.answer.send_replace(Some(Err(error.clone())));
         }
     }
 
     /// The next commands.
     pub(super) fn changes(&self) -> Vec<Change> {
-        let mut registry = self.registry();
+        let mut registry = self.registry.lock();
         let mut changes = Vec::new();
         for name in mem::take(&mut registry.changed) {
             let Some(channel) = registry.channels.get_mut(&name) else {
@@ -195,7 +195,7 @@ impl Subscriptions {
 
     /// The server does not serve the channel. The listeners that it has are over; the next one subscribes again.
     pub(super) fn end(&self, name: &str, why: StoreError) {
-        if let Some(channel) = self.registry().channels.remove(name) {
+        if let Some(channel) = self.registry.lock().channels.remove(name) {
             channel.answer.send_replace(Some(Err(why)));
         }
     }
@@ -209,7 +209,7 @@ impl Subscriptions {
         match push.kind {
             PushKind::Message | PushKind::SMessage => self.wake(name),
             PushKind::Subscribe | PushKind::SSubscribe => {
-                if let Some(channel) = self.registry().channels.get(&**name) {
+                if let Some(channel) = self.registry.lock().channels.get(&**name) {
                     // There may have been messages while there was no connection.
                     channel.signal.send_replace(());
                     channel.answer.send_replace(Some(Ok(())));
@@ -226,26 +226,22 @@ impl Subscriptions {
     }
 
     fn is_acknowledged(&self, name: &str) -> bool {
-        let registry = self.registry();
+        let registry = self.registry.lock();
         let channel = registry.channels.get(name);
         channel.is_some_and(|channel| matches!(*channel.answer.borrow(), Some(Ok(()))))
     }
 
     /// Wakes the listeners of a channel. All ask again, whatever a message contains.
     pub(super) fn wake(&self, name: &str) {
-        if let Some(channel) = self.registry().channels.get(name) {
+        if let Some(channel) = self.registry.lock().channels.get(name) {
             channel.signal.send_replace(());
         }
     }
 
     /// Has the task check a channel.
     fn check(&self, name: &str) {
-        self.registry().changed.push(name.into());
+        self.registry.lock().changed.push(name.into());
         self.work.notify_one();
-    }
-
-    fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock()
     }
 }
 

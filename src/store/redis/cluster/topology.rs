@@ -31,14 +31,8 @@ pub(in super::super) struct Cluster {
     /// Protects the servers of the map, and those that a redirection has named since: the next map drops these unless it has
     /// them.
     members: Mutex<HashMap<Address, Arc<Member>>>,
-    /// Held by the task that refreshes the map; the others wait for its result.
-    last: tokio::sync::Mutex<Option<LastRefresh>>,
-}
-
-/// The result of the last refresh.
-struct LastRefresh {
-    at: Instant,
-    failed: Option<StoreError>,
+    /// The time of the last refresh, and its error. Held by the task that refreshes the map; the others wait for its result.
+    last: tokio::sync::Mutex<Option<(Instant, Option<StoreError>)>>,
 }
 
 /// A map that may be wrong.
@@ -109,7 +103,7 @@ impl Cluster {
         {
             return Ok(map.clone());
         }
-        if let Some(LastRefresh { at, failed }) = &*last {
+        if let Some((at, failed)) = &*last {
             match failed {
                 Some(error) if at.elapsed() < PAUSE => return Err(error.clone()),
                 // The server that moved a slot knows the new owner. After a failure, the other servers may not know the
@@ -123,10 +117,7 @@ impl Cluster {
         if let Err(error) = &installed {
             tracing::debug!(%error, "no server of the Cluster says which server serves what");
         }
-        *last = Some(LastRefresh {
-            at: Instant::now(),
-            failed: installed.as_ref().err().cloned(),
-        });
+        *last = Some((Instant::now(), installed.as_ref().err().cloned()));
         installed
     }
 

@@ -27,7 +27,7 @@ impl SharedConnection {
 
     async fn find_out(self: Arc<Self>, live: Arc<Live>) {
         let ping = redis::cmd("PING");
-        let mut handle = live.handle();
+        let mut handle = live.raw.handle.clone();
         let mut answer = pin!(handle.send_packed_command(&ping));
         let limit = self.context.timeouts().probe() + self.context.waits.delay();
         let another = async {

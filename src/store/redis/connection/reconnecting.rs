@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::super::live::Live;
@@ -85,8 +86,13 @@ impl SharedConnection {
             None => self.context.waits.begin(&raw.handle, server, &answer),
             Some(_) => None,
         };
-        let up = telemetry::store::connected(self.carries());
-        state.link = LinkState::Up(Arc::new(Live::new(raw, state.generation, waits, up)));
+        state.link = LinkState::Up(Arc::new(Live {
+            raw,
+            generation: state.generation,
+            given_up: CancellationToken::new(),
+            waits,
+            _up: telemetry::store::connected(self.carries()),
+        }));
         state.reconnecting = None;
         self.settled.notify_waiters();
     }
