@@ -36,7 +36,6 @@ mod router;
 mod script;
 mod sentinel;
 mod slot;
-mod subscriber;
 mod subscriptions;
 mod thread;
 mod timeouts;

@@ -14,7 +14,7 @@ use crate::lock::{HoldId, LockMode};
 /// While `limit` is `None`, there is no hold, and the next attempt names the limit.
 #[derive(Debug, Default)]
 pub(super) struct Permits {
-    holds: ExpiringList,
+    pub(super) holds: ExpiringList,
     limit: Option<Limit>,
 }
 
@@ -44,10 +44,6 @@ impl Permits {
 
     pub(super) fn is_free(&self) -> bool {
         self.holds.is_empty()
-    }
-
-    pub(super) fn holds(&self) -> &ExpiringList {
-        &self.holds
     }
 
     /// The limit that counts now.

@@ -166,7 +166,7 @@ impl State {
     fn until(&self, hold: &Hold) -> Option<Instant> {
         match hold.mode {
             LockMode::Read => self.reads.until(hold.id),
-            LockMode::Permit(_) => self.permits.holds().until(hold.id),
+            LockMode::Permit(_) => self.permits.holds.until(hold.id),
             LockMode::Reentrant | LockMode::Fair | LockMode::Write => {
                 let sole = self.sole.as_ref().filter(|sole| sole.is(hold))?;
                 Some(sole.until)
@@ -247,7 +247,7 @@ impl State {
             .reads
             .iter()
             .map(|(id, until)| (LockMode::Read, id, until));
-        let permits = self.permits.holds().iter();
+        let permits = self.permits.holds.iter();
         let permits = permits.map(|(id, until)| (self.permits.mode(), id, until));
         let holders = sole.into_iter().chain(reads).chain(permits);
         let waiters = [&self.queue, &self.passes, &self.waiting, &self.readers];

@@ -99,7 +99,9 @@ impl Endpoint {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_pipeline_buffer_size(BACKLOG);
-        let (stream, settings) = (self.stream().await?, self.address.redis_settings());
+        let stream = connect(&self.address, &self.tls).await;
+        let stream = stream.map_err(|error| self.failed(error.into()))?;
+        let settings = self.address.redis_settings();
         let Some(on_push) = on_push else {
             let stream = InParts::new(stream);
             return self.open_on(stream, settings, config).await;
@@ -131,11 +133,6 @@ impl Endpoint {
             }
             Err(error) => Err(self.late_refusal(error).await),
         }
-    }
-
-    async fn stream(&self) -> Result<Box<dyn Stream>, StoreError> {
-        let opening = connect(&self.address, &self.tls).await;
-        opening.map_err(|error| self.failed(error.into()))
     }
 
     /// The answers to the first questions on a new connection.

@@ -106,24 +106,23 @@ impl RedisStore {
         searches: &[(&'static str, String)],
     ) -> Result<Walk, StoreError> {
         let servers = self.inner.router.servers().await?;
-        let of_server = |(server, connection): &(String, Arc<SharedConnection>)| {
-            let search = |(kind, pattern): &(&'static str, String)| Search {
+        let mut all = Vec::new();
+        for (server, connection) in &servers {
+            all.extend(searches.iter().map(|(kind, pattern)| Search {
                 server: server.clone(),
                 connection: connection.clone(),
                 kind,
                 pattern: pattern.clone(),
-            };
-            searches.iter().map(search).collect::<Vec<_>>()
-        };
-        let searches: Vec<_> = servers.iter().flat_map(of_server).collect();
+            }));
+        }
         let (current, cursor) = match query.position() {
-            Some(text) => begin(text, &searches).ok_or_else(foreign_cursor)?,
+            Some(text) => begin(text, &all).ok_or_else(foreign_cursor)?,
             None => (0, END),
         };
         Ok(Walk {
             current,
             cursor: cursor.to_owned(),
-            searches,
+            searches: all,
             steps: 0,
         })
     }

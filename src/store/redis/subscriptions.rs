@@ -3,18 +3,23 @@
 use std::collections::HashMap;
 use std::mem;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::aio::SendError;
 use redis::{PushInfo, PushKind, Value};
 use tokio::sync::{Notify, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::channels::Channels;
 use super::connection::SharedConnection;
-use super::failure::{transient, unreachable};
+use super::failure::{self, transient, unreachable};
+use super::live::Live;
 use super::node_context::NodeContext;
 use super::pooled::Purpose;
 use super::slot::Slot;
+use crate::backoff::Backoff;
 use crate::error::StoreError;
 use crate::store::Wakeups;
 use crate::sync::Mutex;
@@ -26,12 +31,12 @@ use crate::sync::Mutex;
 /// in which they arrive.
 pub(super) struct Subscriptions {
     pub(super) context: Arc<NodeContext>,
-    pub(super) connection: Arc<SharedConnection>,
+    connection: Arc<SharedConnection>,
     /// It starts with the first listener, on the store's thread, which outlives the runtimes of callers.
     task: OnceLock<AbortOnDropHandle<()>>,
     registry: Mutex<Registry>,
     /// Notified when there is a difference to send.
-    pub(super) work: Notify,
+    work: Notify,
 }
 
 /// Protected by one mutex, which is never held across an await.
@@ -58,10 +63,13 @@ struct ChannelState {
 /// The answer of the server to a subscription, if there is one. It is an error also while there is no connection.
 type Acknowledged = Option<Result<(), StoreError>>;
 
+/// How long a connection may be silent before a `PING`.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
 /// A command to send about a channel: to subscribe to it, or to end that.
-pub(super) struct Change {
-    pub(super) name: Arc<str>,
-    pub(super) is_wanted: bool,
+struct Change {
+    name: Arc<str>,
+    is_wanted: bool,
 }
 
 impl Subscriptions {
@@ -153,7 +161,7 @@ impl Subscriptions {
     }
 
     /// There is no connection: every subscription is to be sent again on the next one.
-    pub(super) fn disconnected(&self) {
+    fn disconnected(&self) {
         let mut registry = self.registry.lock();
         for channel in registry.channels.values_mut() {
             channel.is_sent = false;
@@ -163,14 +171,14 @@ impl Subscriptions {
     }
 
     /// No connection can be opened now: listeners that wait for an acknowledgement get the error.
-    pub(super) fn failed(&self, error: &StoreError) {
+    fn failed(&self, error: &StoreError) {
         for channel in self.registry.lock().channels.values() {
             channel.answer.send_replace(Some(Err(error.clone())));
         }
     }
 
     /// The next commands.
-    pub(super) fn changes(&self) -> Vec<Change> {
+    fn changes(&self) -> Vec<Change> {
         let mut registry = self.registry.lock();
         let mut changes = Vec::new();
         for name in mem::take(&mut registry.changed) {
@@ -194,7 +202,7 @@ impl Subscriptions {
     }
 
     /// The server does not serve the channel. The listeners that it has are over; the next one subscribes again.
-    pub(super) fn end(&self, name: &str, why: StoreError) {
+    fn end(&self, name: &str, why: StoreError) {
         if let Some(channel) = self.registry.lock().channels.remove(name) {
             channel.answer.send_replace(Some(Err(why)));
         }
@@ -216,19 +224,22 @@ impl Subscriptions {
                 }
                 self.check(name);
             }
-            PushKind::Unsubscribe | PushKind::SUnsubscribe if self.is_acknowledged(name) => {
+            PushKind::Unsubscribe | PushKind::SUnsubscribe => {
+                let is_on = |channel: &ChannelState| channel.answer.borrow().is_some();
                 // Without a request, for which the channel would have left the map.
-                let why = "the slot of the channel has moved to another server";
-                self.end(name, transient(why));
+                if self
+                    .registry
+                    .lock()
+                    .channels
+                    .get(&**name)
+                    .is_some_and(is_on)
+                {
+                    let why = "the slot of the channel has moved to another server";
+                    self.end(name, transient(why));
+                }
             }
             _ => {}
         }
-    }
-
-    fn is_acknowledged(&self, name: &str) -> bool {
-        let registry = self.registry.lock();
-        let channel = registry.channels.get(name);
-        channel.is_some_and(|channel| matches!(*channel.answer.borrow(), Some(Ok(()))))
     }
 
     /// Wakes the listeners of a channel. All ask again, whatever a message contains.
@@ -243,6 +254,94 @@ impl Subscriptions {
         self.registry.lock().changed.push(name.into());
         self.work.notify_one();
     }
+}
+
+/// The connection cannot be used any more.
+struct ConnectionLost;
+
+/// The task that sends the subscriptions.
+impl Subscriptions {
+    /// Sends subscriptions on one connection after the other, until the task is aborted.
+    async fn run(self: Arc<Self>) {
+        let mut backoff = Backoff::STORE;
+        loop {
+            let began = Instant::now();
+            match self.connection.live().await {
+                Ok(live) => {
+                    let ConnectionLost = self.serve(live).await;
+                    self.disconnected();
+                }
+                Err(error) => self.failed(&error),
+            }
+            if began.elapsed() > 2 * Backoff::LONGEST + self.context.timeouts().connect {
+                backoff.reset();
+            }
+            backoff.pause().await;
+        }
+    }
+
+    async fn serve(&self, live: Arc<Live>) -> ConnectionLost {
+        let (ended, generation) = (live.raw.ended.clone(), live.generation);
+        // The connection ends when another one replaces it.
+        drop(live);
+        let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let ping = redis::cmd("PING");
+        loop {
+            if self.send_changes(generation).await.is_err() {
+                return ConnectionLost;
+            }
+            tokio::select! {
+                () = ended.cancelled() => return ConnectionLost,
+                () = self.work.notified() => {}
+                _ = heartbeat.tick() => {
+                    // Without an answer, messages may be late as well: the listeners are woken when it answers again.
+                    if self.connection.query(&ping).await.is_err() {
+                        return ConnectionLost;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends the subscriptions that the server does not know yet, one command for each channel: one that the user may not read does
+    /// not stop the others.
+    async fn send_changes(&self, generation: u64) -> Result<(), ConnectionLost> {
+        let channels = self.context.settings.channels.get();
+        let channels = channels.copied().unwrap_or(Channels::Plain);
+        let changes = self.changes();
+        let answers = changes.iter().map(async |change| {
+            let mut command = redis::cmd(channels.subscription(change.is_wanted));
+            self.connection.query(command.arg(&*change.name)).await
+        });
+        for (change, answer) in changes.iter().zip(join_all(answers).await) {
+            match answer.map_err(|_| ConnectionLost)? {
+                Value::ServerError(error) if change.is_wanted => {
+                    self.end(&change.name, failure::refusal(error));
+                }
+                Value::ServerError(_) => {}
+                answer if fits(&answer, change) => {}
+                // When a server ends a subscription without a request, its message has the form of an answer, and the `redis`
+                // crate takes it for the answer to the last command.
+                _ => {
+                    let why = "an answer on it belongs to another command";
+                    self.connection.replace(generation, why);
+                    return Err(ConnectionLost);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fits(answer: &Value, Change { name, is_wanted }: &Change) -> bool {
+    let Value::Push { kind, data } = answer else {
+        return false;
+    };
+    let began = matches!(kind, PushKind::Subscribe | PushKind::SSubscribe);
+    let ended = matches!(kind, PushKind::Unsubscribe | PushKind::SUnsubscribe);
+    let about = matches!(data.first(), Some(Value::BulkString(about)) if *about == name.as_bytes());
+    about && if *is_wanted { began } else { ended }
 }
 
 /// A listener. Dropping it notifies the task, which unsubscribes after the last one.
