@@ -256,12 +256,7 @@ impl Drop for MemorySubscription {
 
 impl MemoryShared {
     fn shard(&self, key: &LockKey) -> MutexGuard<'_, Shard> {
-        lock(&self.shards[self.place(key)])
-    }
-
-    /// The shard of `key`.
-    fn place(&self, key: &LockKey) -> usize {
-        key.place_among(SHARDS)
+        lock(&self.shards[key.place_among(SHARDS)])
     }
 
     /// Ends the hold and, if there was one, keeps `record`.

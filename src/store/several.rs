@@ -87,14 +87,7 @@ async fn any<S: LockStore + ?Sized>(
                 soonest = Some(soonest.map_or(retry_after, |soonest| retry_after.min(soonest)));
             }
             // The attempt had no effect. The others may belong to another partition, which may answer.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    StoreErrorKind::Unreachable | StoreErrorKind::Transient
-                ) =>
-            {
-                failure = Some(error);
-            }
+            Err(error) if error.is_without_effect() && !error.is_final() => failure = Some(error),
             Err(error) => return Err(error),
         }
     }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::MemoryShared;
 use super::channel::Signals;
 use super::shard::Shard;
+use super::{MemoryShared, SHARDS};
 use crate::error::StoreError;
 use crate::store::{Attempt, Grant, Outcome, SeveralOutcome};
 
@@ -75,7 +75,6 @@ fn impatient(attempt: &Attempt) -> Attempt {
 
 /// The shards of some keys.
 struct LockedShards<'a> {
-    shared: &'a MemoryShared,
     guards: BTreeMap<usize, MutexGuard<'a, Shard>>,
     /// The time of all decisions: one that counts for all of them must not expire between two.
     now: Instant,
@@ -84,22 +83,19 @@ struct LockedShards<'a> {
 impl<'a> LockedShards<'a> {
     /// Locks the shards in ascending order, so that there is no deadlock.
     fn lock(shared: &'a MemoryShared, attempts: &[Attempt]) -> Self {
-        let places = attempts
-            .iter()
-            .map(|attempt| shared.place(&attempt.hold.key));
-        let places: BTreeSet<_> = places.collect();
+        let places = attempts.iter();
+        let places: BTreeSet<_> = places.map(|one| one.hold.key.place_among(SHARDS)).collect();
         let guards = places
             .into_iter()
             .map(|place| (place, super::lock(&shared.shards[place])));
         Self {
-            shared,
             guards: guards.collect(),
             now: Instant::now(),
         }
     }
 
     fn of(&mut self, attempt: &Attempt) -> &mut Shard {
-        let place = self.shared.place(&attempt.hold.key);
+        let place = attempt.hold.key.place_among(SHARDS);
         self.guards.get_mut(&place).expect("it was locked")
     }
 }

@@ -131,7 +131,8 @@ impl<S: LockStore> QuorumStore<S> {
                     hold.lock().retire(call.epoch);
                     self.undo_in(&call.of, count.open);
                     let left = count.granted.or(count.refused);
-                    self.withdraw_from(&call.of, left).await;
+                    let withdrawn = self.undo_in(&call.of, left);
+                    self.as_long_as_a_store_may_take(withdrawn).await;
                 }
                 Err(error)
             }

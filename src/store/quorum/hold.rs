@@ -173,14 +173,6 @@ impl QuorumHold {
         pause
     }
 
-    /// Counts the stores that were `late` when a question about this attempt was sent, whose answers have proved the hold unbroken
-    /// until then.
-    pub(super) fn follow(&mut self, epoch: Epoch, late: Members) {
-        if self.epoch == epoch {
-            self.carriers.follow(late);
-        }
-    }
-
     /// The hold is needed for one more lease.
     pub(super) fn renewed(&mut self, needed: Instant) {
         self.needed = self.needed.map(|before| before.max(needed));

@@ -129,7 +129,10 @@ impl<S: LockStore> QuorumStore<S> {
             let (held, gone) = (that_say(HoldStatus::Held), that_say(HoldStatus::Gone));
             let unbroken = one.carriers.unbroken(majority, held, gone);
             if unbroken == Some(HoldStatus::Held) {
-                one.hold.lock().follow(one.epoch, one.carriers.late);
+                let mut hold = one.hold.lock();
+                if hold.epoch == one.epoch {
+                    hold.carriers.follow(one.carriers.late);
+                }
             }
             // The lease is renewed if a majority says so, late stores included. A hold that cannot be confirmed any more is gone,
             // so that its holder learns of the loss now and not at the release.

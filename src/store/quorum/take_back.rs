@@ -64,12 +64,6 @@ impl<S: LockStore> QuorumStore<S> {
         self.as_long_as_a_store_may_take(returned).await;
     }
 
-    /// Withdraws the attempt from `stores`.
-    pub(super) async fn withdraw_from(&self, of: &AttemptedHold, stores: Members) {
-        let undone = self.undo_in(of, stores);
-        self.as_long_as_a_store_may_take(undone).await;
-    }
-
     pub(super) async fn as_long_as_a_store_may_take(&self, tasks: Vec<JoinHandle<()>>) {
         let _ = timeout_at(self.deadline(), join_all(tasks)).await;
     }

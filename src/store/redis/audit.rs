@@ -147,7 +147,8 @@ fn server(info: &Info) -> String {
 
 fn replicas(info: &Info) -> String {
     let replicas = info.replicas();
-    let synced = replicas.iter().filter(|one| one.state == "online").count();
+    let synced = replicas.iter().filter(|(_, state)| state == "online");
+    let synced = synced.count();
     match replicas.len() {
         0 => "none".to_owned(),
         count => format!("{count}, {synced} of them up to date"),
@@ -208,14 +209,9 @@ fn warnings(info: &Info, settings: &Settings) -> Vec<Warning> {
     if !info.is("role", "master") {
         warnings.push(Warning::NotMaster);
     }
-    for replica in info.replicas() {
-        if replica.state != "online" {
-            warnings.push(Warning::ReplicaSyncing {
-                replica: replica.address,
-                state: replica.state,
-            });
-        }
-    }
+    let syncing = info.replicas().into_iter();
+    let syncing = syncing.filter(|(_, state)| state != "online");
+    warnings.extend(syncing.map(|(replica, state)| Warning::ReplicaSyncing { replica, state }));
     warnings.extend(persistence(info, settings).1);
     let failed = ["aof_last_write_status", "rdb_last_bgsave_status"];
     if failed.into_iter().any(|last| info.is(last, "err")) {

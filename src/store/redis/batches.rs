@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use super::pooled::Purpose;
 use super::{RedisStore, calls, failure, many, reply};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::store::ext::only;
 use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, grouped, several};
 
@@ -37,8 +37,9 @@ impl RedisStore {
         let is_marked = purpose == Purpose::Commands && self.inner.acknowledging;
         let (key, call) = (&batch[0].hold.key, calls::renew(&batch, is_marked));
         let mut answered = router.call(purpose, key, &call).await;
+        let not_sent = |error: &StoreError| error.is_without_effect() && !error.is_final();
         if purpose == Purpose::Renewals
-            && answered.as_ref().is_err_and(no_connection)
+            && answered.as_ref().is_err_and(not_sent)
             && router.lacks_renewals(key)
         {
             // There is no connection for renewals. The server may be at its connection limit, while the other connections
@@ -144,14 +145,6 @@ fn purpose_of(renewal: &Renewal) -> Purpose {
         Some(_) => Purpose::Renewals,
         None => Purpose::Commands,
     }
-}
-
-/// Whether an error means that there is no connection.
-fn no_connection(error: &StoreError) -> bool {
-    matches!(
-        error.kind(),
-        StoreErrorKind::Unreachable | StoreErrorKind::Transient
-    )
 }
 
 /// Asks in as few questions as [`BATCH`] and `group` allow: items of the same group may be in one question. Every question

@@ -128,20 +128,18 @@ impl Cluster {
 
 /// Whether all servers know sharded channels. A server that does not would fail in the middle of a script.
 fn agreed(answers: Vec<Result<bool, StoreError>>) -> Result<Channels, StoreError> {
-    let mut heard = false;
-    let mut failed = None;
-    for answer in answers {
-        match answer {
-            Ok(true) => heard = true,
-            Ok(false) => return Ok(Channels::Plain),
-            // A server that is down is assumed to be like the others.
-            Err(error) => failed = Some(failure::more_telling(failed, error)),
-        }
+    let says = |known| answers.iter().flatten().any(|knows| *knows == known);
+    // A server that is down is assumed to be like the others.
+    if says(true) || says(false) {
+        return Ok(if says(false) {
+            Channels::Plain
+        } else {
+            Channels::Sharded
+        });
     }
-    match failed {
-        Some(error) if !heard => Err(error),
-        _ => Ok(Channels::Sharded),
-    }
+    let failures = answers.into_iter().filter_map(Result::err);
+    let failure = failures.reduce(|known, other| failure::more_telling(Some(known), other));
+    failure.map_or(Ok(Channels::Sharded), Err)
 }
 
 /// The slot of all names of the key. Fails if they have different slots.

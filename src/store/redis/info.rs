@@ -8,13 +8,6 @@ use redis::{InfoDict, Value};
 /// The answer to `INFO`, by field.
 pub(super) struct Info(InfoDict);
 
-/// A replica of this server.
-pub(super) struct Replica {
-    pub(super) address: String,
-    /// `online` when the replica has all data.
-    pub(super) state: String,
-}
-
 impl Info {
     pub(super) fn parse(text: &str) -> Self {
         Self(InfoDict::new(text))
@@ -59,21 +52,17 @@ impl Info {
         Some(Duration::from_micros(micros).as_secs_f64() - here.as_secs_f64())
     }
 
-    pub(super) fn replicas(&self) -> Vec<Replica> {
-        (0..)
-            .map_while(|n| self.field(&format!("slave{n}")))
-            .map(|line| {
-                let parts: HashMap<_, _> = line
-                    .split(',')
-                    .filter_map(|part| part.split_once('='))
-                    .collect();
-                let part = |name| parts.get(name).copied().unwrap_or("?");
-                Replica {
-                    address: format!("{}:{}", part("ip"), part("port")),
-                    state: part("state").to_owned(),
-                }
-            })
-            .collect()
+    /// The address of each replica, and its state: `online` when it has all data.
+    pub(super) fn replicas(&self) -> Vec<(String, String)> {
+        let lines = (0..).map_while(|n| self.field(&format!("slave{n}")));
+        let replica = |line: &str| {
+            let parts = line.split(',').filter_map(|part| part.split_once('='));
+            let parts: HashMap<_, _> = parts.collect();
+            let part = |name| parts.get(name).copied().unwrap_or("?");
+            let address = format!("{}:{}", part("ip"), part("port"));
+            (address, part("state").to_owned())
+        };
+        lines.map(replica).collect()
     }
 }
 
@@ -109,7 +98,7 @@ mod tests {
         assert_eq!(info.server(), ("Valkey", "8.1.8"));
         let replicas = info.replicas();
         assert_eq!(replicas.len(), 2);
-        assert_eq!(replicas[1].address, "::1:7002");
-        assert_eq!(replicas[1].state, "wait_bgsave");
+        assert_eq!(replicas[1].0, "::1:7002");
+        assert_eq!(replicas[1].1, "wait_bgsave");
     }
 }

@@ -32,7 +32,7 @@ impl LockStore for RedisStore {
             } = &*self.inner;
             match reply::names_redissons_channel(&answer) {
                 true => outside.follow(router, attempt),
-                false => outside.forget(attempt),
+                false => outside.forget(attempt.hold.id),
             }
         }
         if let Outcome::Granted { .. } = outcome {
@@ -99,7 +99,7 @@ impl LockStore for RedisStore {
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
-        self.inner.outside.forget(attempt);
+        self.inner.outside.forget(attempt.hold.id);
         let call = |publish| Ok(calls::withdraw(attempt, unanswered, publish));
         reply::released(&self.call(&attempt.hold.key, call).await?).map(drop)
     }

@@ -39,7 +39,7 @@ pub(super) struct Unfollow {
 impl Drop for Unfollow {
     fn drop(&mut self) {
         if let Some(outside) = self.outside.upgrade() {
-            outside.remove(self.attempt);
+            outside.forget(self.attempt);
         }
     }
 }
@@ -71,10 +71,9 @@ impl Outside {
     }
 
     /// Ends the entry: the attempt is over, or waits for a process of ours.
-    pub(super) fn forget(&self, attempt: &Attempt) {
-        if !self.followed.lock().is_empty() {
-            self.remove(attempt.hold.id);
-        }
+    pub(super) fn forget(&self, attempt: HoldId) {
+        let ended = self.followed.lock().remove(&attempt);
+        drop(ended);
     }
 
     /// The number of attempts of this process that follow this channel of Redisson.
@@ -84,11 +83,6 @@ impl Outside {
             .values()
             .filter(|one| one.theirs == theirs && !one.task.is_finished());
         alike.count()
-    }
-
-    fn remove(&self, id: HoldId) {
-        let ended = self.followed.lock().remove(&id);
-        drop(ended);
     }
 }
 

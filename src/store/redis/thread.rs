@@ -9,21 +9,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// The thread of one store. It starts when it is first needed.
 #[derive(Default)]
-pub(super) struct ConnectionThread {
-    /// `None` if the thread could not be started.
-    thread: OnceLock<Option<Thread>>,
-}
+pub(super) struct ConnectionThread(OnceLock<Option<Thread>>);
 
 impl ConnectionThread {
     /// The thread's runtime; `None` if the thread could not be started.
     pub(super) fn runtime(&self) -> Option<Handle> {
-        let thread = self.thread.get_or_init(|| {
-            let started = Thread::start("lock-renewals");
-            started
-                .inspect_err(
-                    |error| tracing::warn!(%error, "no thread for renewals: they need a free worker"),
-                )
-                .ok()
+        let thread = self.0.get_or_init(|| {
+            let failed = |error: &_| tracing::warn!(%error, "no thread for renewals: they need a free worker");
+            Thread::start("lock-renewals").inspect_err(failed).ok()
         });
         thread.as_ref().map(|thread| thread.runtime.clone())
     }
@@ -42,7 +35,7 @@ impl ConnectionThread {
     /// The runtime of the caller; `None` if the caller runs on the thread's runtime.
     pub(super) fn callers_runtime(&self) -> Option<Handle> {
         let here = Handle::try_current().ok()?;
-        let thread = self.thread.get().and_then(Option::as_ref);
+        let thread = self.0.get().and_then(Option::as_ref);
         let is_thread = thread.is_some_and(|thread| thread.runtime.id() == here.id());
         (!is_thread).then_some(here)
     }

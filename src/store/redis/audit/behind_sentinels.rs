@@ -109,14 +109,11 @@ async fn writes(
 async fn without_replica(
     connection: &Arc<SharedConnection>,
 ) -> Result<Option<Warning>, StoreError> {
-    let Some(role) = ask(connection, "ROLE", &[]).await? else {
-        return Ok(Some(unseen(
-            "whether a replica follows the master",
-            "+role",
-        )));
-    };
-    Ok(match read(role)? {
-        Role::Primary { replicas, .. } if replicas.is_empty() => Some(Warning::NoReplica),
-        _ => None,
-    })
+    Ok(
+        match ask(connection, "ROLE", &[]).await?.map(read).transpose()? {
+            None => Some(unseen("whether a replica follows the master", "+role")),
+            Some(Role::Primary { replicas, .. }) if replicas.is_empty() => Some(Warning::NoReplica),
+            Some(_) => None,
+        },
+    )
 }
