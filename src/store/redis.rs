@@ -56,7 +56,7 @@ use thread::ConnectionThread;
 /// Locks in one Redis or Valkey server (6.2 or newer), in the one that [sentinels](RedisStore::sentinel) name, or in a
 /// [Cluster](RedisStore::cluster).
 ///
-/// Commands share a few connections. One more connection listens for wake-ups, and one is for renewals. All of them are
+/// Commands share a few connections. One more connection listens for wake-ups, always in RESP3, and one is for renewals. All of them are
 /// replaced when they break. While Redis is down, calls fail at
 /// once, and a background task reconnects.
 ///

@@ -306,7 +306,7 @@ impl RedisStoreBuilder {
     ///
     /// Clients of both kinds exclude each other, but they do not get each other's messages, and find out by polling. The
     /// default is what Redisson does (`shardedSubscriptionMode` AUTO): sharded if the servers know it, which those of Redis
-    /// 7 and Valkey do. Sharded channels are listened to by RESP3.
+    /// 7 and Valkey do.
     pub fn sharded_channels(mut self, sharded: bool) -> Self {
         self.channels = Some(match sharded {
             true => Channels::Sharded,

@@ -14,8 +14,8 @@ use crate::sync::Mutex;
 pub(super) enum Purpose {
     /// The commands of callers. Their runtime drives the connection.
     Commands,
-    /// Renewals only. The store's thread drives the connection, so that renewals continue while the callers' runtime
-    /// is busy.
+    /// Renewals, and questions about the slots of a Cluster. The store's thread drives the connection, so that these continue while
+    /// the callers' runtime is busy.
     Renewals,
 }
 
