@@ -32,7 +32,7 @@ use crate::sync::Mutex;
 pub(super) struct Subscriptions {
     pub(super) context: Arc<NodeContext>,
     connection: Arc<SharedConnection>,
-    /// It starts with the first listener, on the store's thread, which outlives the runtimes of callers.
+    /// It starts with the first listener.
     task: OnceLock<AbortOnDropHandle<()>>,
     registry: Mutex<Registry>,
     /// Notified when there is a difference to send.
@@ -97,8 +97,7 @@ impl Subscriptions {
     pub(super) async fn listen(self: &Arc<Self>, channel: String) -> Result<Wakeups, StoreError> {
         // It fails at once while the server is known to be down.
         self.connection.look().transpose()?;
-        let thread = &self.context.settings.background;
-        self.task.get_or_init(|| thread.spawn(self.clone().run()));
+        self.task.get_or_init(|| self.begin());
         let (wakeups, mut answer) = self.register(channel);
         self.work.notify_one();
         let timeouts = self.context.timeouts();
@@ -109,6 +108,16 @@ impl Subscriptions {
             Some(_) => Ok(wakeups.starting_now()),
             None => Err(unreachable("the subscription was not acknowledged in time")),
         }
+    }
+
+    /// The task runs on the runtime of the first listener, which drives the connection, and after its end on the store's thread.
+    fn begin(self: &Arc<Self>) -> AbortOnDropHandle<()> {
+        let near = AbortOnDropHandle::new(tokio::spawn(self.clone().run()));
+        let subscriptions = self.clone();
+        self.context.settings.background.spawn(async move {
+            drop(near.await);
+            subscriptions.run().await;
+        })
     }
 
     fn register(self: &Arc<Self>, name: String) -> (Wakeups, watch::Receiver<Acknowledged>) {
@@ -256,19 +265,18 @@ impl Subscriptions {
     }
 }
 
-/// The connection cannot be used any more.
-struct ConnectionLost;
-
 /// The task that sends the subscriptions.
 impl Subscriptions {
     /// Sends subscriptions on one connection after the other, until the task is aborted.
     async fn run(self: Arc<Self>) {
+        // A task before it has ended with its runtime.
+        self.disconnected();
         let mut backoff = Backoff::STORE;
         loop {
             let began = Instant::now();
             match self.connection.live().await {
                 Ok(live) => {
-                    let ConnectionLost = self.serve(live).await;
+                    self.serve(live).await;
                     self.disconnected();
                 }
                 Err(error) => self.failed(&error),
@@ -280,7 +288,8 @@ impl Subscriptions {
         }
     }
 
-    async fn serve(&self, live: Arc<Live>) -> ConnectionLost {
+    /// Sends subscriptions until the connection cannot be used any more.
+    async fn serve(&self, live: Arc<Live>) {
         let (ended, generation) = (live.raw.ended.clone(), live.generation);
         // The connection ends when another one replaces it.
         drop(live);
@@ -288,16 +297,16 @@ impl Subscriptions {
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let ping = redis::cmd("PING");
         loop {
-            if self.send_changes(generation).await.is_err() {
-                return ConnectionLost;
+            if self.send_changes(generation).await.is_none() {
+                return;
             }
             tokio::select! {
-                () = ended.cancelled() => return ConnectionLost,
+                () = ended.cancelled() => return,
                 () = self.work.notified() => {}
                 _ = heartbeat.tick() => {
                     // Without an answer, messages may be late as well: the listeners are woken when it answers again.
                     if self.connection.query(&ping).await.is_err() {
-                        return ConnectionLost;
+                        return;
                     }
                 }
             }
@@ -305,8 +314,8 @@ impl Subscriptions {
     }
 
     /// Sends the subscriptions that the server does not know yet, one command for each channel: one that the user may not read does
-    /// not stop the others.
-    async fn send_changes(&self, generation: u64) -> Result<(), ConnectionLost> {
+    /// not stop the others. `None`: the connection cannot be used any more.
+    async fn send_changes(&self, generation: u64) -> Option<()> {
         let channels = self.context.settings.channels.get();
         let channels = channels.copied().unwrap_or(Channels::Plain);
         let changes = self.changes();
@@ -315,7 +324,7 @@ impl Subscriptions {
             self.connection.query(command.arg(&*change.name)).await
         });
         for (change, answer) in changes.iter().zip(join_all(answers).await) {
-            match answer.map_err(|_| ConnectionLost)? {
+            match answer.ok()? {
                 Value::ServerError(error) if change.is_wanted => {
                     self.end(&change.name, failure::refusal(error));
                 }
@@ -326,11 +335,11 @@ impl Subscriptions {
                 _ => {
                     let why = "an answer on it belongs to another command";
                     self.connection.replace(generation, why);
-                    return Err(ConnectionLost);
+                    return None;
                 }
             }
         }
-        Ok(())
+        Some(())
     }
 }
 
