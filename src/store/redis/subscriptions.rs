@@ -66,6 +66,9 @@ type Acknowledged = Option<Result<(), StoreError>>;
 /// How long a connection may be silent before a `PING`.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
+/// Why a connection is replaced whose server may have executed a command.
+const UNANSWERED: &str = "a command on it was not answered";
+
 /// A command to send about a channel: to subscribe to it, or to end that.
 struct Change {
     name: Arc<str>,
@@ -197,7 +200,11 @@ impl Subscriptions {
             let is_wanted = channel.signal.receiver_count() > 0;
             let is_answered = channel.answer.borrow().is_some();
             match (is_wanted, channel.is_sent) {
-                (true, false) => channel.is_sent = true,
+                (true, false) => {
+                    channel.is_sent = true;
+                    // A failure to connect, which was before, is no answer to it.
+                    channel.answer.send_replace(None);
+                }
                 (false, true) if is_answered => drop(registry.channels.remove(&name)),
                 (false, false) => {
                     registry.channels.remove(&name);
@@ -276,7 +283,10 @@ impl Subscriptions {
             let began = Instant::now();
             match self.connection.live().await {
                 Ok(live) => {
-                    self.serve(live).await;
+                    let generation = live.generation;
+                    let why = self.serve(live).await;
+                    // It may still subscribe to what was sent. On the next one nothing was sent.
+                    self.connection.replace(generation, why);
                     self.disconnected();
                 }
                 Err(error) => self.failed(&error),
@@ -288,25 +298,25 @@ impl Subscriptions {
         }
     }
 
-    /// Sends subscriptions until the connection cannot be used any more.
-    async fn serve(&self, live: Arc<Live>) {
-        let (ended, generation) = (live.raw.ended.clone(), live.generation);
+    /// Sends subscriptions until the connection cannot be used any more, and returns why.
+    async fn serve(&self, live: Arc<Live>) -> &'static str {
+        let ended = live.raw.ended.clone();
         // The connection ends when another one replaces it.
         drop(live);
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let ping = redis::cmd("PING");
         loop {
-            if self.send_changes(generation).await.is_none() {
-                return;
+            if let Err(why) = self.send_changes().await {
+                return why;
             }
             tokio::select! {
-                () = ended.cancelled() => return,
+                () = ended.cancelled() => return "it broke",
                 () = self.work.notified() => {}
                 _ = heartbeat.tick() => {
                     // Without an answer, messages may be late as well: the listeners are woken when it answers again.
                     if self.connection.query(&ping).await.is_err() {
-                        return;
+                        return UNANSWERED;
                     }
                 }
             }
@@ -314,8 +324,8 @@ impl Subscriptions {
     }
 
     /// Sends the subscriptions that the server does not know yet, one command for each channel: one that the user may not read does
-    /// not stop the others. `None`: the connection cannot be used any more.
-    async fn send_changes(&self, generation: u64) -> Option<()> {
+    /// not stop the others. An error says why the connection cannot be used any more.
+    async fn send_changes(&self) -> Result<(), &'static str> {
         let channels = self.context.settings.channels.get();
         let channels = channels.copied().unwrap_or(Channels::Plain);
         let changes = self.changes();
@@ -324,7 +334,7 @@ impl Subscriptions {
             self.connection.query(command.arg(&*change.name)).await
         });
         for (change, answer) in changes.iter().zip(join_all(answers).await) {
-            match answer.ok()? {
+            match answer.map_err(|_| UNANSWERED)? {
                 Value::ServerError(error) if change.is_wanted => {
                     self.end(&change.name, failure::refusal(error));
                 }
@@ -332,14 +342,10 @@ impl Subscriptions {
                 answer if fits(&answer, change) => {}
                 // When a server ends a subscription without a request, its message has the form of an answer, and the `redis`
                 // crate takes it for the answer to the last command.
-                _ => {
-                    let why = "an answer on it belongs to another command";
-                    self.connection.replace(generation, why);
-                    return None;
-                }
+                _ => return Err("an answer on it belongs to another command"),
             }
         }
-        Some(())
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::time::{sleep, timeout};
 use tower_distributed_lock::{LockMode, LockStore};
 
 use super::*;
@@ -159,6 +160,33 @@ async fn a_connection_that_died_silently_is_noticed() {
     .await;
     proxy.replies.release();
     woken(&mut wakeups).await;
+}
+
+/// L8. The server executes afterwards what it was sent.
+#[tokio::test]
+async fn a_listener_that_leaves_while_the_server_is_silent_leaves_no_subscription() {
+    let mut server = RedisServer::start().await;
+    let response = Duration::from_millis(300);
+    let store = RedisStore::builder(server.url())
+        .response_timeout(response)
+        .connect()
+        .await
+        .unwrap();
+    let stays = attempt("stays", LockMode::Reentrant);
+    let mut wakeups = store.subscribe(&stays).await.unwrap();
+    server.pause();
+    let leaves = attempt("leaves", LockMode::Reentrant);
+    let subscribed = timeout(response / 2, store.subscribe(&leaves)).await;
+    assert!(subscribed.is_err(), "it is silent");
+    // Longer than the connection waits for an answer, and shorter than a probe of it.
+    sleep(3 * response).await;
+    server.resume();
+    woken(&mut wakeups).await;
+    eventually("one subscription is left", LIMIT, async || {
+        let channels = server.pubsub_channels().await;
+        channels.len() == 1 && channels.values().all(|subscribers| *subscribers == 1)
+    })
+    .await;
 }
 
 #[tokio::test]
