@@ -144,11 +144,6 @@ impl Cluster {
             .cloned()
             .collect();
         fastrand::shuffle(&mut masters);
-        // The others are asked when masters have failed, and at once if none is known.
-        let at_once = match masters.len() {
-            0 => ASKED_AT_ONCE,
-            count => count.min(ASKED_AT_ONCE),
-        };
         let replicas = known.iter().flat_map(|map| &map.replicas);
         let mut others: Vec<&Address> = self.seeds.iter().chain(replicas).chain(failed).collect();
         others.sort_unstable();
@@ -156,10 +151,15 @@ impl Cluster {
         fastrand::shuffle(&mut others);
         // These members are not kept: most of them have no slots.
         let others = others.into_iter();
-        let others = others.map(|address| Arc::new(self.factory.make(address)));
-        let members: Vec<_> = masters.into_iter().chain(others).collect();
-        let asked = stream::iter(members).map(|member| async move { member.slots().await });
-        let mut answers = pin!(asked.buffer_unordered(at_once));
+        let others: Vec<_> = others
+            .map(|address| Arc::new(self.factory.make(address)))
+            .collect();
+        let asked = |member: Arc<Member>| async move { member.slots().await };
+        let masters = stream::iter(masters).map(asked);
+        let others = stream::iter(others).map(asked);
+        // The others are asked when all masters have failed.
+        let masters = masters.buffer_unordered(ASKED_AT_ONCE);
+        let mut answers = pin!(masters.chain(others.buffer_unordered(ASKED_AT_ONCE)));
         let mut error = None;
         while let Some(answer) = answers.next().await {
             match answer {
@@ -235,3 +235,7 @@ impl SlotMap {
         self.masters.iter().any(|node| node.address == *address)
     }
 }
+
+#[cfg(test)]
+#[path = "topology/tests.rs"]
+mod tests;
