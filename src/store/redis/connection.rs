@@ -275,6 +275,10 @@ impl SharedConnection {
 
     fn begin_replacing(self: &Arc<Self>, state: &mut ConnectionState, reason: &'static str) {
         tracing::warn!(reason, "a connection to Redis is replaced");
+        if let LinkState::Up(live) = &state.link {
+            // A command without an answer, or a probe, may keep it.
+            live.raw.ended.cancel();
+        }
         state.link = LinkState::Connecting;
         self.ensure_reconnecting(state);
     }

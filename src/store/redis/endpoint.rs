@@ -49,7 +49,7 @@ pub(super) type OnPush = Arc<dyn AsyncPushSender>;
 /// An open connection.
 pub(super) struct RawConnection {
     pub(super) handle: MultiplexedConnection,
-    /// Cancelled when the connection has ended.
+    /// Cancelled when the connection has ended, and when another one is to replace it.
     pub(super) ended: CancellationToken,
     /// The task of the connection. One ends with the other. `None` if a pool of the caller's has made the connection: its
     /// task is not accessible.

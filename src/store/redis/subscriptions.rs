@@ -301,7 +301,6 @@ impl Subscriptions {
     /// Sends subscriptions until the connection cannot be used any more, and returns why.
     async fn serve(&self, live: Arc<Live>) -> &'static str {
         let ended = live.raw.ended.clone();
-        // The connection ends when another one replaces it.
         drop(live);
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -193,3 +193,15 @@ async fn a_command_that_fails_at_its_first_poll_may_have_been_sent() {
     let written = stream.0.lock().unwrap().bytes.clone();
     assert_eq!(written, command.get_packed_command(), "it is sent once");
 }
+
+/// A probe keeps the connection for seconds, until a server that is silent answers.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_to_be_replaced_is_known_to_have_ended_while_a_probe_keeps_it() {
+    let connection = connection();
+    let (before, _far) = opened().await;
+    connection.install(before);
+    let kept = connection.live().await.unwrap();
+    assert!(!kept.raw.ended.is_cancelled());
+    connection.replace(kept.generation, "another server is the master");
+    assert!(kept.raw.ended.is_cancelled());
+}
