@@ -374,3 +374,7 @@ impl Drop for ChannelListener {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "subscriptions/tests.rs"]
+mod tests;
