@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use tower_distributed_lock::{LockMode, LockStore, RedisStoreBuilder};
+use tower_distributed_lock::{LockMode, LockStore, RedisStoreBuilder, Replicas};
 use tracing::Level;
 
 use super::*;
@@ -99,8 +99,12 @@ async fn a_pool_whose_wake_ups_come_from_another_server_is_warned_of() {
         store.unwrap();
         assert!(log.contains(DEAF), "{log}");
     }
-    for subscriptions in [server.url(), restricted(&server).await] {
-        let builder = RedisStore::from_pool(pool(&server), subscriptions);
+    // The documented rights have no `+role`, by which `Replicas::All` learns of replicas.
+    for (subscriptions, replicas) in [
+        (server.url(), Replicas::None),
+        (restricted(&server).await, Replicas::All),
+    ] {
+        let builder = RedisStore::from_pool(pool(&server), subscriptions).replicas(replicas);
         let (store, log) = logged(builder.connect()).await;
         store.unwrap();
         assert!(!log.contains(DEAF), "{log}");

@@ -40,12 +40,14 @@ impl SharedConnection {
         let connector = &self.context.connector;
         let rights = rights::question();
         let mut questions = Pipeline::with_capacity(3);
-        questions
-            .cmd("HELLO")
-            .add_command(self.context.waits.greeting());
-        if self.on_push.is_none() {
-            questions.add_command(rights.command.clone());
-        }
+        questions.cmd("HELLO");
+        match self.on_push {
+            None => questions
+                .add_command(self.context.waits.greeting())
+                .add_command(rights.command.clone()),
+            // No script runs on it, and no `WAIT`: its user may have the rights for channels only.
+            Some(_) => questions.cmd("PING"),
+        };
         // The target of a pool is unknown: `server` is that of the subscriptions then.
         let pool = connector.pool().filter(|_| self.on_push.is_none());
         let (mut raw, answers) = match pool {
@@ -71,7 +73,6 @@ impl SharedConnection {
         let answer = accepted(answer)?;
         connector.expect(role, or_replica)?;
         if self.on_push.is_some() {
-            // No script runs on it: its user may have the rights for channels only.
             return Ok((raw, answer));
         }
         if is_unknown_script(&missing) {
