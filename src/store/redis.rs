@@ -61,7 +61,7 @@ use thread::ConnectionThread;
 /// once, and a background task reconnects.
 ///
 /// Clients renew their holds on a thread of the store, so that locks stay held while all workers of the runtime are busy.
-/// The thread starts with the first hold or subscription, or, with sentinels and in a Cluster, with the first connection.
+/// The thread starts with the first hold or subscription, or, with sentinels, in a Cluster and with a pool, with the first connection.
 ///
 /// When its memory is full, Redis refuses new grants, unless the script of the attempt has first removed something, such as a permit
 /// that has lapsed. But holds are still released, with their records, and attempts

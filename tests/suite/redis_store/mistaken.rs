@@ -73,6 +73,18 @@ async fn a_sentinel_is_refused_when_connecting() {
     assert!(text.contains("RedisStore::sentinel"), "{text}");
 }
 
+/// Only RESP3 separates messages from answers.
+#[tokio::test]
+async fn a_server_without_hello_grants_locks_and_has_no_wake_ups() {
+    let server = RedisServer::builder().config("rename-command", "HELLO \"\"");
+    let server = server.start().await;
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    let waiter = attempt("k", LockMode::Reentrant);
+    let error = store.subscribe(&waiter).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error:?}");
+    assert!(asks(&store, &waiter).await && releases(&store, &waiter).await);
+}
+
 fn pool(server: &RedisServer) -> deadpool_redis::Pool {
     let config = deadpool_redis::Config::from_url(server.url());
     config
