@@ -17,7 +17,7 @@ use super::timeouts::ms;
 use crate::error::StoreError;
 use crate::lock::{LockKey, LockMode};
 use crate::store::{
-    Holder, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry,
+    BATCH, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry,
 };
 
 /// The code of the administrating scripts for a key that is not a lock.
@@ -76,13 +76,18 @@ impl Inspect for RedisStore {
 
     /// An entry that is not one of this crate is skipped.
     async fn processes(&self, clients: &[Uuid]) -> Result<Vec<Option<ProcessInfo>>, StoreError> {
-        let entries = clients.iter().map(|client| async {
-            let key = entry(client);
-            let call = script::RECORD.call([Names::of(&key).lock()]);
-            let value: Option<Vec<u8>> = read(self.call(&key, |_| Ok(call)).await?)?;
-            Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
-        });
-        try_join_all(entries).await
+        let mut processes = Vec::with_capacity(clients.len());
+        // Some at a time: the commands of callers use the same connections.
+        for some in clients.chunks(BATCH) {
+            let entries = some.iter().map(|client| async {
+                let key = entry(client);
+                let call = script::RECORD.call([Names::of(&key).lock()]);
+                let value: Option<Vec<u8>> = read(self.call(&key, |_| Ok(call)).await?)?;
+                Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
+            });
+            processes.extend(try_join_all(entries).await?);
+        }
+        Ok(processes)
     }
 }
 
