@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Error, Number};
 
@@ -64,10 +64,9 @@ impl<'a> Visitor<'a> for JsonChild<'_> {
 
     fn visit_map<A: MapAccess<'a>>(self, mut members: A) -> Result<Self::Value, A::Error> {
         let mut found = None;
-        while let Some(name) = members.next_key::<String>()? {
-            match name == self.token {
-                true => found = Some(members.next_value()?),
-                false => _ = members.next_value::<IgnoredAny>()?,
+        while let Some((name, value)) = members.next_entry::<String, _>()? {
+            if name == self.token {
+                found = Some(value);
             }
         }
         Ok(found)
@@ -75,20 +74,14 @@ impl<'a> Visitor<'a> for JsonChild<'_> {
 
     fn visit_seq<A: SeqAccess<'a>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
         let wanted = index(self.token);
-        let mut found = None;
-        let mut place = 0;
-        loop {
-            let element = match Some(place) == wanted {
-                true => elements
-                    .next_element()?
-                    .map(|element| found = Some(element)),
-                false => elements.next_element::<IgnoredAny>()?.map(drop),
-            };
-            match element {
-                Some(()) => place += 1,
-                None => return Ok(found),
+        let (mut found, mut place) = (None, 0);
+        while let Some(element) = elements.next_element()? {
+            if Some(place) == wanted {
+                found = Some(element);
             }
+            place += 1;
         }
+        Ok(found)
     }
 }
 
