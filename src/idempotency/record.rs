@@ -98,28 +98,26 @@ impl Recorded {
 
     pub(super) fn decode(record: &Bytes) -> Result<Self, Unreadable> {
         let rest = record.strip_prefix(MAGIC).ok_or(Unreadable::Foreign)?;
-        let rest = match rest {
-            [VERSION, rest @ ..] => rest,
-            [version, ..] => return Err(Unreadable::Version(*version)),
-            [] => return Err(Unreadable::Damaged),
-        };
-        let (head, body): (RecordHead<'_>, _) =
-            postcard::take_from_bytes(rest).map_err(|_| Unreadable::Damaged)?;
-        if head.body_length != body.len() as u64 {
-            return Err(Unreadable::Damaged);
+        match rest {
+            [VERSION, rest @ ..] => Self::read(record, rest).ok_or(Unreadable::Damaged),
+            [version, ..] => Err(Unreadable::Version(*version)),
+            [] => Err(Unreadable::Damaged),
         }
-        let status = StatusCode::from_u16(head.status).map_err(|_| Unreadable::Damaged)?;
-        let headers = HeaderMap::try_with_capacity(head.headers.len());
-        let mut headers = headers.map_err(|_| Unreadable::Damaged)?;
+    }
+
+    /// The record, of which `rest` follows the version; `None`: it is damaged.
+    fn read(record: &Bytes, rest: &[u8]) -> Option<Self> {
+        let (head, body): (RecordHead<'_>, _) = postcard::take_from_bytes(rest).ok()?;
+        let mut headers = HeaderMap::try_with_capacity(head.headers.len()).ok()?;
         for (name, value) in head.headers {
-            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Unreadable::Damaged)?;
-            let value = HeaderValue::from_bytes(value).map_err(|_| Unreadable::Damaged)?;
-            let added = headers.try_append(name, value);
-            added.map_err(|_| Unreadable::Damaged)?;
+            let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+            let value = HeaderValue::from_bytes(value).ok()?;
+            headers.try_append(name, value).ok()?;
         }
-        Ok(Self {
+        let is_whole = head.body_length == body.len() as u64;
+        is_whole.then_some(Self {
             fingerprint: Fingerprint(head.fingerprint),
-            status,
+            status: StatusCode::from_u16(head.status).ok()?,
             headers,
             body: record.slice_ref(body),
         })
