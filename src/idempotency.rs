@@ -124,7 +124,6 @@ use crate::layer::{Closure, Confirm, Locking, OnCancel, Rejection, Responder};
 use crate::lock::Lease;
 
 mod admission;
-mod collect;
 mod fingerprint;
 mod protocol;
 mod record;

@@ -132,7 +132,7 @@ impl<B> fmt::Debug for ResponseBody<B> {
 }
 
 /// Polls a body with any data type; `Bytes` are not copied.
-pub(crate) fn poll_bytes<B>(
+fn poll_bytes<B>(
     body: Pin<&mut B>,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>>
