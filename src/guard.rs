@@ -176,11 +176,6 @@ impl LockGuard {
         }
     }
 
-    /// Releases its one key. The store keeps `record` in the same step if the key was held until now.
-    pub(crate) async fn release_recording(self, record: Record) -> Result<(), LockError> {
-        self.end(Some(record)).in_time().await
-    }
-
     /// Begins the release. With a `record`, which the store keeps in the same step, the guard has one key.
     pub(crate) fn end(self, record: Option<Record>) -> Releasing {
         let Self {
@@ -191,7 +186,11 @@ impl LockGuard {
         if let Some(holding) = &mut holding {
             holding.begin_release();
         }
-        Releasing::new(shares.release(record), handles, holding)
+        Releasing {
+            release: shares.release(record),
+            handles,
+            holding,
+        }
     }
 }
 

@@ -1,9 +1,7 @@
 //! Work under a lock: a future that runs while a lock is held, work that is done once, and a leader of which a fleet has one.
 
 use std::error::Error;
-use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 mod once;
@@ -253,19 +251,13 @@ impl Candidate {
                 Err(error) => return Err(error),
             };
             pauses.reset();
-            let ended = AtomicBool::new(false);
-            let term = guard.run_with_grace(self.grace, async |lock| {
-                let value = work(lock.clone()).await;
-                // With a grace, work that ends after the loss has tidied up, and has not ended the term by itself.
-                let is_cut = !self.grace.is_zero() && lock.is_lost();
-                ended.store(!is_cut, Ordering::Relaxed);
-                value
-            });
-            match term.await {
-                Err(LockError::Lost) if !ended.load(Ordering::Relaxed) => {
-                    tracing::warn!("the leadership was lost: this process is a candidate again");
-                }
-                result => return result,
+            let value = guard.while_held(self.grace, &mut work).await;
+            // With a grace, work that ends after the loss has tidied up, and has not ended the term by itself.
+            let has_ended = self.grace.is_zero() || !guard.is_lost();
+            let released = guard.release().await;
+            match value {
+                Some(value) if has_ended => return released.map(|()| value),
+                _ => tracing::warn!("the leadership was lost: this process is a candidate again"),
             }
         }
     }

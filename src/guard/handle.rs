@@ -1,12 +1,11 @@
 //! Observers of a guard.
 
 use std::fmt;
-use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::select_all;
 use smallvec::SmallVec;
-use tokio::sync::Notify;
+use tokio::sync::SetOnce;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -15,7 +14,6 @@ use super::LockGuard;
 use crate::error::LockError;
 use crate::lock::{FencingToken, LockKey, LockMode};
 use crate::queue::Share;
-use crate::sync::Mutex;
 use crate::watchdog::LiveHold;
 
 /// Observes a lock that a guard holds, such as the one that the layer holds around a request.
@@ -96,7 +94,7 @@ impl LockHandle {
     /// of several permits.
     pub(crate) fn excludes(&self, client: Uuid, key: &LockKey, mode: LockMode) -> bool {
         // The hold may go on for other guards.
-        if self.observed.end().is_some() {
+        if self.observed.end.initialized() {
             return false;
         }
         let excludes = |mode: LockMode| mode.is_exclusive() || mode == LockMode::permits(1);
@@ -111,8 +109,8 @@ impl LockHandle {
 
     /// Whether the lock was lost. A lock that was released is not lost.
     pub fn is_lost(&self) -> bool {
-        match self.observed.end() {
-            Some(end) => end == Ended::Lost,
+        match self.observed.end.get() {
+            Some(end) => *end == Ended::Lost,
             None => self.observed.tenures.iter().any(Tenure::is_lost),
         }
     }
@@ -137,17 +135,10 @@ impl LockHandle {
     ///
     /// Cancel safe.
     pub async fn ended(&self) -> Ended {
-        let observed = &self.observed;
-        let mut ended = pin!(observed.ended.notified());
-        // Registered before the state is read, so that no end is missed between the two.
-        ended.as_mut().enable();
-        if let Some(end) = observed.end() {
-            return end;
-        }
-        let lost = any_lost(observed.tenures.iter().cloned());
+        let lost = async { any_lost(self.observed.tenures.iter().cloned()).await };
         tokio::select! {
             biased; // without chance, a simulation replays
-            () = ended => observed.end().unwrap_or(Ended::Released),
+            end = self.observed.end.wait() => *end,
             () = lost => Ended::Lost,
         }
     }
@@ -163,50 +154,42 @@ impl fmt::Debug for LockHandle {
     }
 }
 
-/// The state that the handles of one guard share. It is dropped with the guard, which ends their observation.
-///
-/// The mutex protects only that it is created once, with the first handle.
+/// The state that the handles of one guard share, from the first handle on. It is dropped with the guard, which ends their
+/// observation.
 #[derive(Default)]
-pub(super) struct Handles(Mutex<Option<Arc<GuardView>>>);
+pub(super) struct Handles(OnceLock<Arc<GuardView>>);
 
 impl Handles {
     pub(super) fn handle(&self, shares: &[Share]) -> LockHandle {
-        let observed = || GuardView {
-            tenures: shares.iter().map(Tenure::of).collect(),
-            end: OnceLock::new(),
-            ended: Notify::new(),
-        };
-        let mut view = self.0.lock();
-        let observed = view.get_or_insert_with(|| Arc::new(observed())).clone();
-        LockHandle { observed }
+        let observed = self.0.get_or_init(|| {
+            Arc::new(GuardView {
+                tenures: shares.iter().map(Tenure::of).collect(),
+                end: SetOnce::new(),
+            })
+        });
+        LockHandle {
+            observed: observed.clone(),
+        }
     }
 
-    /// The state, if a handle exists that may still read it.
+    /// The state, if a handle exists that may still read it, and the guard has not ended.
     fn watched(&mut self) -> Option<&GuardView> {
-        let observed = self.0.get_mut().as_mut()?;
-        Arc::get_mut(observed).is_none().then_some(&*observed)
+        let observed = self.0.get_mut()?;
+        let is_watched = Arc::get_mut(observed).is_none() && !observed.end.initialized();
+        is_watched.then_some(&*observed)
     }
 
     pub(super) fn released(&mut self, released: &Result<(), LockError>) {
         if let Some(observed) = self.watched() {
-            observed.finish(match released {
-                Err(LockError::Lost) => Ended::Lost,
-                _ => Ended::Released,
-            });
+            observed.finish(matches!(released, Err(LockError::Lost)));
         }
     }
 }
 
 impl Drop for Handles {
     fn drop(&mut self) {
-        if let Some(observed) = self.watched()
-            && observed.end().is_none()
-        {
-            let is_lost = observed.tenures.iter().any(Tenure::is_lost);
-            observed.finish(match is_lost {
-                true => Ended::Lost,
-                false => Ended::Released,
-            });
+        if let Some(observed) = self.watched() {
+            observed.finish(observed.tenures.iter().any(Tenure::is_lost));
         }
     }
 }
@@ -214,22 +197,18 @@ impl Drop for Handles {
 /// A guard, as its handles see it.
 struct GuardView {
     tenures: SmallVec<[Tenure; 1]>,
-    /// Empty until the guard ends.
-    end: OnceLock<Ended>,
-    /// Notified when the guard has ended.
-    ended: Notify,
+    end: SetOnce<Ended>,
 }
 
 impl GuardView {
-    fn end(&self) -> Option<Ended> {
-        self.end.get().copied()
-    }
-
-    fn finish(&self, ended: Ended) {
+    fn finish(&self, is_lost: bool) {
+        let end = if is_lost {
+            Ended::Lost
+        } else {
+            Ended::Released
+        };
         // Only the guard ends it, and a guard ends once.
-        if self.end.set(ended).is_ok() {
-            self.ended.notify_waiters();
-        }
+        let _ = self.end.set(end);
     }
 }
 

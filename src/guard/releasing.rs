@@ -1,6 +1,5 @@
 //! The release of a guard.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -14,31 +13,19 @@ use crate::telemetry::Holding;
 
 /// The release of a guard, without a limit of time. If it is dropped, the release continues in the background.
 pub(crate) struct Releasing {
-    release: ShareRelease,
-    handles: Handles,
-    holding: Option<Box<Holding>>,
+    pub(super) release: ShareRelease,
+    pub(super) handles: Handles,
+    pub(super) holding: Option<Box<Holding>>,
 }
 
 impl Releasing {
-    pub(super) fn new(
-        release: ShareRelease,
-        handles: Handles,
-        holding: Option<Box<Holding>>,
-    ) -> Self {
-        Self {
-            release,
-            handles,
-            holding,
-        }
-    }
-
     /// Whether the lock was known to be lost before.
     pub(crate) fn is_lost(&self) -> bool {
         self.release.is_lost()
     }
 
     /// Waits for the end up to the time limit of a caller.
-    pub(super) async fn in_time(mut self) -> Result<(), LockError> {
+    pub(crate) async fn in_time(mut self) -> Result<(), LockError> {
         let released = match in_time(&mut self).await {
             Err(LockError::Unavailable(_)) if self.is_lost() => Err(LockError::Lost),
             Err(LockError::Unavailable(error) | LockError::Conflict(error)) => {

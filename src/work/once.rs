@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -178,7 +177,7 @@ impl Once {
         let written = serde_json::to_vec(&value);
         let written = written.map_err(|error| OnceError::Unwritable(Arc::new(error)))?;
         let record = Record::new(written, self.retention);
-        let recorded = guard.release_recording(record).await;
+        let recorded = guard.end(Some(record)).in_time().await;
         recorded.map_err(OnceError::Unconfirmed)?;
         Ok(Done {
             value,
