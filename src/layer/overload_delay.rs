@@ -1,9 +1,9 @@
 //! The delay before a refusal of an overloaded process.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 
 use super::rejection::{Rejection, RejectionKind};
@@ -28,19 +28,23 @@ pub(crate) struct OverloadDelay {
     schedule: Arc<Schedule>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Schedule {
     /// When the next refusal may be answered. Each refusal moves it by [`INTERVAL`], unless it would be delayed for longer
     /// than the longest delay. No other mutex is taken under it.
     next: Mutex<Option<Instant>>,
-    waiting: AtomicUsize,
+    /// A permit for each refusal that may wait.
+    places: Semaphore,
 }
 
 impl Default for OverloadDelay {
     fn default() -> Self {
         Self {
             longest: Duration::from_secs(1),
-            schedule: Arc::default(),
+            schedule: Arc::new(Schedule {
+                next: Mutex::default(),
+                places: Semaphore::new(MOST),
+            }),
         }
     }
 }
@@ -69,7 +73,7 @@ impl OverloadDelay {
         if answer <= now {
             return;
         }
-        if let Some(_waits) = self.schedule.enter() {
+        if let Ok(_place) = self.schedule.places.try_acquire() {
             sleep_until(answer).await;
         }
     }
@@ -88,26 +92,12 @@ impl Schedule {
         drop(next);
         now + longest.mul_f64(0.5 + fastrand::f64() / 2.0)
     }
-
-    /// `None`: too many wait.
-    fn enter(&self) -> Option<Waits<'_>> {
-        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let waits = Waits(self);
-        (waiting < MOST).then_some(waits)
-    }
-}
-
-/// One refusal that waits.
-struct Waits<'a>(&'a Schedule);
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
     use crate::error::LockError;
 
@@ -115,7 +105,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn refusals_are_a_millisecond_apart_and_the_longest_delay_is_kept() {
-        let schedule = Schedule::default();
+        let schedule = OverloadDelay::default().schedule;
         let now = Instant::now();
         for n in 0..=1_000 {
             assert_eq!(schedule.next(now, SECOND), now + n * INTERVAL);
@@ -133,12 +123,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_bounded_number_waits() {
-        let schedule = Schedule::default();
-        let waiting: Vec<_> = (0..MOST).map(|_| schedule.enter()).collect();
-        assert!(waiting.iter().all(Option::is_some));
-        assert!(schedule.enter().is_none());
+        let delay = OverloadDelay::default();
+        for _ in 0..10 {
+            delay.schedule.next(Instant::now(), SECOND);
+        }
+        let mut waiting: Vec<_> = (0..MOST).map(|_| Box::pin(delay.pass(SECOND))).collect();
+        for delayed in &mut waiting {
+            assert!(delayed.now_or_never().is_none());
+        }
+        assert!(delay.pass(SECOND).now_or_never().is_some());
         drop(waiting);
-        assert!(schedule.enter().is_some());
+        assert!(delay.pass(SECOND).now_or_never().is_none());
     }
 
     #[tokio::test(start_paused = true)]
