@@ -1,13 +1,9 @@
 //! Whether a request's body is read before its lock is requested.
 
 #[cfg(feature = "axum")]
-use std::any::{Any, TypeId};
-use std::future::{Future, ready};
+use std::any::Any;
 
 use bytes::Bytes;
-#[cfg(feature = "axum")]
-use futures_util::TryFutureExt;
-use futures_util::future::Either;
 use http_body::Body;
 
 use super::body_reader::BodyReader;
@@ -48,10 +44,7 @@ mod sealed {
 
     /// How the layer takes a body.
     pub trait TakeBody<B> {
-        /// Whether such a body is read.
-        fn reads() -> bool;
-
-        /// The body for the handler, and the bytes that were read.
+        /// The body for the handler, and its bytes if it was read.
         fn take(
             reader: &BodyReader,
             body: B,
@@ -60,10 +53,6 @@ mod sealed {
 }
 
 impl<B: Send> TakeBody<B> for Streamed {
-    fn reads() -> bool {
-        false
-    }
-
     async fn take(_: &BodyReader, body: B) -> Result<(B, Option<Bytes>), RejectionKind> {
         Ok((body, None))
     }
@@ -73,59 +62,35 @@ impl<B> TakeBody<B> for Buffered
 where
     B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
 {
-    fn reads() -> bool {
-        true
-    }
-
-    fn take(
-        reader: &BodyReader,
-        body: B,
-    ) -> impl Future<Output = Result<(B, Option<Bytes>), RejectionKind>> + Send {
+    async fn take(reader: &BodyReader, body: B) -> Result<(B, Option<Bytes>), RejectionKind> {
         if body.is_end_stream() {
-            return Either::Left(ready(Ok((body, Some(Bytes::new())))));
+            return Ok((body, Some(Bytes::new())));
         }
         // Boxed, because most requests have no body, and it is large.
-        Either::Right(Box::pin(async move {
-            let read = reader.read(body).await?;
-            Ok((read.clone().into(), Some(read)))
-        }))
+        let read = Box::pin(reader.read(body)).await?;
+        Ok((read.clone().into(), Some(read)))
     }
 }
 
-#[cfg(feature = "axum")]
 impl<B: Send + 'static> TakeBody<B> for DefaultBody {
-    fn reads() -> bool {
-        TypeId::of::<B>() == TypeId::of::<axum::body::Body>()
-    }
-
-    fn take(
-        reader: &BodyReader,
-        body: B,
-    ) -> impl Future<Output = Result<(B, Option<Bytes>), RejectionKind>> + Send {
+    #[cfg(feature = "axum")]
+    async fn take(reader: &BodyReader, body: B) -> Result<(B, Option<Bytes>), RejectionKind> {
         match cast::<B, axum::body::Body>(body) {
-            Ok(body) => Either::Left(Buffered::take(reader, body).map_ok(|(body, read)| {
-                let same = cast(body).unwrap_or_else(|_| unreachable!("it had this type"));
-                (same, read)
-            })),
+            Ok(body) => {
+                let (body, read) = Buffered::take(reader, body).await?;
+                let body = cast(body).unwrap_or_else(|_| unreachable!("it had this type"));
+                Ok((body, read))
+            }
             Err(body) => {
                 reader.warn_of_unread::<B>();
-                Either::Right(ready(Ok((body, None))))
+                Ok((body, None))
             }
         }
     }
-}
 
-#[cfg(not(feature = "axum"))]
-impl<B: Send + 'static> TakeBody<B> for DefaultBody {
-    fn reads() -> bool {
-        <Streamed as TakeBody<B>>::reads()
-    }
-
-    fn take(
-        reader: &BodyReader,
-        body: B,
-    ) -> impl Future<Output = Result<(B, Option<Bytes>), RejectionKind>> + Send {
-        Streamed::take(reader, body)
+    #[cfg(not(feature = "axum"))]
+    async fn take(reader: &BodyReader, body: B) -> Result<(B, Option<Bytes>), RejectionKind> {
+        Streamed::take(reader, body).await
     }
 }
 

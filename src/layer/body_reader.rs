@@ -3,16 +3,15 @@
 #[cfg(feature = "axum")]
 use std::any::type_name;
 use std::error::Error;
-use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 #[cfg(feature = "axum")]
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, BufMut, Bytes};
 use http_body::Body;
-use http_body_util::LengthLimitError;
+use http_body_util::{BodyExt, LengthLimitError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -30,7 +29,10 @@ const DRAIN_TIME: Duration = Duration::from_secs(1);
 pub struct BodyReader {
     pub(crate) limit: usize,
     pub(crate) time_limit: Duration,
-    budget: Budget,
+    /// How many bytes all bodies may occupy at a time.
+    budget: usize,
+    /// The part of the budget that none occupies. Clones share it.
+    free: Arc<Semaphore>,
     /// Whether a body that is not read was logged.
     #[cfg(feature = "axum")]
     warned: Arc<AtomicBool>,
@@ -39,10 +41,12 @@ pub struct BodyReader {
 impl BodyReader {
     /// Reads at most `limit` bytes of a body, within a minute, and holds at most 64 MiB of all bodies together.
     pub(crate) fn new(limit: usize) -> Self {
+        let budget = 64 * 1024 * 1024;
         Self {
             limit,
             time_limit: Duration::from_secs(60),
-            budget: Budget::new(64 * 1024 * 1024),
+            budget,
+            free: Arc::new(Semaphore::new(budget)),
             #[cfg(feature = "axum")]
             warned: Arc::default(),
         }
@@ -61,12 +65,13 @@ impl BodyReader {
     }
 
     pub(crate) fn budget(&mut self, bytes: usize) {
-        self.budget = Budget::new(bytes);
+        self.budget = bytes.min(Semaphore::MAX_PERMITS);
+        self.free = Arc::new(Semaphore::new(self.budget));
     }
 
     /// Checks the settings; the error says why no body could be read.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
-        match self.limit == 0 || self.time_limit.is_zero() || self.limit > self.budget.size {
+        match self.limit == 0 || self.time_limit.is_zero() || self.limit > self.budget {
             false => Ok(()),
             true => Err(
                 "request bodies cannot be read: the limit and the time limit must be more than 0, \
@@ -115,73 +120,23 @@ impl BodyReader {
     where
         B: Body<Error: Into<BoxError>>,
     {
-        let (bytes, share) = (Vec::new(), self.budget.take(0)?);
+        let (bytes, share) = (Vec::new(), self.take(0)?);
         let mut buffer = Buffer { bytes, share };
-        while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| failure(&*error.into()))?;
-            let Ok(mut data) = frame.into_data() else {
+            let Ok(data) = frame.into_data() else {
                 continue;
             };
             let length = buffer.bytes.len() + data.remaining();
             if length > self.limit {
                 return Err(RejectionKind::BodyTooLarge);
             }
-            self.budget.make_room(&mut buffer, length, longest)?;
+            self.make_room(&mut buffer, length, longest)?;
             // Copied, because a frame is often a small part of a large read buffer of the server, which it would keep
             // alive.
-            while data.has_remaining() {
-                let chunk = data.chunk();
-                buffer.bytes.extend_from_slice(chunk);
-                let length = chunk.len();
-                data.advance(length);
-            }
+            buffer.bytes.put(data);
         }
         Ok(Bytes::from_owner(buffer))
-    }
-}
-
-/// Why a body could not be read to its end. A limit outside of the layer may have cut it off.
-fn failure(error: &(dyn Error + 'static)) -> RejectionKind {
-    let mut causes = std::iter::successors(Some(error), |&error| error.source());
-    match causes.any(|cause| cause.is::<LengthLimitError>()) {
-        true => RejectionKind::BodyTooLarge,
-        false => RejectionKind::BodyUnreadable,
-    }
-}
-
-/// Reads the body for a short time. If the connection is closed while the client writes, it is reset and the answer is
-/// lost.
-async fn drain<B: Body>(mut body: Pin<&mut B>) {
-    let mut left = DRAINED;
-    while let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-        let length = frame.data_ref().map_or(0, Buf::remaining);
-        match left.checked_sub(length) {
-            Some(rest) => left = rest,
-            None => return,
-        }
-    }
-}
-
-/// How many bytes all bodies of a layer may occupy at a time. Clones share it.
-#[derive(Debug, Clone)]
-struct Budget {
-    free: Arc<Semaphore>,
-    size: usize,
-}
-
-/// A body, read in part or whole. `share` covers the capacity of `bytes`.
-struct Buffer {
-    bytes: Vec<u8>,
-    share: OwnedSemaphorePermit,
-}
-
-impl Budget {
-    fn new(size: usize) -> Self {
-        let size = size.min(Semaphore::MAX_PERMITS);
-        Self {
-            free: Arc::new(Semaphore::new(size)),
-            size,
-        }
     }
 
     fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, RejectionKind> {
@@ -207,6 +162,34 @@ impl Budget {
         buffer.bytes.reserve_exact(wanted - buffer.bytes.len());
         Ok(())
     }
+}
+
+/// Why a body could not be read to its end. A limit outside of the layer may have cut it off.
+fn failure(error: &(dyn Error + 'static)) -> RejectionKind {
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    match causes.any(|cause| cause.is::<LengthLimitError>()) {
+        true => RejectionKind::BodyTooLarge,
+        false => RejectionKind::BodyUnreadable,
+    }
+}
+
+/// Reads the body for a short time. If the connection is closed while the client writes, it is reset and the answer is
+/// lost.
+async fn drain<B: Body>(mut body: Pin<&mut B>) {
+    let mut left = DRAINED;
+    while let Some(Ok(frame)) = body.frame().await {
+        let length = frame.data_ref().map_or(0, Buf::remaining);
+        match left.checked_sub(length) {
+            Some(rest) => left = rest,
+            None => return,
+        }
+    }
+}
+
+/// A body, read in part or whole. `share` covers the capacity of `bytes`.
+struct Buffer {
+    bytes: Vec<u8>,
+    share: OwnedSemaphorePermit,
 }
 
 impl AsRef<[u8]> for Buffer {

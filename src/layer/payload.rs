@@ -1,10 +1,6 @@
 //! The key of a request, and its body, which is read where the key is in it.
 
-use std::future::{Future, ready};
-
 use bytes::Bytes;
-use futures_util::TryFutureExt;
-use futures_util::future::Either;
 use http::request::Parts;
 
 use super::body_mode::BodyMode;
@@ -18,18 +14,15 @@ pub(crate) struct Payload<B> {
     read: Option<Bytes>,
 }
 
-impl<B> Payload<B> {
+impl<B: Send> Payload<B> {
     /// The body as the mode takes it, and its bytes if the mode reads it.
-    pub(crate) fn take<M: BodyMode<B>>(
+    pub(crate) async fn take<M: BodyMode<B>>(
         self,
         reader: &BodyReader,
-    ) -> impl Future<Output = Result<(B, Option<Bytes>), Rejection>> + Send
-    where
-        B: Send,
-    {
+    ) -> Result<(B, Option<Bytes>), Rejection> {
         match self.read {
-            None => Either::Left(M::take(reader, self.body).map_err(Rejection::new)),
-            read => Either::Right(ready(Ok((self.body, read)))),
+            None => M::take(reader, self.body).await.map_err(Rejection::new),
+            read => Ok((self.body, read)),
         }
     }
 }
@@ -41,15 +34,16 @@ pub(crate) async fn extract<M: BodyMode<B>, B: Send>(
     parts: &mut Parts,
     body: B,
 ) -> Result<(Result<Keys, KeyError>, Payload<B>), Rejection> {
-    let found = key.extract(parts).await;
-    if !M::reads() || !found.as_ref().is_err_and(KeyError::is_body_unread) {
+    let mut found = key.extract(parts).await;
+    if !found.as_ref().is_err_and(KeyError::is_body_unread) {
         return Ok((found, Payload { body, read: None }));
     }
     let (body, read) = M::take(reader, body).await.map_err(Rejection::new)?;
-    let bytes = read.clone().unwrap_or_default();
-    parts.extensions.insert(RequestBody(bytes));
-    let found = key.extract(parts).await;
-    // A clone of the bytes occupies the budget, and a layer further in may read another body.
-    parts.extensions.remove::<RequestBody>();
+    if let Some(bytes) = &read {
+        parts.extensions.insert(RequestBody(bytes.clone()));
+        found = key.extract(parts).await;
+        // A clone of the bytes occupies the budget, and a layer further in may read another body.
+        parts.extensions.remove::<RequestBody>();
+    }
     Ok((found, Payload { body, read }))
 }

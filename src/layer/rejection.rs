@@ -60,12 +60,17 @@ impl Rejection {
 
     /// Why a lock was not acquired; `takes_permits`: what was asked for are permits.
     pub(crate) fn of(error: LockError, takes_permits: bool) -> Self {
-        let rejection = Self::from(error);
-        match rejection.kind {
-            RejectionKind::Contended if takes_permits => {
-                rejection.with_kind(RejectionKind::NoPermit)
-            }
-            _ => rejection,
+        match takes_permits {
+            true => Self::from(error).contended_as(RejectionKind::NoPermit),
+            false => error.into(),
+        }
+    }
+
+    /// The same, of this kind if the lock was in use until the wait was over.
+    pub(crate) fn contended_as(self, kind: RejectionKind) -> Self {
+        match self.kind {
+            RejectionKind::Contended => Self { kind, ..self }.with_status(kind.status()),
+            _ => self,
         }
     }
 
@@ -77,11 +82,6 @@ impl Rejection {
     pub(crate) fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = Some(detail.into());
         self
-    }
-
-    pub(crate) fn with_kind(mut self, kind: RejectionKind) -> Self {
-        self.kind = kind;
-        self.with_status(kind.status())
     }
 
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
