@@ -31,13 +31,6 @@ pub(crate) struct RecordTerms {
     pub(super) granted: Instant,
 }
 
-/// The name and the fingerprint of a request's record.
-struct Identity<'a> {
-    name: LockKey,
-    parts: &'a Parts,
-    fingerprint: Fingerprint,
-}
-
 /// The names that layers further out have claimed for a request. In its extensions.
 #[derive(Clone, Default)]
 struct Claimed(Vec<LockKey>);
@@ -82,73 +75,65 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         };
         let (body, read) = body.take::<Buffered>(reader).await?;
         let read = read.unwrap_or_default();
-        let name = self
-            .settings
-            .serve
-            .client
-            .named(self.settings.scope.name(parts, keys));
+        let name = self.settings.scope.name(parts, keys);
+        let name = self.settings.serve.client.named(name);
         let claimed = parts.extensions.get_or_insert_default::<Claimed>();
         if claimed.0.contains(&name) {
             // A layer further out holds the lock of this name for this request, which would wait for itself.
             return Err(Unclaimed::Pass(body));
         }
         claimed.0.push(name.clone());
-        let identity = Identity {
-            name,
-            fingerprint: (self.settings.fingerprint)(parts, &read),
-            parts,
-        };
+        let fingerprint = (self.settings.fingerprint)(parts, &read);
         let wait = self.settings.serve.wait;
         let until = Instant::now() + wait.clamp(LOOK_UP, FOR_EVER);
         // A record does not change during its retention, so a replay needs no lock.
-        if let Some(replay) = self.look_up(&identity, until).await? {
+        if let Some(replay) = self.look_up(&name, fingerprint, until).await? {
             return Err(Unclaimed::Answer(replay.map(whole)));
         }
-        let guard = self.claim(&identity, until).await?;
+        let guard = self.claim(&name, route(parts), until).await?;
         let granted = Instant::now();
         // The response may have been recorded between the read and the grant. From here no other request records.
         let until = until.max(granted) + LAST_MOMENT;
-        if let Some(replay) = self.look_up(&identity, until).await? {
+        if let Some(replay) = self.look_up(&name, fingerprint, until).await? {
             guard.discard();
             return Err(Unclaimed::Answer(replay.map(whole)));
         }
         let terms = RecordTerms {
-            fingerprint: identity.fingerprint,
+            fingerprint,
             route: route(parts),
             granted,
         };
         Ok((body, Claim { guard, data: terms }))
     }
 
-    async fn claim(&self, identity: &Identity<'_>, until: Instant) -> Result<LockGuard, Rejection> {
+    async fn claim(
+        &self,
+        name: &LockKey,
+        route: Route,
+        until: Instant,
+    ) -> Result<LockGuard, Rejection> {
         let serve = &self.settings.serve;
-        let request = serve.client.lock(&identity.name);
-        let request = serve.request(request, route(identity.parts));
+        let request = serve.request(serve.client.lock(name), route);
         let left = until.saturating_duration_since(Instant::now());
         let request = request.wait(serve.wait.min(left));
         // The one attempt of a wait that is spent has no two seconds of its own.
         let acquired = answered_by(until + LAST_MOMENT, request.acquire()).await;
-        acquired.map_err(|error| {
-            let busy = matches!(error, LockError::Busy { .. });
-            match (busy, Rejection::from(error)) {
-                (true, rejection) => rejection.with_kind(RejectionKind::InProgress),
-                (false, rejection) => rejection,
-            }
-        })
+        acquired.map_err(|error| Rejection::from(error).contended_as(RejectionKind::InProgress))
     }
 
-    /// The recorded response to this request.
+    /// The recorded response to the request with this name and fingerprint.
     ///
     /// # Errors
     ///
     /// The key was used for another request, or the record is unavailable or unreadable.
     async fn look_up(
         &self,
-        identity: &Identity<'_>,
+        name: &LockKey,
+        fingerprint: Fingerprint,
         until: Instant,
     ) -> Result<Option<Response<Bytes>>, Rejection> {
         let until = until.min(Instant::now() + LOOK_UP);
-        let record = self.settings.serve.client.record(&identity.name);
+        let record = self.settings.serve.client.record(name);
         let Some(record) = answered_by(until, record).await? else {
             return Ok(None);
         };
@@ -159,7 +144,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
             }
             Rejection::new(RejectionKind::RecordUnreadable)
         })?;
-        match recorded.fingerprint == identity.fingerprint {
+        match recorded.fingerprint == fingerprint {
             true => Ok(Some(recorded.replay())),
             false => Err(Rejection::new(RejectionKind::KeyReused)),
         }
