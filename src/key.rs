@@ -33,7 +33,7 @@
 //! An extractor takes its resource as a [`Resource`], which the client and the admin share, or as a name.
 //! Code outside of requests locks the same name in a mode of the same family.
 
-use std::future::{Future, ready};
+use std::future::ready;
 
 use http::request::Parts;
 

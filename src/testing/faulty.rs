@@ -1,7 +1,6 @@
 //! A store with injected faults.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,6 +104,7 @@ impl<S: LockStore> FaultyStore<S> {
             self.break_for(plan.outage);
         }
         self.travel(plan.there).await?;
+        let mut answer = None;
         match plan.fault {
             Some(Fault::Busy) => {
                 self.hit(Fault::Busy);
@@ -113,27 +113,24 @@ impl<S: LockStore> FaultyStore<S> {
             }
             Some(Fault::RequestLost) => self.hit(Fault::RequestLost),
             Some(Fault::Late) => self.serve_later(execute(), plan.late),
+            Some(Fault::ReplyLost) => {
+                drop(execute().await);
+                self.hit(Fault::ReplyLost);
+            }
             fault => {
-                let answer = execute().await;
-                match fault {
-                    Some(Fault::ReplyLost) => {
-                        self.hit(Fault::ReplyLost);
-                        self.travel(plan.timeout).await?;
-                        return Err(unanswered("no answer came in time"));
-                    }
-                    Some(Fault::Twice) => {
-                        self.hit(Fault::Twice);
-                        let _ = execute().await;
-                    }
-                    _ if plan.is_reply_cut => self.break_for(plan.outage),
-                    _ => {}
+                answer = Some(execute().await);
+                if fault == Some(Fault::Twice) {
+                    self.hit(Fault::Twice);
+                    drop(execute().await);
                 }
-                self.travel(plan.back).await?;
-                return answer;
+                if plan.is_reply_cut {
+                    self.break_for(plan.outage);
+                }
             }
         }
-        self.travel(plan.timeout).await?;
-        Err(unanswered("no answer came in time"))
+        let back = answer.as_ref().map_or(plan.timeout, |_| plan.back);
+        self.travel(back).await?;
+        answer.unwrap_or_else(|| Err(unanswered("no answer came in time")))
     }
 
     /// Draws the faults of a call; `None` if the connection is down.
