@@ -266,20 +266,14 @@ impl HoldId {
 
     /// The whole id, without `fmt`, because every command contains it several times.
     pub(crate) fn encode(self, buffer: &mut [u8; Self::LONGEST]) -> &[u8] {
-        let (mut n, mut first) = (self.n, Self::LONGEST);
-        loop {
-            first -= 1;
-            buffer[first] = b"0123456789"[(n % 10) as usize];
-            n /= 10;
-            if n == 0 {
-                break;
-            }
-        }
         let colon = Hyphenated::LENGTH;
-        buffer.copy_within(first.., colon + 1);
-        buffer[colon] = b':';
         self.client.hyphenated().encode_lower(&mut buffer[..colon]);
-        &buffer[..colon + 1 + Self::LONGEST - first]
+        buffer[colon] = b':';
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(self.n).as_bytes();
+        let end = colon + 1 + digits.len();
+        buffer[colon + 1..end].copy_from_slice(digits);
+        &buffer[..end]
     }
 }
 
