@@ -162,10 +162,9 @@ impl LockKey {
     }
 
     /// The same name behind `prefix`, in place of another name space. A prefix has 255 bytes at most.
-    pub(crate) fn within(&self, prefix: &str) -> Self {
-        if self.as_str().len() == prefix.len() + self.name().len() && self.name.starts_with(prefix)
-        {
-            return self.clone();
+    pub(crate) fn within(self, prefix: &str) -> Self {
+        if usize::from(self.own) == prefix.len() && self.name.starts_with(prefix) {
+            return self;
         }
         with_buffer(|name| {
             name.extend([prefix, self.name()]);

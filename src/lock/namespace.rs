@@ -31,10 +31,7 @@ impl Namespace {
 
     /// The key in this name space. A key of another one is moved.
     pub(crate) fn key(&self, key: LockKey) -> LockKey {
-        match self.0.is_empty() && key.name().len() == key.as_str().len() {
-            true => key,
-            false => key.within(&self.0),
-        }
+        key.within(&self.0)
     }
 
     /// The key of the store, as one of this name space.

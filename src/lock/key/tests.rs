@@ -34,13 +34,13 @@ fn different_components_never_collide() {
 #[test]
 fn a_name_space_stands_before_the_name_and_is_not_shown() {
     let plain = LockKey::new("order:{7}");
-    let key = plain.within("prod:shop:");
+    let key = plain.clone().within("prod:shop:");
     assert_eq!(key.as_str(), "prod:shop:order:{7}");
     assert_eq!((key.name(), &*key.to_string()), ("order:{7}", "order:{7}"));
     assert_eq!(format!("{key:?}"), "\"order:{7}\"");
-    assert_eq!(key.within("prod:shop:"), key, "once only");
-    assert_eq!(key.within("test:").as_str(), "test:order:{7}");
-    assert_eq!(key.within(""), plain);
+    assert_eq!(key.clone().within("prod:shop:"), key, "once only");
+    assert_eq!(key.clone().within("test:").as_str(), "test:order:{7}");
+    assert_eq!(key.clone().within(""), plain);
     let whole = LockKey::new("prod:shop:order:{7}");
     assert_eq!(key, whole, "one key of the store");
     assert!(HashSet::from([key]).contains(&whole));
