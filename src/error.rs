@@ -95,25 +95,6 @@ impl LockError {
         matches!(self, Self::Busy { .. } | Self::Overloaded)
     }
 
-    /// The gRPC status code for a caller of a service that met this error, such as `tonic::Code::from_i32` takes it.
-    ///
-    /// | error | code |
-    /// |---|---|
-    /// | `Busy` | 10 `ABORTED` |
-    /// | `Overloaded` | 8 `RESOURCE_EXHAUSTED` |
-    /// | `Unavailable`, `Shutdown` | 14 `UNAVAILABLE` |
-    /// | `Lost`, `Unconfirmed` | 2 `UNKNOWN`: what the work did is unknown |
-    /// | others | 13 `INTERNAL` |
-    pub fn grpc_code(&self) -> i32 {
-        match self {
-            Self::Busy { .. } => 10,
-            Self::Overloaded => 8,
-            Self::Unavailable(_) | Self::Shutdown => 14,
-            Self::Lost | Self::Unconfirmed(_) => 2,
-            Self::Conflict(_) | Self::Upgrade | Self::Unsupported(_) | Self::Invalid(_) => 13,
-        }
-    }
-
     /// Whether the same acquisition may succeed later, without a change in the program or the store's settings: when the lock is
     /// [busy](Self::is_busy), or the store is unavailable and has not refused.
     pub fn is_retryable(&self) -> bool {

@@ -52,7 +52,8 @@ impl Rejection {
         Self {
             kind,
             status: kind.status(),
-            retry_after: (kind == RejectionKind::BodyBudget).then(|| retry_after(Duration::ZERO)),
+            retry_after: (kind.status() == StatusCode::SERVICE_UNAVAILABLE)
+                .then(|| retry_after(Duration::ZERO)),
             detail: None,
             cause: None,
         }
@@ -152,26 +153,42 @@ impl Rejection {
 
 impl From<LockError> for Rejection {
     fn from(error: LockError) -> Self {
-        let (kind, retry) = match &error {
-            LockError::Busy { retry_after } => (
-                RejectionKind::Contended,
-                Some(retry_after.unwrap_or_default()),
-            ),
-            LockError::Overloaded => (RejectionKind::Overloaded, Some(Duration::ZERO)),
-            LockError::Unavailable(_) | LockError::Shutdown => {
-                (RejectionKind::Unavailable, Some(Duration::ZERO))
-            }
-            LockError::Lost | LockError::Unconfirmed(_) => (RejectionKind::Lost, None),
+        let mut rejection = Self::new(RejectionKind::of(&error));
+        if let LockError::Busy { retry_after: lease } = error {
+            rejection.retry_after = Some(retry_after(lease.unwrap_or_default()));
+        }
+        rejection.cause = Some(error);
+        rejection
+    }
+}
+
+impl RejectionKind {
+    fn of(error: &LockError) -> Self {
+        match error {
+            LockError::Busy { .. } => Self::Contended,
+            LockError::Overloaded => Self::Overloaded,
+            LockError::Unavailable(_) | LockError::Shutdown => Self::Unavailable,
+            LockError::Lost | LockError::Unconfirmed(_) => Self::Lost,
             LockError::Conflict(_)
             | LockError::Upgrade
             | LockError::Unsupported(_)
-            | LockError::Invalid(_) => (RejectionKind::Misconfigured, None),
-        };
-        Self {
-            retry_after: retry.map(retry_after),
-            cause: Some(error),
-            ..Self::new(kind)
+            | LockError::Invalid(_) => Self::Misconfigured,
         }
+    }
+}
+
+impl LockError {
+    /// The gRPC status code for a caller of a service that met this error, such as `tonic::Code::from_i32` takes it.
+    ///
+    /// | error | code |
+    /// |---|---|
+    /// | `Busy` | 10 `ABORTED` |
+    /// | `Overloaded` | 8 `RESOURCE_EXHAUSTED` |
+    /// | `Unavailable`, `Shutdown` | 14 `UNAVAILABLE` |
+    /// | `Lost`, `Unconfirmed` | 2 `UNKNOWN`: what the work did is unknown |
+    /// | others | 13 `INTERNAL` |
+    pub fn grpc_code(&self) -> i32 {
+        RejectionKind::of(self).grpc_code()
     }
 }
 
