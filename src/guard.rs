@@ -1,22 +1,23 @@
 //! Guards of held locks.
 
 use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use tokio::time::Instant;
 use tracing::Span;
 
+use crate::cleanup::in_time;
 use crate::error::LockError;
 use crate::lock::{FencingToken, LockKey, LockMode};
-use crate::queue::{Share, Shares};
+use crate::queue::{Share, ShareRelease, Shares};
 use crate::store::Record;
 use crate::telemetry::{Holding, Labels, Waiting};
 
 mod handle;
-mod releasing;
 
 pub use handle::{Ended, LockHandle};
 use handle::{Handles, Tenure, any_lost};
-pub(crate) use releasing::Releasing;
 
 /// A held lock: one key, or several at once.
 ///
@@ -75,8 +76,7 @@ impl LockGuard {
 
     /// The span of the work under the lock.
     pub(crate) fn span(&self) -> Span {
-        let holding = self.holding.as_deref();
-        holding.map_or_else(Span::none, Holding::span)
+        span(&self.holding)
     }
 
     /// The labels of its measurements; `None` if it is not observed.
@@ -202,6 +202,59 @@ impl fmt::Debug for LockGuard {
             .field("is_lost", &self.is_lost())
             .finish_non_exhaustive()
     }
+}
+
+/// The release of a guard, without a limit of time. If it is dropped, the release continues in the background.
+pub(crate) struct Releasing {
+    release: ShareRelease,
+    handles: Handles,
+    holding: Option<Box<Holding>>,
+}
+
+impl Releasing {
+    /// Whether the lock was known to be lost before.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.release.is_lost()
+    }
+
+    /// Waits for the end up to the time limit of a caller.
+    pub(crate) async fn in_time(mut self) -> Result<(), LockError> {
+        let released = match in_time(&mut self).await {
+            Err(LockError::Unavailable(_)) if self.is_lost() => Err(LockError::Lost),
+            Err(LockError::Unavailable(error) | LockError::Conflict(error)) => {
+                Err(LockError::Unconfirmed(error))
+            }
+            Err(error) => Err(error),
+            Ok(()) => return Ok(()),
+        };
+        // It may be late, and not observed yet.
+        self.released(&released);
+        released
+    }
+
+    fn released(&mut self, released: &Result<(), LockError>) {
+        if let Some(holding) = self.holding.take() {
+            holding.released(released);
+        }
+        self.handles.released(released);
+    }
+}
+
+impl Future for Releasing {
+    type Output = Result<(), LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // A loss that the release finds is logged in the span of the lock.
+        let span = span(&self.holding);
+        let release = Pin::new(&mut self.release);
+        let released = ready!(span.in_scope(|| release.poll(cx)));
+        self.released(&released);
+        Poll::Ready(released)
+    }
+}
+
+fn span(holding: &Option<Box<Holding>>) -> Span {
+    holding.as_deref().map_or_else(Span::none, Holding::span)
 }
 
 #[cfg(test)]
