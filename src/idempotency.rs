@@ -124,17 +124,15 @@ use crate::layer::{Closure, Confirm, Locking, OnCancel, Rejection, Responder};
 use crate::lock::Lease;
 
 mod admission;
-mod fingerprint;
+mod identity;
 mod protocol;
 mod record;
 mod recording;
-mod scope;
 mod settings;
 
 pub use crate::layer::ResponseFuture;
 
-use fingerprint::Fingerprint;
-use scope::Scope;
+use identity::{Fingerprint, Scope};
 use settings::IdempotencySettings;
 
 /// Runs each request once per idempotency key. See the [module](self).

@@ -9,7 +9,7 @@ use http_body::Body;
 use tokio::time::{Instant, timeout_at};
 
 use super::IdempotencyLayer;
-use super::fingerprint::Fingerprint;
+use super::identity::Fingerprint;
 use super::record::Recorded;
 use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;

@@ -5,7 +5,7 @@ use http::header::{CONNECTION, DATE, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING,
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, response};
 use serde::{Deserialize, Serialize};
 
-use super::fingerprint::Fingerprint;
+use super::identity::Fingerprint;
 
 /// The first bytes of every record. The next byte is the version.
 const MAGIC: &[u8] = b"tdl-idem";

@@ -7,7 +7,7 @@ use http::{HeaderValue, Response, StatusCode, response};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 
-use super::fingerprint::Fingerprint;
+use super::identity::Fingerprint;
 use super::record::Recorded;
 use super::settings::IdempotencySettings;
 use crate::error::BoxError;

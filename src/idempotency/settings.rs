@@ -4,8 +4,7 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{StatusCode, response};
 
-use super::fingerprint::Fingerprint;
-use super::scope::Scope;
+use super::identity::{Fingerprint, Scope};
 use crate::client::LockClient;
 use crate::layer::{Closure, Confirm, Rejection, ServeSettings};
 use crate::limits;
