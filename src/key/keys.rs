@@ -50,29 +50,23 @@ impl IntoKeys for Keys {
     }
 }
 
-impl IntoKeys for LockKey {
-    fn into_keys(self) -> Result<Keys, KeyError> {
-        one(self)
-    }
+/// What names one key.
+macro_rules! one_key {
+    ($($named:ty),+) => {
+        $(impl IntoKeys for $named {
+            fn into_keys(self) -> Result<Keys, KeyError> {
+                Ok(Keys(smallvec![self.into()]))
+            }
+        })+
+    };
 }
 
-impl IntoKeys for (LockKey, LockMode) {
-    fn into_keys(self) -> Result<Keys, KeyError> {
-        one(self)
-    }
-}
-
-impl IntoKeys for ResourceKey {
-    fn into_keys(self) -> Result<Keys, KeyError> {
-        one(self)
-    }
-}
-
-impl IntoKeys for (ResourceKey, LockMode) {
-    fn into_keys(self) -> Result<Keys, KeyError> {
-        one(self)
-    }
-}
+one_key!(
+    LockKey,
+    (LockKey, LockMode),
+    ResourceKey,
+    (ResourceKey, LockMode)
+);
 
 impl<T: IntoKeys> IntoKeys for Option<T> {
     fn into_keys(self) -> Result<Keys, KeyError> {
@@ -96,10 +90,6 @@ impl<T: IntoKeys, E: Into<KeyError>> IntoKeys for Result<T, E> {
     fn into_keys(self) -> Result<Keys, KeyError> {
         self.map_err(E::into)?.into_keys()
     }
-}
-
-fn one(key: impl Into<Target>) -> Result<Keys, KeyError> {
-    Ok(Keys(smallvec![key.into()]))
 }
 
 fn all<T: IntoKeys>(items: impl IntoIterator<Item = T>) -> Result<Keys, KeyError> {

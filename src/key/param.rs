@@ -32,29 +32,24 @@ pub struct Param {
 
 impl KeyExtractor for Param {
     async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
-        let outside =
-            || KeyError::missing_because("no route is matched where the layer of the lock is");
-        let missing = || {
-            KeyError::not_of_the_route(format!(
+        let params = match template(parts) {
+            Some(_) => params(parts)?,
+            None => None,
+        };
+        let params = params.ok_or_else(|| {
+            KeyError::missing_because("no route is matched where the layer of the lock is")
+        })?;
+        let mut values = params.iter().filter(|(name, _)| *name == self.name);
+        match (values.next(), values.next()) {
+            (Some((_, value)), None) => compose(self.resource, [value]),
+            (None, _) => Err(KeyError::not_of_the_route(format!(
                 "the route has no parameter `{}`: add the layer by `route_layer` to the routes that have it",
                 self.name
-            ))
-        };
-        if template(parts).is_none() {
-            return Err(outside());
-        }
-        let params = params(parts)?.ok_or_else(outside)?;
-        let mut values = params
-            .iter()
-            .filter(|(name, _)| *name == self.name)
-            .map(|(_, value)| value);
-        let value = values.next().ok_or_else(missing)?;
-        if values.next().is_some() {
-            return Err(KeyError::invalid(
+            ))),
+            (Some(_), Some(_)) => Err(KeyError::invalid(
                 "the route names the parameter more than once",
-            ));
+            )),
         }
-        compose(self.resource, [value])
     }
 }
 
