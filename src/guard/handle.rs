@@ -9,8 +9,6 @@ use tokio::sync::SetOnce;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-#[cfg(doc)]
-use super::LockGuard;
 use crate::error::LockError;
 use crate::lock::{FencingToken, LockKey, LockMode};
 use crate::queue::Share;
@@ -46,7 +44,7 @@ pub struct LockHandle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {
-    /// The guard was dropped, or released without a known loss. [`LockGuard::release`] returns to its caller whether that
+    /// The guard was dropped, or released without a known loss. [`LockGuard::release`](super::LockGuard::release) returns to its caller whether that
     /// was confirmed.
     Released,
     /// The lock was lost before, or its release found it lost.

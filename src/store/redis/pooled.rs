@@ -68,11 +68,7 @@ pub(super) fn failed(error: RedisError) -> StoreError {
 
 impl Drop for PoolPermit {
     fn drop(&mut self) {
-        drop(
-            self.0
-                .get_mut()
-                .take()
-                .map(deadpool_redis::Connection::take),
-        );
+        let connection = self.0.lock().take();
+        drop(connection.map(deadpool_redis::Connection::take));
     }
 }
