@@ -1,6 +1,6 @@
 //! Administration: holders, waiters, records, and breaking locks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -11,8 +11,6 @@ use uuid::Uuid;
 use crate::audit::Audit;
 use crate::client::LockClient;
 use crate::error::{LockError, StoreError};
-#[cfg(doc)]
-use crate::lock::LockMode;
 use crate::lock::{LockKey, Namespace};
 use crate::store::{
     DynInspect, Inspect, Inspection, ListQuery, LockEntry, Page, RecordEntry, inspector,
@@ -117,14 +115,13 @@ impl LockAdmin {
                 return tracing::debug!(error, "could not read the processes of holders");
             }
         };
+        let processes: BTreeMap<_, _> = clients.iter().zip(processes).collect();
         for (client, holder) in &mut holders {
-            let place = clients.binary_search(client).ok();
-            let Some(process) = place.and_then(|place| processes.get(place)?.as_ref()) else {
-                continue;
-            };
-            let number = holder.number();
-            holder.route = number.and_then(|number| process.routes.get(&number).cloned());
-            holder.process = Some(process.without_routes());
+            if let Some(Some(process)) = processes.get(client) {
+                let number = holder.number();
+                holder.route = number.and_then(|number| process.routes.get(&number).cloned());
+                holder.process = Some(process.without_routes());
+            }
         }
     }
 
@@ -159,7 +156,7 @@ impl LockAdmin {
         Ok(self.store.force_unlock(&self.named(key)).await?)
     }
 
-    /// Gives `key` so many permits ([`LockMode::permits`]), whatever limit the requests name that take one: a program need
+    /// Gives `key` so many permits ([`LockMode::permits`](crate::LockMode::permits)), whatever limit the requests name that take one: a program need
     /// not be changed to admit more or fewer at a time. It counts at once, for every process, and stays until it is changed;
     /// [`leave_permits`](Self::leave_permits) ends it. Redisson's `setPermits` sets the same number.
     ///

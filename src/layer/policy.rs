@@ -146,7 +146,9 @@ impl Policy {
     }
 
     fn check_modes(&self) -> Result<(), &'static str> {
-        let modes = self.known_modes();
+        // Those that do not depend on a closure.
+        let safe = self.safe.flatten().into_iter();
+        let modes: Vec<LockMode> = safe.chain(self.mode.modes()).collect();
         if modes
             .windows(2)
             .any(|pair| pair[0].family() != pair[1].family())
@@ -167,11 +169,5 @@ impl Policy {
                     .supports(mode, self.fenced && mode.is_exclusive())
             })
             .map_err(|unsupported| unsupported.reason())
-    }
-
-    /// The modes that do not depend on a closure.
-    fn known_modes(&self) -> Vec<LockMode> {
-        let safe = self.safe.flatten();
-        safe.into_iter().chain(self.mode.modes()).collect()
     }
 }

@@ -8,7 +8,7 @@ use super::LockKey;
 const LONGEST: usize = 64;
 
 /// What stands before every name of a client, its colon included; empty if nothing does.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Namespace(Arc<str>);
 
 impl Namespace {
@@ -45,12 +45,5 @@ impl Namespace {
     /// What names in the store begin with.
     pub(crate) fn prefix(&self) -> &str {
         &self.0
-    }
-}
-
-/// No name space.
-impl Default for Namespace {
-    fn default() -> Self {
-        Self("".into())
     }
 }
