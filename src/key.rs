@@ -3,28 +3,18 @@
 //! **Two requests must get the same key whenever the handler would touch the same resource.** Where a
 //! key distinguishes spellings that the handler does not, a client evades the lock by another spelling: `1`, `01`, `+1` and `%31`
 //! all reach `Path<u64>` as 1. From the safest extractor to the one that distinguishes most:
-#![cfg_attr(
-    feature = "axum",
-    doc = "
-| extractor | two requests share a key when |
-|---|---|
-| [`extract`] over a typed axum extractor | the closure returns equal keys for what was extracted |
-| [`param`] | the decoded parameter is the same text |
-| [`DefaultKey`] | they match the same route and all decoded parameters are the same text |
-| [`header`] | the header's value is the same text |
-| [`json_field`] | the field of the body is the same text or number |
-| [`path`] | the paths are equal but for needless percent-encoding |"
-)]
-#![cfg_attr(
-    not(feature = "axum"),
-    doc = "
-| extractor | two requests share a key when |
-|---|---|
-| a closure over `&Parts` | the closure returns equal keys |
-| [`header`] | the header's value is the same text |
-| [`json_field`] | the field of the body is the same text or number |
-| [`path`], [`DefaultKey`] | the paths are equal but for needless percent-encoding |"
-)]
+//!
+//! | extractor | two requests share a key when |
+//! |---|---|
+//! | [`extract`](fn.extract.html) over a typed axum extractor | the closure returns equal keys for what was extracted |
+//! | [`param`](fn.param.html) | the decoded parameter is the same text |
+//! | a closure over `&Parts` | the closure returns equal keys |
+//! | [`DefaultKey`] | they match the same axum route and all decoded parameters are the same text; outside of routes as for [`path`] |
+//! | [`header`] | the header's value is the same text |
+//! | [`json_field`] | the field of the body is the same text or number |
+//! | [`path`] | the paths are equal but for needless percent-encoding |
+//!
+//! `extract` and `param` need the feature `axum`.
 //!
 //! A closure over `&Parts` is an extractor too. It returns a [`LockKey`], or a `(LockKey, LockMode)` with a mode of its
 //! own, or an `Option`, `Vec`, array or `Result` of those; several keys are locked together. So are those of an array or a pair of
