@@ -52,8 +52,8 @@ const PAIR: [Step; 6] = [
     },
 ];
 
-const CONNECTION: &[&str] =
-    &["forward::Forward<St,Si,Item> as core::future::future::Future>::poll"];
+/// The compiler may put the first into the task itself.
+const CONNECTION: &[&str] = &["forward::Forward<", "multiplexed_connection::PipelineSink<"];
 
 const REQUEST: [Step; 7] = [
     Step {
