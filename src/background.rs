@@ -3,7 +3,6 @@
 //! The [`Watchdog`] renews holds and finds those that are lost. [`CleanupTasks`] finish the work of dropped futures and
 //! guards, on the runtimes of the callers. [`OwnerChecks`] ask the store whether it carries a hold that continues.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::future::join_all;

@@ -1,7 +1,6 @@
 //! Work that continues after its caller is dropped.
 
 use std::any::Any;
-use std::future::Future;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;

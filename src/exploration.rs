@@ -10,7 +10,6 @@
 //! Scenarios run only with the feature `exploration`, because only they need shuttle.
 
 use std::cell::Cell;
-use std::future::Future;
 
 pub(crate) use runner::is_on;
 #[cfg(feature = "exploration")]

@@ -1,7 +1,6 @@
 //! The contract of stores, which keep the holds.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;

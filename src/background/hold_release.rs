@@ -1,6 +1,5 @@
 //! The release of holds, as a future.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

@@ -1,6 +1,5 @@
 //! The question that releases one hold, as a future without a box.
 
-use std::future::Future;
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,6 +1,6 @@
 //! Futures that are not cancelled with their callers: they always run to their end.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Limits how many releases the background sends at once.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;

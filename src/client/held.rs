@@ -1,6 +1,5 @@
 //! The locks of the layers around the current code, so that this code does not wait for itself.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::future::Either;

@@ -1,6 +1,6 @@
 //! The queues of this process in which a request waits.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;

@@ -1,6 +1,5 @@
 //! A request for locks, and its settings.
 
-use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! Runs a scenario in many orders.
 
 use std::cell::RefCell;
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 

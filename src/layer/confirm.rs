@@ -1,6 +1,5 @@
 //! The end of a request: the release, and its confirmation.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! The service of both layers, and its future.
 
 use std::fmt;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -1,6 +1,5 @@
 //! The steps of a request, which both layers have.
 
-use std::future::Future;
 use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;

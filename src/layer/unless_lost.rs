@@ -1,6 +1,5 @@
 //! A handler under its lock.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 

@@ -1,6 +1,5 @@
 //! A place in the queue.
 
-use std::future::Future;
 #[cfg(test)]
 use std::mem;
 use std::pin::Pin;

@@ -1,6 +1,5 @@
 //! Askers of questions, whose memory serves one question after the other.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};

@@ -1,7 +1,6 @@
 //! The capabilities of a store.
 
 use std::fmt;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 

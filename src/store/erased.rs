@@ -2,7 +2,7 @@
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
-use std::future::{Future, ready};
+use std::future::ready;
 use std::slice;
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
 //! The answer of a store without its type.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! A store that offers inspection, without its type.
 
-use std::future::Future;
 use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;

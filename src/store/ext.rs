@@ -1,6 +1,5 @@
 //! Operations on single holds, for direct calls of a store.
 
-use std::future::Future;
 use std::slice::from_ref;
 
 use super::{HoldStatus, LockStore, Record, Release, Released, Renewal};

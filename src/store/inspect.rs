@@ -1,6 +1,5 @@
 //! Inspection of a store, and breaking locks.
 
-use std::future::Future;
 use std::num::NonZeroU32;
 use std::time::Duration;
 

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::Future;
 use std::str::FromStr;
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! Several attempts as one question, for a store that cannot answer them in one step.
 
 use std::collections::HashSet;
-use std::future::Future;
 use std::time::Duration;
 
 use futures_util::future::join_all;

@@ -55,7 +55,6 @@
 //! store's servers, such as restarts and network partitions. [`FaultyStore`](super::FaultyStore) around the store injects faults of
 //! the network.
 
-use std::future::Future;
 use std::time::Duration;
 
 use crate::LockMode;

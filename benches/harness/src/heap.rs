@@ -7,7 +7,6 @@
 //! ```
 
 use std::alloc::System;
-use std::future::Future;
 
 use anyhow::{Result, bail};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Stats, StatsAlloc};

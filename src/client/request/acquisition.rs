@@ -1,6 +1,5 @@
 //! What is left of a request that has begun.
 
-use std::future::Future;
 use std::pin::pin;
 
 use tokio::time::{Instant, timeout_at};

@@ -1,6 +1,5 @@
 //! One hold: its state in all stores, and what an operation needs to act in one of them.
 
-use std::future::Future;
 use std::time::Duration;
 
 use tokio::sync::oneshot;

@@ -1,7 +1,6 @@
 //! Inspection of all stores, as one state; and their audits, as one audit.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;

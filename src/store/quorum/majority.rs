@@ -3,7 +3,6 @@
 //! Renewals and inspections ask all stores at once, by [`QuorumStore::ask_all`]. Attempts, releases and withdrawals ask each store in
 //! the order of the operations on the hold, by [`QuorumStore::in_order`]. A subscription asks until its listener ends.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use tokio::sync::Notify;

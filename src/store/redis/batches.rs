@@ -1,7 +1,5 @@
 //! Renewals, checks and releases of many holds, in few scripts.
 
-use std::future::Future;
-
 use futures_util::future::join_all;
 
 use super::pooled::Purpose;

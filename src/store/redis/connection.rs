@@ -1,6 +1,5 @@
 //! A connection that many commands share.
 
-use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 

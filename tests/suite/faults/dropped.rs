@@ -1,6 +1,6 @@
 //! Futures that are dropped while the network delays the answer that they wait for.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;

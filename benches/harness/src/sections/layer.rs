@@ -1,7 +1,6 @@
 //! The layer around an empty handler, every request with a key of its own.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
