@@ -1,11 +1,11 @@
 //! The cases, and what most of them need: each file begins with `use super::*`.
 
-use std::future::IntoFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::sync::Barrier;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -119,12 +119,15 @@ fn busy<const N: usize>(
 async fn least_share<const N: usize>(env: &Env, tasks: [usize; N], grants: usize) -> usize {
     let counts = Arc::new(tasks.map(|_| AtomicUsize::new(0)));
     let shares = |counts: &[AtomicUsize; N]| counts.each_ref().map(|n| n.load(Ordering::SeqCst));
+    let begin = Arc::new(Barrier::new(tasks.iter().sum()));
     let mut working = JoinSet::new();
     for (process, tasks) in tasks.into_iter().enumerate() {
         let request = env.process().await.request();
         for _ in 0..tasks {
-            let (request, counts) = (request.clone(), counts.clone());
+            let (request, counts, begin) = (request.clone(), counts.clone(), begin.clone());
             working.spawn(async move {
+                // The first process must not have its share before the second one is made.
+                begin.wait().await;
                 while shares(&counts).iter().sum::<usize>() < grants {
                     let guard = request.clone().await.unwrap();
                     counts[process].fetch_add(1, Ordering::SeqCst);
