@@ -13,7 +13,6 @@
 //! every lock is released
 //! ```
 
-use std::future::IntoFuture;
 use std::time::Duration;
 
 use axum::Router;

@@ -1,6 +1,6 @@
 //! A request that waits for a lock.
 
-use std::future::{IntoFuture, poll_fn};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;

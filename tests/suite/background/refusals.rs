@@ -1,6 +1,5 @@
 //! What a refused request costs the store.
 
-use std::future::IntoFuture;
 use std::time::Duration;
 
 use axum::Router;

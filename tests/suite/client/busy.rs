@@ -1,7 +1,6 @@
 //! Runtimes that make no progress for longer than a lease, because their workers are blocked or the runtime has
 //! ended.
 
-use std::future::IntoFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;

@@ -1,7 +1,7 @@
 //! Four processes that want one key all the time.
 
 use std::fmt;
-use std::future::{IntoFuture, poll_fn};
+use std::future::poll_fn;
 use std::str::FromStr;
 use std::task::Poll;
 use std::time::Duration;

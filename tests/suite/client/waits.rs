@@ -1,6 +1,5 @@
 //! Waiting for a store that is slow, or silent.
 
-use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures_util::future::join_all;

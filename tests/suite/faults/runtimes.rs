@@ -1,6 +1,5 @@
 //! Runtimes that end while their tasks hold, release and renew.
 
-use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures_util::future::join_all;

@@ -1,7 +1,6 @@
 //! Questions to a Redisson, and its answers.
 
 use std::fmt::{self, Display};
-use std::future::IntoFuture;
 use std::pin::Pin;
 use std::time::Duration;
 
