@@ -10,7 +10,7 @@ use futures_util::future::LocalBoxFuture;
 use tokio::time::{Instant, sleep};
 
 use super::process::{Process, rival};
-use super::recording::{Asked, RecordingStore};
+use super::recording::{Recording, RecordingStore};
 use super::{Clock, KEY, Testbed};
 use crate::lock::{Hold, Lease};
 use crate::store::{DynStore, LATENESS, erase};
@@ -60,13 +60,15 @@ impl Env {
             elsewhere,
             place,
         } = self;
-        drop((here, elsewhere));
-        for process in place.processes.take() {
-            place.no_key_is_in_use(&process).await;
+        let processes = place.processes.take();
+        for process in &processes {
+            place.no_key_is_in_use(process).await;
         }
+        // While the processes live: their end would remove what they have left.
         if !place.remembers.get() {
             place.store_is_empty().await;
         }
+        drop((here, elsewhere, processes));
         let closed = async || place.testbed.connections().await == 0;
         place.until("no connection is left", closed).await;
     }
@@ -93,7 +95,7 @@ pub struct Place {
     pub(super) modes: &'static [LockMode],
     /// The mode of the case.
     pub(super) mode: LockMode,
-    asked: Arc<Mutex<Asked>>,
+    asked: Arc<Mutex<Recording>>,
     /// The processes of the case.
     processes: RefCell<Vec<Process>>,
     /// Whether the store still remembers withdrawals at the end.
@@ -157,7 +159,7 @@ impl Place {
     }
 
     /// What all of them have asked the store.
-    pub(super) fn asked(&self) -> MutexGuard<'_, Asked> {
+    pub(super) fn asked(&self) -> MutexGuard<'_, Recording> {
         self.asked.lock().unwrap()
     }
 

@@ -14,12 +14,12 @@ use crate::{Hold, HoldId, LockKey, StoreError};
 /// Forwards every question to a store, and records questions and grants.
 pub(super) struct RecordingStore {
     inner: Arc<dyn DynStore>,
-    asked: Arc<Mutex<Asked>>,
+    asked: Arc<Mutex<Recording>>,
 }
 
 /// What the processes of one test have asked their stores. The counts only rise, and entries are only added.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(super) struct Recording {
     /// The number of questions, without renewals, which depend on time.
     pub(super) questions: usize,
     /// Each question that has not been answered has a clone.
@@ -32,7 +32,7 @@ pub(super) struct Asked {
     pub(super) refused: Vec<HoldId>,
 }
 
-impl Asked {
+impl Recording {
     /// Whether every question has been answered, and an attempt at this hold was refused.
     pub(super) fn has_settled(&self, hold: HoldId) -> bool {
         Arc::strong_count(&self.under_way) == 1 && self.refused.contains(&hold)
@@ -52,7 +52,7 @@ pub(super) fn asked_during<T>(poll: impl FnOnce() -> T) -> (T, Option<HoldId>) {
 }
 
 impl RecordingStore {
-    pub(super) fn new(inner: Arc<dyn DynStore>, asked: Arc<Mutex<Asked>>) -> Self {
+    pub(super) fn new(inner: Arc<dyn DynStore>, asked: Arc<Mutex<Recording>>) -> Self {
         Self { inner, asked }
     }
 

@@ -57,25 +57,41 @@ const WAKES_ALL: u8 = 17;
 const KEEPS_THE_DEAD: u8 = 18;
 /// An attempt takes the free lock although others are in line.
 const OVERTAKES: u8 = 19;
+/// A process listens until it ends.
+const LISTENS_ON: u8 = 20;
 
-/// A memory store with the flaw of this number, and its testbed. The list has the waiters of a store that keeps the dead.
+/// A memory store with the flaw of this number, and its testbed.
 #[derive(Clone)]
-struct Flawed<const FLAW: u8>(MemoryStore, Arc<Mutex<Vec<Hold>>>);
+struct Flawed<const FLAW: u8> {
+    store: MemoryStore,
+    /// The waiters of a store that keeps the dead.
+    line: Arc<Mutex<Vec<Hold>>>,
+    /// The subscriptions of a process that listens on.
+    kept: Arc<Mutex<Vec<Wakeups>>>,
+}
 
 impl<const FLAW: u8> Testbed for Flawed<FLAW> {
     type Store = Self;
     const CLOCK: Clock = Clock::Paused;
 
     async fn start() -> Self {
-        Self(MemoryStore::new(), Arc::default())
+        Self {
+            store: MemoryStore::new(),
+            line: Arc::default(),
+            kept: Arc::default(),
+        }
     }
 
     async fn connect(&self) -> Self {
-        self.clone()
+        let kept = Arc::default();
+        Self {
+            kept,
+            ..self.clone()
+        }
     }
 
     async fn leftovers(&self) -> Vec<String> {
-        let left = (!self.0.is_empty()).then(|| "a hold, a waiter or a listener".to_owned());
+        let left = (!self.store.is_empty()).then(|| "a hold, a waiter or a listener".to_owned());
         left.into_iter().collect()
     }
 }
@@ -83,7 +99,7 @@ impl<const FLAW: u8> Testbed for Flawed<FLAW> {
 impl<const FLAW: u8> Flawed<FLAW> {
     /// Takes a place in line that only `leaves` ends. Returns whether another one is before it.
     fn is_behind(&self, hold: &Hold) -> bool {
-        let mut line = self.1.lock().unwrap();
+        let mut line = self.line.lock().unwrap();
         if !line.contains(hold) {
             line.push(hold.clone());
         }
@@ -91,11 +107,11 @@ impl<const FLAW: u8> Flawed<FLAW> {
     }
 
     fn leaves(&self, hold: &Hold) {
-        self.1.lock().unwrap().retain(|waiter| waiter != hold);
+        self.line.lock().unwrap().retain(|waiter| waiter != hold);
     }
 
     async fn holds(&self, hold: &Hold) -> Result<bool, StoreError> {
-        Ok(self.0.check(from_ref(hold)).await?[0] == HoldStatus::Held)
+        Ok(self.store.check(from_ref(hold)).await?[0] == HoldStatus::Held)
     }
 
     async fn renew_one(&self, renewal: &Renewal) -> Result<HoldStatus, StoreError> {
@@ -105,12 +121,16 @@ impl<const FLAW: u8> Flawed<FLAW> {
             (RENEWS_THE_LOST, _) => return Ok(HoldStatus::Held),
             // To acquire is to set the lease.
             (SHORTENS, Some(lease)) if held => {
-                self.0.acquire(&Attempt::new(hold.clone(), *lease)).await?;
+                self.store
+                    .acquire(&Attempt::new(hold.clone(), *lease))
+                    .await?;
             }
             (CREATES, Some(lease)) => {
-                self.0.acquire(&Attempt::new(hold.clone(), *lease)).await?;
+                self.store
+                    .acquire(&Attempt::new(hold.clone(), *lease))
+                    .await?;
             }
-            _ => return Ok(self.0.renew(from_ref(renewal)).await?[0]),
+            _ => return Ok(self.store.renew(from_ref(renewal)).await?[0]),
         }
         Ok(if held {
             HoldStatus::Held
@@ -124,13 +144,15 @@ impl<const FLAW: u8> Flawed<FLAW> {
         let is_lost = !self.holds(hold).await?;
         match FLAW {
             RELEASES_OTHERS => {
-                self.0.force_unlock(&hold.key).await?;
+                self.store.force_unlock(&hold.key).await?;
             }
             RECORDS_FOR_THE_LOST if is_lost && record.is_some() => {
-                self.0.force_unlock(&hold.key).await?;
+                self.store.force_unlock(&hold.key).await?;
                 let lease = Duration::from_secs(1);
-                self.0.acquire(&Attempt::new(hold.clone(), lease)).await?;
-                self.0.release(from_ref(release)).await?;
+                self.store
+                    .acquire(&Attempt::new(hold.clone(), lease))
+                    .await?;
+                self.store.release(from_ref(release)).await?;
                 return Ok(HoldStatus::Gone.into());
             }
             _ => {}
@@ -139,7 +161,7 @@ impl<const FLAW: u8> Flawed<FLAW> {
             DROPS_RECORDS => Release::new(hold.clone()),
             _ => release.clone(),
         };
-        let mut released = self.0.release(&[release]).await?[0];
+        let mut released = self.store.release(&[release]).await?[0];
         if FLAW == CONFIRMS_THE_LOST {
             released.status = HoldStatus::Held;
         }
@@ -152,7 +174,7 @@ impl<const FLAW: u8> LockStore for Flawed<FLAW> {
         let mut attempt = attempt.clone();
         match FLAW {
             ROBS_HOLDERS if !self.holds(&attempt.hold).await? => {
-                self.0.force_unlock(&attempt.hold.key).await?;
+                self.store.force_unlock(&attempt.hold.key).await?;
             }
             HOLDS_FOR_EVER => attempt.lease *= 1000,
             REMEMBERS_HOLDS => attempt.id = attempt.hold.id,
@@ -167,14 +189,14 @@ impl<const FLAW: u8> LockStore for Flawed<FLAW> {
             OVERTAKES => {
                 let mut newcomer = attempt.clone();
                 newcomer.patience = None;
-                let answer = self.0.acquire(&newcomer).await?;
+                let answer = self.store.acquire(&newcomer).await?;
                 if let Outcome::Granted { .. } = answer {
                     return Ok(answer);
                 }
             }
             _ => {}
         }
-        let answer = self.0.acquire(&attempt).await?;
+        let answer = self.store.acquire(&attempt).await?;
         if let Outcome::Granted { .. } = answer {
             self.leaves(&attempt.hold);
         }
@@ -204,12 +226,12 @@ impl<const FLAW: u8> LockStore for Flawed<FLAW> {
         self.leaves(&attempt.hold);
         match FLAW {
             WITHDRAWS_NOTHING => Ok(()),
-            FORGETS_WITHDRAWALS => self.0.withdraw(attempt, false).await,
+            FORGETS_WITHDRAWALS => self.store.withdraw(attempt, false).await,
             REMEMBERS_HOLDS => {
                 let attempt = attempt.clone().id(attempt.hold.id);
-                self.0.withdraw(&attempt, unanswered).await
+                self.store.withdraw(&attempt, unanswered).await
             }
-            _ => self.0.withdraw(attempt, unanswered).await,
+            _ => self.store.withdraw(attempt, unanswered).await,
         }
     }
 
@@ -220,7 +242,7 @@ impl<const FLAW: u8> LockStore for Flawed<FLAW> {
                 Ok(Wakeups::new(wakeups, signal))
             }
             LISTENS_LATE => {
-                let (store, attempt) = (self.0.clone(), attempt.clone());
+                let (store, attempt) = (self.store.clone(), attempt.clone());
                 let (signal, wakeups) = watch::channel(());
                 tokio::spawn(async move {
                     sleep(Duration::from_millis(5)).await;
@@ -236,17 +258,22 @@ impl<const FLAW: u8> LockStore for Flawed<FLAW> {
                 });
                 Ok(Wakeups::new(wakeups, ()))
             }
-            WAKES_ALL => self.0.subscribe(&attempt.clone().in_line(false)).await,
-            _ => self.0.subscribe(attempt).await,
+            WAKES_ALL => self.store.subscribe(&attempt.clone().in_line(false)).await,
+            LISTENS_ON => {
+                let second = self.store.subscribe(attempt).await?;
+                self.kept.lock().unwrap().push(second);
+                self.store.subscribe(attempt).await
+            }
+            _ => self.store.subscribe(attempt).await,
         }
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
-        self.0.record(key).await
+        self.store.record(key).await
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+        self.store.capabilities()
     }
 }
 
@@ -286,5 +313,6 @@ fn a_case_fails_on_each_flawed_store() {
         Write: KEEPS_THE_DEAD by line::a_frozen_waiter_in_line_loses_its_place;
         Reentrant: OVERTAKES by line::a_newcomer_does_not_overtake_the_line;
         Write: OVERTAKES by line::a_newcomer_does_not_overtake_the_line;
+        Reentrant: LISTENS_ON by letting_go::a_dropped_guard_releases;
     }
 }
