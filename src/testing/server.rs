@@ -96,24 +96,28 @@ impl<S: LockStore> FaultyServer<S> {
     /// Resolves when the connection breaks; at once if it is down.
     pub(super) async fn cut(&self, link: usize) {
         let cuts = self.state.lock().cuts(link);
-        self.until(|state| state.cuts(link) != cuts || !state.is_up(link))
-            .await;
+        self.until(link, |cut, is_up| cut != cuts || !is_up).await;
     }
 
-    /// Resolves when the connection is up again after more than `seen` cuts.
-    pub(super) async fn reconnected(&self, link: usize, seen: u64) {
-        self.until(|state| state.cuts(link) > seen && state.is_up(link))
-            .await;
+    /// Resolves when the connection is up again after more than `seen` cuts, and returns their number.
+    pub(super) async fn reconnected(&self, link: usize, seen: u64) -> u64 {
+        self.until(link, |cuts, is_up| cuts > seen && is_up).await
     }
 
-    async fn until(&self, wanted: impl Fn(&ServerState) -> bool) {
+    /// Waits until the number of cuts and whether the connection is up are as wanted. Returns the number of that moment: a later
+    /// one may count a cut of which the caller has seen nothing.
+    async fn until(&self, link: usize, wanted: impl Fn(u64, bool) -> bool) -> u64 {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             // Registered before the state is read, so that no change is missed between the two.
             changed.as_mut().enable();
-            if wanted(&self.state.lock()) {
-                return;
+            let (cuts, is_up) = {
+                let state = self.state.lock();
+                (state.cuts(link), state.is_up(link))
+            };
+            if wanted(cuts, is_up) {
+                return cuts;
             }
             changed.await;
         }

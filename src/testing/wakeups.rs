@@ -16,17 +16,19 @@ pub(super) fn relay<S: LockStore>(
     wakeups: Wakeups,
 ) -> Wakeups {
     let (waking, signal) = watch::channel(());
-    let relaying = tokio::spawn(run(server.clone(), link, wakeups, waking));
+    // Not in the task, which may begin after the connection has broken.
+    let cuts = server.state.lock().cuts(link);
+    let relaying = tokio::spawn(run(server.clone(), link, cuts, wakeups, waking));
     Wakeups::new(signal, AbortOnDropHandle::new(relaying))
 }
 
 async fn run<S: LockStore>(
     server: Arc<FaultyServer<S>>,
     link: usize,
+    mut cuts: u64,
     mut wakeups: Wakeups,
     waking: watch::Sender<()>,
 ) {
-    let mut cuts = server.state.lock().cuts(link);
     loop {
         tokio::select! {
             // A fixed order, so that one seed gives one history.
@@ -39,8 +41,8 @@ async fn run<S: LockStore>(
                     waking.send_replace(());
                 }
             }
-            () = server.reconnected(link, cuts) => {
-                cuts = server.state.lock().cuts(link);
+            now = server.reconnected(link, cuts) => {
+                cuts = now;
                 waking.send_replace(());
             }
         }

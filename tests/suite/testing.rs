@@ -3,6 +3,7 @@
 use std::time::Duration;
 use tower_distributed_lock::LockStoreExt;
 
+use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
 use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore, Outcome};
 use tower_distributed_lock::testing::{Fault, Faults, FaultyStore};
@@ -136,6 +137,26 @@ async fn an_outage_cuts_off_calls_and_its_end_wakes_listeners() {
     assert!(early.is_err(), "no message can wake it");
     store.reconnect();
     assert_eq!(timeout(MS, wakeups.wait()).await, Ok(true));
+}
+
+/// Also if the connection breaks again at the moment when its listener sees that it is up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_each_outage_wakes_listeners() {
+    let store = FaultyStore::new(MemoryStore::new(), Faults::none(), 0);
+    let mut wakeups = store.subscribe(&attempt(1)).await.unwrap();
+    for n in 0..20_000 {
+        store.disconnect();
+        store.reconnect();
+        for _ in 0..n % 2_000 {
+            std::hint::spin_loop();
+        }
+        store.disconnect();
+        // What came before the end of the second outage.
+        let _ = wakeups.wait().now_or_never();
+        store.reconnect();
+        let woken = timeout(1_000 * MS, wakeups.wait()).await;
+        assert_eq!(woken, Ok(true), "after outage {n}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
