@@ -259,6 +259,7 @@ fn span(holding: &Option<Box<Holding>>) -> Span {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{RefUnwindSafe, UnwindSafe};
     use std::time::Duration;
 
     use super::*;
@@ -271,6 +272,13 @@ mod tests {
     fn a_guard_is_small() {
         assert_eq!(size_of::<Shares>(), 32);
         assert_eq!(size_of::<LockGuard>(), 56);
+    }
+
+    /// The compiler checks it.
+    #[test]
+    fn a_handle_can_be_used_where_panics_are_caught() {
+        fn can_be_used<T: UnwindSafe + RefUnwindSafe>() {}
+        can_be_used::<LockHandle>();
     }
 
     /// One key is lost between the store's answer about all and the end of the request: none is held after the error.

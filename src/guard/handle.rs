@@ -1,6 +1,7 @@
 //! Observers of a guard.
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::select_all;
@@ -44,8 +45,8 @@ pub struct LockHandle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {
-    /// The guard was dropped, or released without a known loss. [`LockGuard::release`](super::LockGuard::release) returns to its caller whether that
-    /// was confirmed.
+    /// The guard was dropped, or released without a known loss.
+    /// [`LockGuard::release`](super::LockGuard::release) returns to its caller whether that was confirmed.
     Released,
     /// The lock was lost before, or its release found it lost.
     Lost,
@@ -162,7 +163,7 @@ impl Handles {
         let observed = self.0.get_or_init(|| {
             Arc::new(GuardView {
                 tenures: shares.iter().map(Tenure::of).collect(),
-                end: SetOnce::new(),
+                end: AssertUnwindSafe(SetOnce::new()),
             })
         });
         LockHandle {
@@ -195,7 +196,8 @@ impl Drop for Handles {
 /// A guard, as its handles see it.
 struct GuardView {
     tenures: SmallVec<[Tenure; 1]>,
-    end: SetOnce<Ended>,
+    /// It is set as a whole or not at all, so handles stay usable in code whose panics are caught.
+    end: AssertUnwindSafe<SetOnce<Ended>>,
 }
 
 impl GuardView {
