@@ -13,9 +13,9 @@ use crate::messages::warn;
 use crate::text::plain;
 use crate::{json, print_to_reader};
 
-/// One line of `--json`.
+/// What a look has found, and when: one line of `--json`.
 #[derive(Serialize)]
-struct Change {
+struct Look {
     at: String,
     #[serde(flatten)]
     lock: LockEntry,
@@ -58,7 +58,7 @@ pub(crate) async fn watch(args: &WatchArgs, connection: &Connection) -> Result<u
 fn tell(args: &WatchArgs, state: &str, found: Inspection) -> Result<bool, Failure> {
     let at = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
     let line = match args.key.output.json {
-        true => json(&Change {
+        true => json(&Look {
             at,
             lock: LockEntry::new(LockKey::new(&*args.key.key), found),
         }),
