@@ -156,9 +156,9 @@ impl LockAdmin {
         Ok(self.store.force_unlock(&self.named(key)).await?)
     }
 
-    /// Gives `key` so many permits ([`LockMode::permits`](crate::LockMode::permits)), whatever limit the requests name that take one: a program need
-    /// not be changed to admit more or fewer at a time. It counts at once, for every process, and stays until it is changed;
-    /// [`leave_permits`](Self::leave_permits) ends it. Redisson's `setPermits` sets the same number.
+    /// Gives `key` so many permits ([`LockMode::permits`](crate::LockMode::permits)), whatever limit the requests name that
+    /// take one: a program need not be changed to admit more or fewer at a time. It counts at once, for every process, and stays
+    /// until it is changed; [`leave_permits`](Self::leave_permits) ends it. Redisson's `setPermits` sets the same number.
     ///
     /// Permits that are held stay held: when there are more than `limit`, none is granted until enough have ended.
     ///

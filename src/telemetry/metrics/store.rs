@@ -44,7 +44,7 @@ pub(crate) fn clock_offset(server: &str, seconds: f64) {
 /// Measures the answer to a command that was sent at `since`.
 pub(in crate::telemetry) fn answered(carries: &'static str, since: Instant) {
     // Its names and labels are composed once, because every command updates it.
-    static KEYS: LazyLock<[Key; 3]> = LazyLock::new(|| {
+    static KEYS: LazyLock<[Key; USES.len()]> = LazyLock::new(|| {
         USES.map(|carries| {
             Key::from_parts(ANSWERED, vec![Label::from_static_parts("carries", carries)])
         })
