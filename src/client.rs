@@ -44,6 +44,7 @@ pub use builder::LockClientBuilder;
 pub(crate) use held::{Held, moved};
 pub use request::LockRequest;
 pub(crate) use request::Started;
+use request::Targets;
 use request_tracker::{RequestTracker, TrackedRequest};
 pub use target::Target;
 
@@ -142,7 +143,7 @@ impl LockClient {
     /// Inside a handler, or a body, whose layer holds the key, another owner would wait for its own request. The client then fails with
     /// [`LockError::Invalid`] at once, unless the program moved the work to another task, or it does not wait.
     pub fn lock(&self, key: impl Into<Target>) -> LockRequest {
-        LockRequest::one(self.clone(), self.target(key))
+        LockRequest::new(self.clone(), Targets::One(self.target(key)))
     }
 
     /// Takes the lock on `key` if it is free; `None` if it is in use. [`LockRequest::try_acquire`] with default settings.
@@ -194,7 +195,7 @@ impl LockClient {
         T: Into<Target>,
     {
         let targets = keys.into_iter().map(|key| self.target(key));
-        LockRequest::all(self.clone(), targets.collect())
+        LockRequest::new(self.clone(), Targets::All(targets.collect()))
     }
 
     /// Makes a request for the lock on one of `keys`: the first that is or becomes free. [`LockGuard::key`] returns which.
@@ -219,7 +220,7 @@ impl LockClient {
         T: Into<Target>,
     {
         let targets = keys.into_iter().map(|key| self.target(key));
-        LockRequest::any(self.clone(), targets.collect())
+        LockRequest::new(self.clone(), Targets::Any(targets.collect()))
     }
 
     /// Ends the client: new and waiting requests fail with [`LockError::Shutdown`], and every hold is released, except those

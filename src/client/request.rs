@@ -54,26 +54,14 @@ pub struct LockRequest {
 }
 
 #[derive(Debug, Clone)]
-enum Targets {
+pub(super) enum Targets {
     One(Target),
     All(Vec<Target>),
     Any(Vec<Target>),
 }
 
 impl LockRequest {
-    pub(super) fn one(client: LockClient, target: Target) -> Self {
-        Self::new(client, Targets::One(target))
-    }
-
-    pub(super) fn all(client: LockClient, targets: Vec<Target>) -> Self {
-        Self::new(client, Targets::All(targets))
-    }
-
-    pub(super) fn any(client: LockClient, targets: Vec<Target>) -> Self {
-        Self::new(client, Targets::Any(targets))
-    }
-
-    fn new(client: LockClient, targets: Targets) -> Self {
+    pub(super) fn new(client: LockClient, targets: Targets) -> Self {
         Self {
             client,
             targets,
