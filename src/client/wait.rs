@@ -3,7 +3,7 @@
 use std::mem;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::question::Wanted;
 use crate::backoff::jittered;
@@ -70,15 +70,10 @@ impl Wait {
 
 /// Sleeps until a wake-up (`true`), or until the time or the subscription is over (`false`).
 pub(super) async fn sleep_until(wakeups: Option<&mut Wakeups>, until: Instant) -> bool {
-    let asleep = tokio::time::sleep_until(until);
     match wakeups {
-        Some(wakeups) => tokio::select! {
-            biased; // without chance, a simulation replays
-            heard = wakeups.wait() => heard,
-            () = asleep => false,
-        },
+        Some(wakeups) => timeout_at(until, wakeups.wait()).await.unwrap_or(false),
         None => {
-            asleep.await;
+            tokio::time::sleep_until(until).await;
             false
         }
     }

@@ -1,6 +1,8 @@
 //! How a request yields to other processes, listens, and sleeps.
 
-use futures_util::future::{join_all, select_all};
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::queued_keys::Given;
@@ -10,6 +12,7 @@ use crate::cleanup::ANSWER_TIME;
 use crate::error::LockError;
 use crate::limits::LAST_MOMENT;
 use crate::lock::LockMode;
+use crate::store::Wakeups;
 
 impl<'a> Request<'a> {
     /// Yields to the processes to which this process owes a turn. Returns `false` if the wait is over by then.
@@ -86,20 +89,12 @@ impl<'a> Request<'a> {
             }
             return;
         }
-        let wakeups = self
-            .attempts
-            .each()
-            .filter_map(|one| one.turn.wakeups().as_mut());
-        let wakeups: Vec<_> = wakeups.map(|wakeups| Box::pin(wakeups.wait())).collect();
-        let woken = async {
-            match wakeups.is_empty() {
-                true => std::future::pending().await,
-                false => drop(select_all(wakeups).await),
-            }
-        };
+        let wakeups = self.attempts.each();
+        let wakeups = wakeups.filter_map(|one| one.turn.wakeups().as_mut());
+        let mut woken: FuturesUnordered<_> = wakeups.map(Wakeups::wait).collect();
         tokio::select! {
             biased; // without chance, a simulation replays
-            () = woken => {}
+            Some(_) = woken.next() => {}
             () = self.queued.is_given() => {}
             () = tokio::time::sleep_until(until) => {}
         }
