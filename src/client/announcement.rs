@@ -1,12 +1,11 @@
 //! The entry of this process in the store.
 
 use std::error::Error;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use uuid::Uuid;
 
 use crate::error::StoreError;
@@ -25,6 +24,8 @@ const LIFETIME: Duration = Duration::from_secs(3 * 60);
 /// request starts another task.
 pub(super) struct Announcement {
     entry: Arc<Entry>,
+    /// Its one permit is the task's. Closed at the end of the client.
+    task: Arc<Semaphore>,
     /// Becomes `true` at the end of the client. Its receiver is the task's.
     ended: watch::Sender<bool>,
 }
@@ -35,8 +36,6 @@ struct Entry {
     store: Arc<dyn DynInspect>,
     /// The task does not keep the client alive.
     queues: Weak<Queues>,
-    /// Whether the task runs.
-    runs: AtomicBool,
 }
 
 impl Announcement {
@@ -52,51 +51,37 @@ impl Announcement {
                 process,
                 store,
                 queues: Arc::downgrade(queues),
-                runs: AtomicBool::new(false),
             }),
+            task: Arc::new(Semaphore::new(1)),
             ended: watch::Sender::new(false),
         }
     }
 
     /// Starts the task, unless it runs or the client has ended.
     pub(super) fn begin(&self) {
-        let runs = &self.entry.runs;
-        if runs.load(Ordering::Relaxed) {
-            return;
-        }
-        // Subscribed before the look, so that an end that is not seen waits for this task.
-        let ended = self.ended.subscribe();
-        if *ended.borrow() {
+        if self.task.available_permits() == 0 {
             return;
         }
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
-        if !runs.swap(true, Ordering::AcqRel) {
-            let running = Running(self.entry.clone());
-            drop(runtime.spawn(renew(running, ended)));
+        // Subscribed before the permit is taken, so that an end which does not prevent this task waits for it.
+        let ended = self.ended.subscribe();
+        if let Ok(permit) = self.task.clone().try_acquire_owned() {
+            drop(runtime.spawn(renew(self.entry.clone(), ended, permit)));
         }
     }
 
     /// Removes the entry. Returns when it is removed, or the attempt has failed.
     pub(super) async fn end(&self) {
+        self.task.close();
         self.ended.send_replace(true);
         self.ended.closed().await;
     }
 }
 
-/// Held by the task. Dropping it lets another task start.
-struct Running(Arc<Entry>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.runs.store(false, Ordering::Release);
-    }
-}
-
-/// Renews the entry until the client ends, and then removes it.
-async fn renew(running: Running, mut ended: watch::Receiver<bool>) {
-    let entry = &running.0;
+/// Renews the entry until the client ends, and then removes it. When `_permit` is dropped with the task, another may start.
+async fn renew(entry: Arc<Entry>, mut ended: watch::Receiver<bool>, _permit: OwnedSemaphorePermit) {
     let mut has_failed = false;
     loop {
         match entry.keep(LIFETIME).await {
