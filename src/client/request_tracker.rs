@@ -41,9 +41,8 @@ impl RequestTracker {
     /// Waits until no request is counted. Call it after [`RequestTracker::close`].
     pub(super) async fn drained(&self) {
         loop {
-            let mut changed = pin!(self.changed.notified());
-            // Registered before the look, so that no change falls between the two.
-            changed.as_mut().enable();
+            // Made before the look, so that it hears of each change after it.
+            let changed = self.changed.notified();
             if self.count.load(Ordering::SeqCst) == 0 {
                 return;
             }
@@ -68,9 +67,9 @@ impl TrackedRequest<'_> {
         work: impl Future<Output = Result<T, LockError>>,
     ) -> Result<T, LockError> {
         let Self(tracker) = self;
-        let mut work = pin!(work);
-        // Registered at the first wait, so that a request which is granted at once does not pay for it.
-        let mut changed = pin!(tracker.changed.notified());
+        // Made before each look, so that it hears of each change after it. It registers at the first wait, so that a request which
+        // is granted at once does not pay for it.
+        let (mut work, mut changed) = (pin!(work), pin!(tracker.changed.notified()));
         poll_fn(|cx| {
             // A waiter that a shutdown wakes must not be granted a hold that the shutdown has just released.
             if tracker.is_closed() {
@@ -79,10 +78,8 @@ impl TrackedRequest<'_> {
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(done);
             }
-            match changed.as_mut().poll(cx) {
-                Poll::Pending if !tracker.is_closed() => Poll::Pending,
-                _ => Poll::Ready(Err(LockError::Shutdown)),
-            }
+            let closed = changed.as_mut().poll(cx);
+            closed.map(|()| Err(LockError::Shutdown))
         })
         .await
     }
