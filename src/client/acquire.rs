@@ -13,6 +13,7 @@ use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::limits::LAST_MOMENT;
 use crate::lock::{LockKey, LockMode};
 use crate::queue::{Decision, Share, Terms, Turn};
+use crate::store::Want;
 use crate::telemetry::Contention;
 
 mod listening;
@@ -56,7 +57,7 @@ impl LockClient {
             None => {
                 let want = match keys {
                     [_] => wait.for_one(),
-                    _ => Wanted::Any,
+                    _ => Wanted::Several(Want::Any),
                 };
                 request = Request::new(self, want, terms, wait, now);
                 reply = None;

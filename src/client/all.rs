@@ -11,6 +11,7 @@ use super::wait::{Failures, Wait, answered_late, over};
 use crate::error::{LockError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
 use crate::queue::{Decision, Share, SharesOfMany, Terms};
+use crate::store::Want;
 
 /// How often a request asks for all keys at once before it takes them in order. Between the questions it waits for one key
 /// without holding another.
@@ -86,7 +87,8 @@ impl AllOf<'_> {
         if let Some(Blocked { index, .. }) = blocked {
             shares[index] = Some(self.take_one(index).await?);
         }
-        let mut attempts = AttemptGuard::new(self.client, Wanted::All, Instant::now());
+        let mut attempts =
+            AttemptGuard::new(self.client, Wanted::Several(Want::All), Instant::now());
         let mut asked = Vec::with_capacity(self.keys.len());
         for (index, (key, mode)) in self.keys.iter().enumerate() {
             if shares[index].is_some() {

@@ -83,7 +83,7 @@ impl<'a> AttemptGuard<'a> {
     /// Gives up all turns. The next attempt is the only one.
     pub(super) fn clear(&mut self) {
         self.tries.clear();
-        if self.want == Wanted::Any {
+        if let Wanted::Several(_) = self.want {
             self.want = Wanted::One { patience: None };
         }
     }
@@ -111,7 +111,7 @@ impl<'a> AttemptGuard<'a> {
     pub(super) fn only_turn(&mut self) -> Option<&mut Turn> {
         match self.want {
             Wanted::One { .. } => self.tries.first_mut().map(|one| &mut one.turn),
-            Wanted::Any | Wanted::All => None,
+            Wanted::Several(_) => None,
         }
     }
 
@@ -255,7 +255,7 @@ impl LockClient {
             lease: terms.granted_lease(),
             patience: match want {
                 Wanted::One { patience } => patience,
-                Wanted::Any | Wanted::All => None,
+                Wanted::Several(_) => None,
             },
             in_line: true,
             fencing: terms.needs_token().then(|| Fencing {

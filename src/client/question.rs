@@ -6,17 +6,15 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::error::StoreError;
-use crate::store::{self, Answer, Attempt, DynStore, Grant, Outcome, SeveralOutcome};
+use crate::store::{Answer, Attempt, DynStore, Grant, Outcome, SeveralOutcome, Want};
 
 /// How many of its attempts a request needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Wanted {
     /// The only one. With patience, the store records it as a waiter.
     One { patience: Option<Duration> },
-    /// One of them. None of them waits in the store.
-    Any,
-    /// All of them, or none. None of them waits in the store.
-    All,
+    /// Some of several. None of them waits in the store.
+    Several(Want),
 }
 
 /// A question under way.
@@ -31,16 +29,16 @@ impl Asking {
         mut attempts: impl Iterator<Item = &'a Attempt>,
         want: Wanted,
     ) -> Self {
-        let want = match want {
+        match want {
             Wanted::One { .. } => {
                 let only = attempts.next().expect("there is one");
-                return Self::One(store.acquire(only.clone()));
+                Self::One(store.acquire(only.clone()))
             }
-            Wanted::Any => store::Want::Any,
-            Wanted::All => store::Want::All,
-        };
-        let attempts = attempts.cloned().collect();
-        Self::Several(store.clone().acquire_several(attempts, want))
+            Wanted::Several(want) => {
+                let attempts = attempts.cloned().collect();
+                Self::Several(store.clone().acquire_several(attempts, want))
+            }
+        }
     }
 
     /// The answer if it is there already.
@@ -70,7 +68,7 @@ pub(super) enum Reply {
     /// The granted attempts, with their tokens, in the order of the attempts.
     Granted(Grants),
     Refused {
-        /// The refused attempt of [`Wanted::All`].
+        /// The refused attempt of [`Want::All`].
         index: usize,
         retry_after: Duration,
     },

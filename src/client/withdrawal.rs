@@ -30,7 +30,7 @@ impl LeftInStore {
             (Ok(Reply::Refused { .. }), Wanted::One { patience: Some(_) }) => Self::Known,
             (Err(error), _) if error.kind() == StoreErrorKind::Unanswered => Self::Unknown,
             // Some of several may have holds.
-            (Err(_), Wanted::Any | Wanted::All) => Self::Known,
+            (Err(_), Wanted::Several(_)) => Self::Known,
             _ => self,
         }
     }
@@ -44,7 +44,7 @@ impl LeftInStore {
     ) {
         let attempts = match (self, want) {
             (Self::Nothing, _) => return,
-            (Self::Known, Wanted::Any | Wanted::All) => give_back(store, attempts).await,
+            (Self::Known, Wanted::Several(_)) => give_back(store, attempts).await,
             _ => attempts,
         };
         let unanswered = self == Self::Unknown;
