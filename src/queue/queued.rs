@@ -25,7 +25,6 @@ pub(crate) struct Queued {
     ticket: u64,
     since: Instant,
     outcome: oneshot::Receiver<Result<Decision, LockError>>,
-    done: bool,
 }
 
 impl Queued {
@@ -44,7 +43,6 @@ impl Queued {
             ticket,
             since,
             outcome,
-            done: false,
         }
     }
 
@@ -91,15 +89,15 @@ impl Future for Queued {
     type Output = Result<Decision, LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let outcome = std::task::ready!(Pin::new(&mut self.outcome).poll(cx));
-        self.done = true;
-        Poll::Ready(outcome.expect("a waiter gets a decision before its sender is dropped"))
+        let outcome = Pin::new(&mut self.outcome).poll(cx);
+        outcome
+            .map(|outcome| outcome.expect("a waiter gets a decision before its sender is dropped"))
     }
 }
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        if self.done {
+        if self.outcome.is_terminated() {
             return;
         }
         #[cfg(test)]
