@@ -1,5 +1,6 @@
 //! A hold whose last share has ended.
 
+use std::mem;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -7,7 +8,8 @@ use tokio::time::Instant;
 use super::wait_queue::Handoff;
 use super::{Intent, Queues};
 use crate::background::{Background, EndOfHold, HoldRelease};
-use crate::store::Released;
+use crate::lock::{Hold, Owner};
+use crate::store::{Released, Wakeups};
 use crate::watchdog::LiveHold;
 
 /// The release of shares that have ended: of one, or of several.
@@ -18,52 +20,51 @@ pub(crate) type ShareRelease = HoldRelease<Departed>;
 /// The next request asks only after the release was sent, or takes too long; a nested read asks only when nothing is left of the
 /// previous one.
 pub(crate) struct Departed {
-    queues: Arc<Queues>,
-    live: Arc<LiveHold>,
-    /// When the share ended, while the turn of the next request waits for the release.
-    turn_since: Option<Instant>,
-    /// The turn, if it differs from that of the side of the hold. Boxed: most queues have no request that waits.
-    special: Option<Box<(Intent, Handoff)>>,
+    pub(super) queues: Arc<Queues>,
+    pub(super) live: Arc<LiveHold>,
+    pub(super) turn: NextTurn,
+}
+
+/// The turn that waits for a release.
+#[derive(Default)]
+pub(super) enum NextTurn {
+    /// None does.
+    #[default]
+    None,
+    /// That of the next request of the hold's side.
+    OfSide {
+        /// When the last share ended.
+        since: Instant,
+        /// The subscription for it. Boxed: most queues have no request that waits.
+        wakeups: Option<Box<Wakeups>>,
+    },
+    /// That of the next request of the owner of a nested read.
+    Nested(Option<Owner>),
 }
 
 impl Departed {
-    /// `turn`: that of the next request.
-    pub(super) fn new(
-        queues: Arc<Queues>,
-        live: &Arc<LiveHold>,
-        now: Instant,
-        turn: Option<(Intent, Handoff)>,
-    ) -> Self {
-        let turn_since = turn.is_some().then_some(now);
-        let usual = Intent::of_side(live.hold.mode);
-        let special =
-            turn.filter(|(intent, handoff)| *intent != usual || handoff.wakeups.is_some());
-        Self {
-            queues,
-            live: live.clone(),
-            turn_since,
-            special: special.map(Box::new),
-        }
-    }
-
-    /// Whether the turn is that of a nested read.
-    fn is_nested(&self) -> bool {
-        let special = self.special.as_deref();
-        special.is_some_and(|(intent, _)| intent.nested.is_some())
-    }
-
     /// Passes the turn to the next request, unless one has taken it meanwhile.
     fn pass_turn(&mut self, released: Option<Released>) {
-        let Some(since) = self.turn_since.take() else {
-            return;
+        let Hold { mode, id, .. } = self.live.hold;
+        let (intent, handoff) = match mem::take(&mut self.turn) {
+            NextTurn::None => return,
+            NextTurn::OfSide { since, wakeups } => {
+                let mut handoff = Handoff::from(wakeups.map(|wakeups| *wakeups));
+                if let Some(released) = released {
+                    handoff.released(released, since);
+                }
+                (Intent::of_side(mode), handoff)
+            }
+            NextTurn::Nested(owner) => {
+                let nested = Some(id);
+                let intent = Intent {
+                    mode,
+                    owner,
+                    nested,
+                };
+                (intent, Handoff::default())
+            }
         };
-        let (intent, mut handoff) = match self.special.take() {
-            Some(special) => *special,
-            None => (Intent::of_side(self.live.hold.mode), Handoff::default()),
-        };
-        if let Some(released) = released {
-            handoff.released(released, since);
-        }
         let (queues, key) = (&self.queues, &self.live.hold.key);
         let at = queues.at(Instant::now());
         let effects = queues.with(key, |state| state.released(&intent, handoff, at));
@@ -81,7 +82,7 @@ impl EndOfHold for Departed {
     }
 
     fn asked(&mut self, released: Released) {
-        if !self.is_nested() {
+        if let NextTurn::OfSide { .. } = self.turn {
             self.pass_turn(Some(released));
         }
     }

@@ -3,7 +3,7 @@
 use crate::lock::{HoldId, LockMode, Owner};
 
 /// A question to the store, before it is sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Intent {
     pub(super) mode: LockMode,
     pub(super) owner: Option<Owner>,

@@ -154,7 +154,11 @@ impl Share {
                 queues.apply(key, effects);
                 Err(queues)
             }
-            Left::Release(next) => Ok(Departed::new(queues, &self.live, now, next)),
+            Left::Release(turn) => Ok(Departed {
+                queues,
+                live: self.live.clone(),
+                turn,
+            }),
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::super::departed::NextTurn;
 use super::super::hold::LocalHolder;
-use super::super::wait_queue::{Handoff, Head, WaitQueue};
-use super::super::{At, Effect, Intent};
+use super::super::wait_queue::{Head, WaitQueue};
+use super::super::{At, Effect};
 use super::KeyState;
 use crate::lock::LockMode;
 use crate::store::Wakeups;
@@ -16,7 +17,7 @@ pub(in crate::queue) enum Left {
     LivesOn(Vec<Effect>),
     /// The hold must be released in the store. Requests of its queue wait until the release was sent, or takes too long; requests
     /// of its owner, if the hold is nested, wait until it is done.
-    Release(Option<(Intent, Handoff)>),
+    Release(NextTurn),
 }
 
 impl KeyState {
@@ -39,26 +40,24 @@ impl KeyState {
         let mode = live.hold.mode;
         if hold.is_nested() {
             self.begin(&holder.owner);
-            let intent = Intent {
-                mode,
-                owner: holder.owner.clone(),
-                nested: Some(live.hold.id),
-            };
-            return Left::Release(Some((intent, Handoff::default())));
+            return Left::Release(NextTurn::Nested(holder.owner.clone()));
         }
         if hold.is_detached() || !mode.is_handed_over() {
-            return Left::Release(None);
+            return Left::Release(NextTurn::None);
         }
         if at.at_once && self.queue(mode).is_none_or(WaitQueue::has_not_waited) {
             // No request of this process waits for the release. One that enters before it asks the store itself, is refused,
             // and is woken by the release as that of another process is.
             *self.head(mode) = Head::Idle;
-            return Left::Release(None);
+            return Left::Release(NextTurn::None);
         }
         *self.head(mode) = Head::Releasing;
         self.releasing = at.now.into();
-        let handoff = self.not_held_any_more(mode, at).into();
-        Left::Release(Some((Intent::of_side(mode), handoff)))
+        let wakeups = self.not_held_any_more(mode, at);
+        Left::Release(NextTurn::OfSide {
+            since: at.now,
+            wakeups: wakeups.map(Box::new),
+        })
     }
 
     /// This process held the lock until now: that is news for those who wait. Returns the subscription for the next turn.
