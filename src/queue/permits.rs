@@ -25,23 +25,18 @@ pub(super) struct PermitQueue {
 }
 
 impl PermitQueue {
-    /// Whether a new request asks now. A request that does not wait (`waits` is false) asks unless a refusal is certain.
-    pub(super) fn admits(&self, limit: usize, waits: bool) -> bool {
+    /// Returns whether a new request asks now. A request that does not wait (`waits` is false) asks unless a refusal is certain.
+    pub(super) fn admit(&mut self, limit: usize, waits: bool) -> bool {
+        let admitted = !self.refused && (!waits || self.queue.is_empty() && self.asking < limit);
         #[cfg(test)]
-        if exploration::has(Mutant::HerdAsks) {
-            return true;
-        }
-        !self.refused && (!waits || self.queue.is_empty() && self.asking < limit)
+        let admitted = admitted || exploration::has(Mutant::HerdAsks);
+        self.asking += usize::from(admitted);
+        admitted
     }
 
     /// Whether no request asks, so that none waits.
     pub(super) fn is_idle(&self) -> bool {
         self.asking == 0
-    }
-
-    /// A request asks.
-    pub(super) fn begin(&mut self) {
-        self.asking += 1;
     }
 
     /// A request that asks was refused, and continues to ask.
@@ -78,7 +73,7 @@ impl PermitQueue {
         }
         let next = self.queue.next(handoff);
         if let Some(Effect::Ask(..)) = next {
-            self.begin();
+            self.asking += 1;
         }
         effects.extend(next);
     }

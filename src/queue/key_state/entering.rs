@@ -43,8 +43,9 @@ impl KeyState {
                 return Ok(Placement::BehindOwner);
             }
         }
-        if nested.is_none() {
-            if terms.mode == LockMode::Fair {
+        let asks = match terms.mode {
+            _ if nested.is_some() => true,
+            LockMode::Fair => {
                 // The limit does not refuse a caller that does not wait: it asks once, and counts while it asks. It does not refuse
                 // the first request that asks either, because that may be granted at once.
                 let fair = &mut self.rest().fair;
@@ -52,28 +53,29 @@ impl KeyState {
                     terms.wait_behind(*fair, None)?;
                 }
                 *fair += 1;
-            } else if let LockMode::Permit(limit) = terms.mode {
+                true
+            }
+            LockMode::Permit(limit) => {
                 let waits = terms.max_waiters.is_some();
-                let permit = &mut self.rest().permit;
-                if !permit.admits(limit.get() as usize, waits) {
-                    let others = permit.queue.len();
-                    terms.wait_behind(others, self.remaining(terms.mode, at.now))?;
-                    return Ok(Placement::InQueue);
-                }
-                permit.begin();
-            } else {
-                if terms.mode == LockMode::Read
+                self.rest().permit.admit(limit.get() as usize, waits)
+            }
+            mode => {
+                if mode == LockMode::Read
                     && let Some(grant) = self.share_read(terms, at)
                 {
                     return Ok(Placement::Grant(grant));
                 }
-                if !self.has_turn_for_new(terms.mode, at) {
-                    let others = self.queue(terms.mode).map_or(0, WaitQueue::len);
-                    terms.wait_behind(others, self.remaining(terms.mode, at.now))?;
-                    return Ok(Placement::InQueue);
+                let has_turn = self.has_turn_for_new(mode, at);
+                if has_turn {
+                    *self.head(mode) = Head::Asking;
                 }
-                *self.head(terms.mode) = Head::Asking;
+                has_turn
             }
+        };
+        if !asks {
+            let others = self.queue(terms.mode).map_or(0, WaitQueue::len);
+            terms.wait_behind(others, self.remaining(terms.mode, at.now))?;
+            return Ok(Placement::InQueue);
         }
         Ok(Placement::Ask(Intent {
             mode: terms.mode,
