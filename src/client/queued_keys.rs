@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use crate::error::LockError;
+use crate::error::{LockError, StoreError, StoreErrorKind};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::lock::LockKey;
@@ -71,9 +71,16 @@ impl<'a> QueuedKeys<'a> {
 
     /// The error after the time-out: others hold the keys, or the store never answered.
     pub(super) fn in_vain(&self) -> LockError {
-        let errors = self.waiting.iter().map(|(_, queued)| queued.in_vain());
-        let soonest = errors.fold(None, |one, other| Some(sooner(one, other)));
-        soonest.expect("a request without attempts waits in a queue")
+        let known = self.waiting.iter();
+        let known = known.filter_map(|(_, queued)| queued.known());
+        match known.reduce(|one, other| one.into_iter().chain(other).min()) {
+            Some(retry_after) => LockError::Busy { retry_after },
+            None => StoreError::new(
+                StoreErrorKind::Unanswered,
+                "the store did not answer the request at the head of the queue",
+            )
+            .into(),
+        }
     }
 
     fn poll_given(&mut self, cx: &mut Context<'_>) -> Poll<()> {

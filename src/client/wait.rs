@@ -110,9 +110,7 @@ impl Failures {
 /// The error after the time-out: another holder has the lock if `known` is set, otherwise the store never answered.
 pub(super) fn over(known: Option<Duration>) -> LockError {
     match known {
-        Some(retry_after) => LockError::Busy {
-            retry_after: Some(retry_after),
-        },
+        Some(_) => LockError::Busy { retry_after: known },
         None => StoreError::new(
             StoreErrorKind::Unanswered,
             "the wait was over before the store answered",

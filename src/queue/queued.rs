@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{Decision, Queues, Terms};
-use crate::error::{LockError, StoreError, StoreErrorKind};
+use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::lock::{LockKey, LockMode};
@@ -56,18 +56,6 @@ impl Queued {
             .with(&self.key, |state| state.pass_overdue_turn(self.mode, at));
         let effects = effect.into_iter().collect();
         self.queues.apply(&self.key, effects);
-    }
-
-    /// The error after the time-out: others held the lock, or the store never answered.
-    pub(crate) fn in_vain(&self) -> LockError {
-        match self.known() {
-            Some(retry_after) => LockError::Busy { retry_after },
-            None => StoreError::new(
-                StoreErrorKind::Unanswered,
-                "the store did not answer the request at the head of the queue",
-            )
-            .into(),
-        }
     }
 
     /// `None`: no holder was known during the wait. Otherwise the rest of a holder's lease, if that is known.
