@@ -34,8 +34,6 @@ mod request;
 mod request_tracker;
 mod subscribing;
 mod target;
-#[cfg(feature = "console")]
-mod view;
 mod wait;
 mod withdrawal;
 
@@ -90,6 +88,7 @@ struct Inner {
     grants: AtomicU64,
     store: Arc<dyn DynStore>,
     queues: Arc<Queues>,
+    journal: Journal,
     tracker: RequestTracker,
     /// The handlers that run to their end, also without their client.
     tasks: TaskTracker,
@@ -348,11 +347,6 @@ impl LockClient {
         self.inner.store.capabilities().inspector().cloned()
     }
 
-    /// Whether the store accepts the key, as [`named`](Self::named) returns it. The error text is for the caller.
-    pub(crate) fn accepts(&self, key: &LockKey) -> Result<(), Unsupported> {
-        self.inner.store.partition(key).map(drop)
-    }
-
     /// Whether the store keeps records.
     pub(crate) fn keeps_records(&self) -> bool {
         let capabilities = self.inner.store.capabilities();
@@ -370,6 +364,18 @@ impl LockClient {
         self.inner.queues.background().non_cancellable(answer)
     }
 
+    /// What a console shows of the keys in use.
+    #[cfg(feature = "console")]
+    pub(crate) fn queues(&self) -> &Queues {
+        &self.inner.queues
+    }
+
+    /// Whether the client was shut down.
+    #[cfg(feature = "console")]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inner.tracker.is_closed()
+    }
+
     /// The tasks for which a shutdown waits.
     pub(crate) fn tasks(&self) -> &TaskTracker {
         &self.inner.tasks
@@ -377,7 +383,7 @@ impl LockClient {
 
     /// The journal of recent events.
     pub(crate) fn journal(&self) -> &Journal {
-        self.inner.queues.journal()
+        &self.inner.journal
     }
 
     /// Admits a request, unless the client was shut down.

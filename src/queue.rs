@@ -59,7 +59,7 @@ pub(crate) use share::Share;
 pub(crate) use shares::{Shares, SharesOfMany};
 pub(crate) use turn::Turn;
 #[cfg(feature = "console")]
-pub(crate) use view::{HoldView, KeyView, WaiterView};
+pub(crate) use view::{HoldView, KeyView};
 use wait_queue::{Handoff, LocalWaiter, Others};
 
 /// The terms of a request that decide whether it can share a hold.
@@ -137,7 +137,6 @@ impl Terms {
 
 /// The holds and the waiting requests of a client in this process.
 pub(crate) struct Queues {
-    journal: Journal,
     background: Background,
     handover_limits: HandoverLimits,
     /// Whether the store answers each question when it is asked.
@@ -161,6 +160,7 @@ impl Queues {
         handover_limits: HandoverLimits,
         max_keys: usize,
         renew_on: Option<Handle>,
+        journal: Journal,
     ) -> Arc<Self> {
         Arc::new_cyclic(|queues: &Weak<Self>| {
             let queues = queues.clone();
@@ -169,16 +169,9 @@ impl Queues {
                     queues.lost(live);
                 }
             };
-            let journal: Journal = Default::default();
             Self {
                 at_once: store.answers_at_once(),
-                background: Background::new(
-                    store,
-                    renew_on,
-                    Journal::clone(&journal),
-                    Box::new(on_lost),
-                ),
-                journal,
+                background: Background::new(store, renew_on, journal, Box::new(on_lost)),
                 handover_limits,
                 shards: Shards::new(max_keys),
             }
@@ -187,10 +180,6 @@ impl Queues {
 
     pub(crate) fn handover_limits(&self) -> HandoverLimits {
         self.handover_limits
-    }
-
-    pub(crate) fn journal(&self) -> &Journal {
-        &self.journal
     }
 
     pub(crate) fn background(&self) -> &Background {

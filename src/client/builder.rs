@@ -17,7 +17,7 @@ use crate::limits::FOR_EVER;
 use crate::lock::Namespace;
 use crate::queue::{HandoverLimits, Queues};
 use crate::store::{DynStore, LockStore, ProcessInfo, erase};
-use crate::telemetry;
+use crate::telemetry::{self, Journal};
 
 /// The default of [`LockClientBuilder::max_keys`].
 const MAX_KEYS: usize = 1 << 18;
@@ -203,11 +203,13 @@ impl LockClientBuilder {
             panic!("this `LockClient` has no proper `namespace`: {reason}");
         });
         let id = new_id();
+        let journal = Journal::default();
         let queues = Queues::new(
             self.store.clone(),
             self.handover_limits,
             self.max_keys,
             self.renew_on,
+            Journal::clone(&journal),
         );
         let announcement = self.label.and_then(|label| {
             let store = self.store.capabilities().inspector().cloned();
@@ -223,6 +225,7 @@ impl LockClientBuilder {
                 grants: AtomicU64::new(1),
                 queues,
                 store: self.store,
+                journal,
                 tracker: RequestTracker::default(),
                 tasks: TaskTracker::new(),
                 token_retention: self.token_retention,

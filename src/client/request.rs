@@ -416,7 +416,8 @@ impl LockRequest {
             .client
             .supports(mode, self.terms.fenced && mode.is_exclusive());
         supported
-            .and_then(|()| self.client.accepts(&target.key))
+            .and_then(|()| self.client.inner.store.partition(&target.key))
+            .map(drop)
             .map_err(LockError::Unsupported)
     }
 }

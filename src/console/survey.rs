@@ -26,7 +26,7 @@ impl Survey {
         for waiter in locks.journal().store_waiters() {
             refused.entry(waiter.key.clone()).or_default().push(waiter);
         }
-        let rows = locks.view().into_iter().map(|view| {
+        let rows = locks.queues().view().into_iter().map(|view| {
             let refused = refused.remove(&view.key).unwrap_or_default();
             Arc::new(Row::new(view, &refused))
         });

@@ -66,7 +66,8 @@ impl Queues {
         keys
     }
 
-    /// The holds of one key, and the requests that wait for it in this process, in the order of their arrival.
+    /// The holds of one key, with its name space, and the requests that wait for it in this process and do not ask the store, in the
+    /// order of their arrival.
     pub(crate) fn view_of(&self, key: &LockKey) -> (Vec<HoldView>, Vec<WaiterView>) {
         let seen = self.shards.look(key, |state| {
             let mut waiters: Vec<_> = state.waiters().collect();
