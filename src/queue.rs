@@ -216,37 +216,49 @@ impl Queues {
     ) -> Result<Decision, LockError> {
         let at = self.at(now);
         let entered = self.shards.enter(key, |state, owed| {
-            let placement = state.place(terms, at)?;
-            let mut handoff = Handoff::default();
-            if let Placement::Ask(intent) = &placement {
-                if let Some(ask) = ask.filter(|_| intent.nested.is_none())
-                    && let Some((live, now)) = ask()
-                {
-                    // Decided in this transition, so its owner is not listed.
-                    let at = At { now, ..at };
-                    return Ok(Err(state.granted(live, terms, intent, None, at)));
+            let decision = match state.place(terms, at)? {
+                Placement::Grant(grant) => Decision::Grant(Share::new(self, grant)),
+                Placement::Ask(intent) => {
+                    if let Some(ask) = ask.filter(|_| intent.nested.is_none())
+                        && let Some((live, now)) = ask()
+                    {
+                        // Decided in this transition, so its owner is not listed.
+                        let at = At { now, ..at };
+                        return Ok(Err(state.granted(live, terms, &intent, None, at)));
+                    }
+                    state.begin(&intent.owner);
+                    let owed = terms.yields().then(|| owed.take(key, now)).flatten();
+                    let handoff = Handoff {
+                        others: owed.map_or(Others::Unknown, Others::Owed),
+                        ..Handoff::default()
+                    };
+                    Decision::Ask(Turn::new(self, key, intent, handoff))
                 }
-                let owed = terms.yields().then(|| owed.take(key, now)).flatten();
-                handoff.others = owed.map_or(Others::Unknown, Others::Owed);
-            }
-            Ok(Ok(self.decide(key, state, placement, terms, at, handoff)))
+                waiting => {
+                    let (ticket, outcome) = state.wait(waiting, terms, at);
+                    Decision::Wait(Queued {
+                        queues: self.clone(),
+                        key: key.clone(),
+                        mode: terms.mode,
+                        ticket,
+                        since: now,
+                        outcome,
+                    })
+                }
+            };
+            Ok(Ok(decision))
         });
-        match entered {
-            Ok(Err((grant, effects))) => Ok(Decision::Grant(self.begin(key, grant, effects))),
-            Ok(Ok(decision)) => {
-                match &decision {
-                    // The mutex is unlocked: a share may have extended the limit of its hold.
-                    Decision::Grant(share) => self.background.shared(share.live()),
-                    Decision::Wait(_) => self.background.start_stranded(),
-                    Decision::Ask(_) => {}
-                }
-                Ok(decision)
-            }
-            Err(error) => {
-                self.background.start_stranded();
-                Err(error)
-            }
+        let decision = match entered.inspect_err(|_| self.background.start_stranded())? {
+            Ok(decision) => decision,
+            Err((grant, effects)) => return Ok(Decision::Grant(self.begin(key, grant, effects))),
+        };
+        match &decision {
+            // The mutex is unlocked: a share may have extended the limit of its hold.
+            Decision::Grant(share) => self.background.shared(share.live()),
+            Decision::Wait(_) => self.background.start_stranded(),
+            Decision::Ask(_) => {}
         }
+        Ok(decision)
     }
 
     /// A hold begins. The watchdog gets it only when the state machine knows it, because it may be lost at once.
@@ -256,29 +268,6 @@ impl Queues {
         self.background.keep(share.live());
         self.apply(key, effects);
         share
-    }
-
-    /// The decision about a request with a place. It is made under the mutex of the shard.
-    fn decide(
-        self: &Arc<Self>,
-        key: &LockKey,
-        state: &mut KeyState,
-        placement: Placement,
-        terms: &Terms,
-        at: At,
-        handoff: Handoff,
-    ) -> Decision {
-        match placement {
-            Placement::Grant(grant) => Decision::Grant(Share::new(self, grant)),
-            Placement::Ask(intent) => {
-                state.begin(&intent.owner);
-                Decision::Ask(Turn::new(self, key, intent, handoff))
-            }
-            waiting => {
-                let (ticket, receiver) = state.wait(waiting, terms, at);
-                Decision::Wait(Queued::new(self, key, terms, ticket, at.now, receiver))
-            }
-        }
     }
 
     /// A shared hold was lost: other requests do not wait for its shares any more.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Decision, Queues, Terms};
+use super::{Decision, Queues};
 use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
@@ -19,33 +19,15 @@ use crate::lock::{LockKey, LockMode};
 /// A place in the queue. It resolves when the request gets a share or its turn. If it is dropped before, the request
 /// leaves the queue; if it is dropped afterwards, the share or the turn passes to the next request.
 pub(crate) struct Queued {
-    queues: Arc<Queues>,
-    key: LockKey,
-    mode: LockMode,
-    ticket: u64,
-    since: Instant,
-    outcome: oneshot::Receiver<Result<Decision, LockError>>,
+    pub(super) queues: Arc<Queues>,
+    pub(super) key: LockKey,
+    pub(super) mode: LockMode,
+    pub(super) ticket: u64,
+    pub(super) since: Instant,
+    pub(super) outcome: oneshot::Receiver<Result<Decision, LockError>>,
 }
 
 impl Queued {
-    pub(super) fn new(
-        queues: &Arc<Queues>,
-        key: &LockKey,
-        terms: &Terms,
-        ticket: u64,
-        since: Instant,
-        outcome: oneshot::Receiver<Result<Decision, LockError>>,
-    ) -> Self {
-        Self {
-            queues: queues.clone(),
-            key: key.clone(),
-            mode: terms.mode,
-            ticket,
-            since,
-            outcome,
-        }
-    }
-
     /// Looks whether work that this process has left elsewhere keeps the request waiting: a runtime that has ended, or is not
     /// driven, may have the release of the hold before it. The work continues here, or does not keep the turn.
     pub(crate) fn look(&self) {
