@@ -18,23 +18,19 @@ use crate::telemetry::Contention;
 
 mod listening;
 
-/// A request under way: it has attempts for the keys that it may ask the store for, and waits in the queues of the others.
+/// A request under way: it has attempts for the keys that it may ask the store for, and waits in the queues of the others. If it is
+/// dropped, what its attempts have left is withdrawn.
 pub(super) struct Request<'a> {
     client: &'a LockClient,
     terms: &'a Terms,
     wait: Wait,
     pub(super) attempts: AttemptGuard<'a>,
     pub(super) queued: QueuedKeys<'a>,
+    /// The answer, if the store was asked when the request entered its queue.
+    pub(super) reply: Option<Result<Reply, StoreError>>,
     /// The present holder's lease, if it is known. `None`: no holder is known, so a missing answer is reported as a
     /// failure of the store.
     known: Option<Duration>,
-}
-
-/// A request for one key that has entered its queue. If it is dropped, what its attempt has left is withdrawn.
-pub(super) struct Entered<'a> {
-    pub(super) request: Request<'a>,
-    /// The answer, if the store was asked.
-    pub(super) reply: Option<Result<Reply, StoreError>>,
 }
 
 impl LockClient {
@@ -46,26 +42,26 @@ impl LockClient {
     pub(super) async fn take(
         &self,
         keys: &[(&LockKey, LockMode)],
-        entered: Option<Box<Entered<'_>>>,
+        entered: Option<Box<Request<'_>>>,
         terms: &Terms,
         wait: Wait,
         now: Instant,
     ) -> Result<Share, LockError> {
-        let (mut request, mut reply);
-        match entered {
-            Some(entered) => Entered { request, reply } = *entered,
+        let mut request = match entered {
+            Some(request) => *request,
             None => {
                 let want = match keys {
                     [_] => wait.for_one(),
                     _ => Wanted::Several(Want::Any),
                 };
-                request = Request::new(self, want, terms, wait, now);
-                reply = None;
+                let mut request = Request::new(self, want, terms, wait, now);
                 if let Some(share) = request.enter(keys, now)? {
                     return Ok(share);
                 }
+                request
             }
-        }
+        };
+        let mut reply = request.reply.take();
         if reply.is_none() && request.attempts.asks_at_once() {
             reply = Some(request.ask(now).await?);
         }
@@ -104,6 +100,7 @@ impl<'a> Request<'a> {
             wait,
             attempts: AttemptGuard::new(client, want, now),
             queued: QueuedKeys::default(),
+            reply: None,
             known: None,
         }
     }

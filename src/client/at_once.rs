@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::LockClient;
-use super::acquire::{Entered, Request};
+use super::acquire::Request;
 use super::question::Reply;
 use super::request::Started;
 use super::wait::Wait;
@@ -15,14 +15,14 @@ use crate::watchdog::valid_for;
 
 impl LockClient {
     /// Takes `key` if this process can share it, or if a store that answers at once grants it: without a future, a turn and a
-    /// guard of the attempt. Without an [`Entered`], nothing has changed.
+    /// guard of the attempt. Otherwise returns the request that has entered its queue; without one, nothing has changed.
     pub(super) fn take_at_once<'a>(
         &'a self,
         key: &'a LockKey,
         terms: &'a Terms,
         wait: Wait,
         now: Instant,
-    ) -> Result<Started<Share, Option<Box<Entered<'a>>>>, LockError> {
+    ) -> Result<Started<Share, Option<Box<Request<'a>>>>, LockError> {
         // The grant of a permit may wake another waiter, and a place in a fair queue has rules of its own.
         let is_plain = matches!(
             terms.mode,
@@ -49,27 +49,25 @@ impl LockClient {
         let queues = &self.inner.queues;
         let decision = queues.enter_and_ask(key, terms, now, Some(ask))?;
         // A share needs no request.
-        let begin = || Request::new(self, wait.for_one(), terms, wait, now);
-        let (request, reply) = match decision {
+        let begin = || Box::new(Request::new(self, wait.for_one(), terms, wait, now));
+        let request = match decision {
             Decision::Grant(share) => return Ok(Started::Granted(share)),
             Decision::Wait(queued) => {
                 let mut request = begin();
                 request.queued.add(key, queued);
-                (request, None)
+                request
             }
             Decision::Ask(turn) => {
                 let mut request = begin();
-                let attempts = &mut request.attempts;
-                let reply = match asked {
-                    Some((attempt, answer)) => Some(attempts.add_answered(turn, attempt, answer)),
-                    None => {
-                        attempts.add(key, terms, turn);
-                        None
+                match asked {
+                    Some((attempt, answer)) => {
+                        request.reply = Some(request.attempts.add_answered(turn, attempt, answer));
                     }
-                };
-                (request, reply)
+                    None => request.attempts.add(key, terms, turn),
+                }
+                request
             }
         };
-        Ok(Started::Waits(Some(Box::new(Entered { request, reply }))))
+        Ok(Started::Waits(Some(request)))
     }
 }

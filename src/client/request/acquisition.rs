@@ -5,7 +5,7 @@ use std::pin::pin;
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
-use super::super::acquire::Entered;
+use super::super::acquire::Request;
 use super::super::all::AllOf;
 use super::super::request_tracker::TrackedRequest;
 use super::super::target::Target;
@@ -25,7 +25,7 @@ pub(crate) enum Started<G, W> {
 /// The rest of a request that waits for its store or for its turn. Its fields are dropped in this order.
 pub(crate) struct Acquisition<'a> {
     /// What [`LockClient::take_at_once`](super::super::LockClient::take_at_once) has begun.
-    pub(super) entered: Option<Box<Entered<'a>>>,
+    pub(super) entered: Option<Box<Request<'a>>>,
     pub(super) request: &'a LockRequest,
     pub(super) wait: Wait,
     pub(super) now: Instant,
