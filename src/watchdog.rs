@@ -191,7 +191,7 @@ impl Watchdog {
         if let [only] = &batches[..] {
             return self.renew(only.clone()).await;
         }
-        let (cut, full): (Vec<_>, Vec<_>) = batches.into_iter().partition(|batch| batch.is_cut);
+        let (cut, full): (Vec<_>, Vec<_>) = batches.into_iter().partition(|batch| batch.is_cut());
         let leases = full.iter().flat_map(|batch| &batch.holds);
         let shortest = leases.map(|(_, lease)| *lease).min().unwrap_or_default();
         let pause = shortest / 100 / u32::try_from(full.len().max(1)).unwrap_or(u32::MAX);

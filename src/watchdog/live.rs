@@ -1,10 +1,11 @@
 //! The state of a hold of this process.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::SetOnce;
 use tokio::time::Instant;
 
 use super::moment::{Moment, nanos};
@@ -16,7 +17,7 @@ use crate::telemetry::{ObservedHold, Route};
 
 mod renewing;
 
-pub(super) use renewing::{Due, DueRenewal, Placed, RenewalState};
+pub(super) use renewing::{Due, Placed, RenewalState};
 
 /// A hold of this process, from its grant to its end: `Held → Releasing → Released | Lost`, or `Held → Lost`.
 ///
@@ -77,8 +78,8 @@ struct LiveRest {
     kept_until: Option<Moment>,
     /// The end of the minimum that the store was asked for. Without its answer, it may carry the hold until then.
     asked_until: Option<Moment>,
-    /// Notified when the phase is final. It exists from the first wait for that.
-    changed: Option<Arc<Notify>>,
+    /// Set to the final phase, after that is reached. It exists from the first wait for that.
+    ended: Option<Arc<SetOnce<Phase>>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,41 +196,27 @@ impl LiveHold {
 
     /// Waits until the hold is lost; for ever if it is released instead.
     pub(crate) async fn lost(&self) {
-        self.reach(|phase| phase == Phase::Lost).await;
+        if self.ended().await != Phase::Lost {
+            pending().await
+        }
     }
 
     /// Waits for the end, and returns the final phase.
     pub(crate) async fn ended(&self) -> Phase {
-        self.reach(|phase| matches!(phase, Phase::Released | Phase::Lost))
-            .await
+        let ended = {
+            let mut state = self.state();
+            if state.has_ended() {
+                return state.phase;
+            }
+            let rest = state.rest.get_or_insert_default();
+            rest.ended.get_or_insert_default().clone()
+        };
+        *ended.wait().await
     }
 
     /// Released or lost.
     pub(crate) fn has_ended(&self) -> bool {
         self.state().has_ended()
-    }
-
-    async fn reach(&self, wanted: impl Fn(Phase) -> bool) -> Phase {
-        let phase = self.phase();
-        if wanted(phase) {
-            return phase;
-        }
-        let changed = {
-            let mut state = self.state();
-            let rest = state.rest.get_or_insert_default();
-            rest.changed.get_or_insert_default().clone()
-        };
-        loop {
-            let changed = changed.notified();
-            tokio::pin!(changed);
-            // Registered before the state is read, so that no change is missed between the two.
-            changed.as_mut().enable();
-            let phase = self.phase();
-            if wanted(phase) {
-                return phase;
-            }
-            changed.await;
-        }
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -305,33 +292,24 @@ impl LiveHold {
     }
 
     pub(crate) fn finish(&self, phase: Phase) {
-        let changed = {
-            let mut state = self.state();
-            let has_ended = state.has_ended();
-            #[cfg(test)]
-            let has_ended = has_ended && !exploration::has(Mutant::LossUndone);
-            if has_ended {
-                return;
-            }
-            state.phase = phase;
-            state.changed()
-        };
-        notify(changed);
+        let state = self.state();
+        let has_ended = state.has_ended();
+        #[cfg(test)]
+        let has_ended = has_ended && !exploration::has(Mutant::LossUndone);
+        if !has_ended {
+            LiveState::end(state, phase);
+        }
     }
 
     /// `Held → Lost`. Returns `false` if the hold has ended. A hold that is being released is left to its release.
     pub(super) fn lose(&self) -> bool {
-        let changed = {
-            let mut state = self.state();
-            if state.phase != Phase::Held {
-                return false;
-            }
-            state.phase = Phase::Lost;
+        let mut state = self.state();
+        let is_held = state.phase == Phase::Held;
+        if is_held {
             state.seen_lost = true;
-            state.changed()
-        };
-        notify(changed);
-        true
+            LiveState::end(state, Phase::Lost);
+        }
+        is_held
     }
 
     fn state(&self) -> MutexGuard<'_, LiveState> {
@@ -352,16 +330,16 @@ impl LiveState {
         matches!(self.phase, Phase::Released | Phase::Lost)
     }
 
-    /// What to notify of the end.
-    fn changed(&self) -> Option<Arc<Notify>> {
-        self.rest.as_ref()?.changed.clone()
-    }
-}
-
-/// Outside the mutex, because it runs wakers.
-fn notify(changed: Option<Arc<Notify>>) {
-    if let Some(changed) = changed {
-        changed.notify_waiters();
+    /// Reaches a final phase.
+    fn end(mut state: MutexGuard<'_, Self>, phase: Phase) {
+        state.phase = phase;
+        let ended = state.rest.as_ref().and_then(|rest| rest.ended.clone());
+        // Outside the mutex, because it runs wakers.
+        drop(state);
+        if let Some(ended) = ended {
+            // A final phase is reached once.
+            let _ = ended.set(phase);
+        }
     }
 }
 

@@ -116,7 +116,8 @@ impl RenewalSchedule {
         let at = Moment::from(now);
         if let Some(new) = self.new.take(at, PART) {
             for live in new {
-                self.queue.push(live.settle(), live);
+                let (_, look) = live.stand(RenewalState::Scheduled);
+                self.queue.push(look, live);
             }
             return false;
         }
@@ -162,13 +163,13 @@ impl RenewalSchedule {
                 round.lost.push(live);
             }
             Due::Waits(at) => self.queue.push(at, live),
-            Due::Renews(wanted) => {
+            Due::Renews { lease, deadline } => {
                 let partition = partition(&live);
                 if self.is_down(partition) {
                     self.fail(partition, &live, now);
                 } else {
                     round.count += 1;
-                    round.add(self.asked.add(partition, live, &wanted));
+                    round.add(self.asked.add(partition, (live, lease), deadline));
                 }
             }
         }

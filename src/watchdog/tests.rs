@@ -68,7 +68,6 @@ fn round(last: Duration) -> Vec<Arc<Batch>> {
         Arc::new(Batch {
             partition: 0,
             holds: vec![(hold(n.into()), lease)],
-            is_cut: lease < LEASE,
         })
     };
     (0..BATCHES).map(batch).collect()

@@ -30,8 +30,8 @@ pub(in crate::watchdog) enum Due {
     Over,
     /// It is not renewed any more; the next look is at its deadline.
     Waits(Moment),
-    /// It is to be renewed.
-    Renews(DueRenewal),
+    /// It is to be renewed for this time, and is `Asked` now. Its deadline stays until the answer.
+    Renews { lease: Duration, deadline: Moment },
 }
 
 /// A move of a hold to `Scheduled` or `Failed`. One that has ended stays `Absent`.
@@ -40,15 +40,6 @@ pub(in crate::watchdog) struct Placed {
     pub(in crate::watchdog) before: (RenewalState, Moment),
     /// When the schedule looks at it next.
     pub(in crate::watchdog) look: Moment,
-}
-
-/// A renewal that is due. The hold is `Asked` now.
-pub(in crate::watchdog) struct DueRenewal {
-    pub(in crate::watchdog) lease: Duration,
-    /// Whether the lease is cut at a limit, and so counts from now.
-    pub(in crate::watchdog) is_cut: bool,
-    /// The deadline of the hold.
-    pub(in crate::watchdog) until: Moment,
 }
 
 impl LiveHold {
@@ -83,11 +74,6 @@ impl LiveHold {
         state.look
     }
 
-    /// Moves a new hold to `Scheduled`. Returns the time of the first look.
-    pub(in crate::watchdog) fn settle(&self) -> Moment {
-        self.stand(RenewalState::Scheduled).1
-    }
-
     /// Moves it to `Scheduled` or `Failed`, with the next look at `look`; at its deadline at the latest.
     pub(in crate::watchdog) fn place(&self, renewal: RenewalState, look: Option<Moment>) -> Placed {
         self.state().place(renewal, look)
@@ -108,13 +94,12 @@ impl LiveHold {
             return Some(Due::Over);
         }
         Some(match (self.lease(), state.next_lease(self.lease(), now)) {
-            (Lease::Renewed(full), Some(lease)) if state.renewal == RenewalState::Scheduled => {
+            (Lease::Renewed(_), Some(lease)) if state.renewal == RenewalState::Scheduled => {
                 state.renewal = RenewalState::Asked;
-                Due::Renews(DueRenewal {
+                Due::Renews {
                     lease,
-                    is_cut: lease < full,
-                    until: state.deadline,
-                })
+                    deadline: state.deadline,
+                }
             }
             _ => {
                 // Without another change, the next look is at the deadline.

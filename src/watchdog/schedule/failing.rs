@@ -54,7 +54,7 @@ impl RenewalSchedule {
         let failing = self.failing.get_mut(&partition);
         let failing = failing.expect("a partition is probed while it fails");
         let mut holds = Vec::new();
-        let (mut tried, mut is_cut) = (0, false);
+        let mut tried = 0;
         for _ in 0..failing.waiting.len().min(BATCH) {
             let live = failing.waiting.pop_front().expect("it was counted");
             if live.renewal().0 != RenewalState::Failed(partition) {
@@ -62,7 +62,6 @@ impl RenewalSchedule {
             }
             // A hold whose limit is reached waits for its deadline.
             if let Some(lease) = live.next_lease(now.into()) {
-                is_cut |= lease < live.lease().duration();
                 holds.push((live.clone(), lease));
             }
             failing.waiting.push_back(live);
@@ -78,11 +77,7 @@ impl RenewalSchedule {
         failing.probe = Some(next);
         self.probes.insert((next, partition));
         if !holds.is_empty() {
-            probes.push(Arc::new(Batch {
-                partition,
-                holds,
-                is_cut,
-            }));
+            probes.push(Arc::new(Batch { partition, holds }));
         }
         true
     }
