@@ -155,10 +155,12 @@ impl LockClient {
     ///
     /// See [`Candidate::run`].
     pub fn leader(&self, name: impl Into<LockKey>) -> Candidate {
+        let request = self.lock(name.into()).wait(FOR_EVER);
         Candidate {
-            client: self.clone(),
-            name: name.into(),
-            lease: Lease::default(),
+            request: match self.supports(LockMode::Reentrant, true) {
+                Ok(()) => request.fenced(),
+                Err(_) => request,
+            },
             grace: Duration::ZERO,
         }
     }
@@ -168,16 +170,14 @@ impl LockClient {
 #[derive(Debug, Clone)]
 #[must_use = "a candidate does nothing until it runs"]
 pub struct Candidate {
-    client: LockClient,
-    name: LockKey,
-    lease: Lease,
+    request: LockRequest,
     grace: Duration,
 }
 
 impl Candidate {
     /// Sets how long the leadership of a dead process lasts (default: renewed at 30 s).
     pub fn lease(mut self, lease: Lease) -> Self {
-        self.lease = lease;
+        self.request = self.request.lease(lease);
         self
     }
 
@@ -233,7 +233,7 @@ impl Candidate {
         let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let failures = Seldom::default();
         loop {
-            let guard = match self.request().acquire().await {
+            let guard = match self.request.clone().acquire().await {
                 Ok(guard) => guard,
                 Err(
                     error @ (LockError::Busy { .. }
@@ -259,15 +259,6 @@ impl Candidate {
                 Some(value) if has_ended => return released.map(|()| value),
                 _ => tracing::warn!("the leadership was lost: this process is a candidate again"),
             }
-        }
-    }
-
-    fn request(&self) -> LockRequest {
-        let request = self.client.lock(self.name.clone());
-        let request = request.lease(self.lease).wait(FOR_EVER);
-        match self.client.supports(LockMode::Reentrant, true) {
-            Ok(()) => request.fenced(),
-            Err(_) => request,
         }
     }
 }
