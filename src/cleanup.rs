@@ -43,15 +43,16 @@ pub(crate) struct CleanupTasks {
     /// Whether a job is stranded. It is written under the mutex, and read without it by requests that do not get their lock at
     /// once.
     has_stranded: AtomicBool,
-    /// The number of [`Unfinished`]. Work is counted from before it begins until it is done, including while its caller
-    /// drives it, so that it is always counted between the caller and the background.
+    /// The number of [`Unfinished`], and [`DRAINING`]. Work is counted from before it begins until it is done, including while its
+    /// caller drives it, so that it is always counted between the caller and the background.
     unfinished: AtomicUsize,
-    /// Whether [`CleanupTasks::drained`] was called. The count and this are read and written in one order that all threads see:
-    /// work that ends without seeing the caller is seen by the caller.
-    draining: AtomicBool,
     /// Notified when the count has reached zero, or a job is stranded.
     changed: Notify,
 }
+
+/// Added to the count by [`CleanupTasks::drained`]: from then on the end of the last work notifies. It is in the same number, so that
+/// the caller sees the end of all work that does not see the caller.
+const DRAINING: usize = 1 << (usize::BITS - 1);
 
 /// Protected by one mutex; no other mutex is taken under it.
 ///
@@ -111,7 +112,7 @@ impl CleanupTasks {
 
     /// Counts work until the returned value is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> Unfinished {
-        self.unfinished.fetch_add(1, Ordering::SeqCst);
+        self.unfinished.fetch_add(1, Ordering::AcqRel);
         Unfinished(self.clone())
     }
 
@@ -129,7 +130,7 @@ impl CleanupTasks {
 
     /// Waits until all work is done.
     pub(crate) async fn drained(&self) {
-        self.draining.store(true, Ordering::SeqCst);
+        self.unfinished.fetch_or(DRAINING, Ordering::AcqRel);
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -138,7 +139,7 @@ impl CleanupTasks {
             if let Ok(here) = Handle::try_current() {
                 self.note(&here);
             }
-            if self.unfinished.load(Ordering::SeqCst) == 0 {
+            if self.unfinished.load(Ordering::Acquire) == DRAINING {
                 return;
             }
             changed.await;
@@ -179,8 +180,7 @@ impl Unfinished {
         RunningJob::start(RunningJob {
             job: Some(job),
             unfinished: self,
-            on: None,
-            ended: SmallVec::new(),
+            tried: SmallVec::new(),
         });
     }
 }
@@ -188,8 +188,7 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         let tasks = &self.0;
-        let was_last = tasks.unfinished.fetch_sub(1, Ordering::SeqCst) == 1;
-        if was_last && tasks.draining.load(Ordering::SeqCst) {
+        if tasks.unfinished.fetch_sub(1, Ordering::AcqRel) == DRAINING + 1 {
             tasks.changed.notify_waiters();
         }
     }
@@ -199,19 +198,18 @@ impl Drop for Unfinished {
 struct RunningJob {
     job: Option<Job>,
     unfinished: Unfinished,
-    on: Option<Id>,
-    /// The runtimes that have ended while it ran on them.
-    ended: SmallVec<[Id; 2]>,
+    /// The runtimes on which it was started. All but the last have ended.
+    tried: SmallVec<[Id; 2]>,
 }
 
 impl RunningJob {
     fn start(mut self) {
         let tasks = self.unfinished.0.clone();
         let here = Handle::try_current();
-        let here = here.ok().filter(|here| !self.ended.contains(&here.id()));
+        let here = here.ok().filter(|here| !self.tried.contains(&here.id()));
         let runtime = {
             let mut state = tasks.state.lock();
-            match here.or_else(|| state.runtime_but(&self.ended)) {
+            match here.or_else(|| state.runtime_but(&self.tried)) {
                 Some(runtime) => runtime,
                 None if state.closed => {
                     drop(state);
@@ -225,7 +223,7 @@ impl RunningJob {
                 }
             }
         };
-        self.on = Some(runtime.id());
+        self.tried.push(runtime.id());
         #[cfg(test)]
         let Some(running) = crate::exploration::spawn(self) else {
             return;
@@ -262,15 +260,13 @@ impl Future for RunningJob {
 
 impl Drop for RunningJob {
     fn drop(&mut self) {
-        let Some(job) = self.job.take() else { return };
-        let mut ended = mem::take(&mut self.ended);
-        ended.extend(self.on);
-        Self::start(Self {
-            job: Some(job),
-            unfinished: self.unfinished.0.begin(),
-            on: None,
-            ended,
-        });
+        if let Some(job) = self.job.take() {
+            Self::start(Self {
+                job: Some(job),
+                unfinished: self.unfinished.0.begin(),
+                tried: mem::take(&mut self.tried),
+            });
+        }
     }
 }
 
