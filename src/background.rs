@@ -1,7 +1,7 @@
 //! The background work of a client.
 //!
 //! The [`Watchdog`] renews holds and finds those that are lost. [`CleanupTasks`] finish the work of dropped futures and
-//! guards, on the runtimes of the callers. [`OwnerChecks`] ask the store whether it carries a hold that continues.
+//! guards, on the runtimes of the callers. Owner checks ask the store whether it carries a hold that continues.
 
 use std::sync::Arc;
 
@@ -38,8 +38,8 @@ struct Handle {
     store: Arc<dyn DynStore>,
     watchdog: Arc<Watchdog>,
     tasks: Arc<CleanupTasks>,
-    checks: Arc<OwnerChecks>,
-    release_limit: Arc<ReleaseLimit>,
+    checks: OwnerChecks,
+    release_limit: ReleaseLimit,
     journal: Journal,
 }
 
@@ -61,8 +61,8 @@ impl Background {
                     Journal::clone(&journal),
                     on_lost,
                 ),
-                checks: OwnerChecks::new(store.clone(), tasks.clone()),
-                release_limit: Arc::default(),
+                checks: OwnerChecks::default(),
+                release_limit: ReleaseLimit::default(),
                 journal,
                 tasks,
                 store,
@@ -130,7 +130,7 @@ impl Background {
         });
         let renewals = join_all(renewals);
         let all_held = async move { worst(renewals.await) };
-        in_time(NonCancellable::boxed(self.handle.tasks.begin(), all_held))
+        in_time(self.non_cancellable(Box::pin(all_held)))
     }
 
     /// Drives work to its end, also if its caller drops it.
@@ -150,7 +150,7 @@ impl Background {
     ///
     /// `Lost`, also if it was seen lost; `Unavailable` if the store does not say.
     pub(crate) async fn check(&self, live: &Arc<LiveHold>) -> Result<(), LockError> {
-        let checked = match self.handle.checks.check(live).await {
+        let checked = match self.ask_about(live).await {
             Ok(HoldStatus::Gone) => self.explain_the_absence_of(live).await,
             status => held(status),
         };

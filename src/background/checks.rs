@@ -8,8 +8,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::{Background, Handle};
 use crate::backoff::Backoff;
-use crate::cleanup::{ANSWER_TIME, CleanupTasks, NonCancellable};
+use crate::cleanup::ANSWER_TIME;
 use crate::error::StoreError;
 use crate::limits::CONFIRMATION;
 use crate::store::{BATCH, DynStore, HoldStatus, Renewal};
@@ -18,17 +19,13 @@ use crate::watchdog::LiveHold;
 
 type AnswerSender = oneshot::Sender<Result<HoldStatus, StoreError>>;
 
-/// Asks the store which holds it carries. Callers that ask about one partition at the same time share a question.
-pub(super) struct OwnerChecks {
-    store: Arc<dyn DynStore>,
-    tasks: Arc<CleanupTasks>,
-    /// The partitions with a question under way. The mutex protects the map and its entries; no other mutex is taken under it.
-    ///
-    /// The first check of a partition makes its entry and asks. Later ones wait in it, until the one that asks takes them all
-    /// into its next question. The entry is removed when a question is answered and no check waits. Between calls each check is
-    /// in one place: it waits in an entry, or the one that took it asks.
-    asked: Mutex<HashMap<u16, OpenQuestion>>,
-}
+/// The partitions with a question under way. The mutex protects the map and its entries; no other mutex is taken under it.
+///
+/// The first check of a partition makes its entry and asks. Later ones wait in it, until the one that asks takes them all
+/// into its next question. The entry is removed when a question is answered and no check waits. Between calls each check is
+/// in one place: it waits in an entry, or the one that took it asks.
+#[derive(Default)]
+pub(super) struct OwnerChecks(Mutex<HashMap<u16, OpenQuestion>>);
 
 /// A partition with a question under way.
 struct OpenQuestion {
@@ -42,20 +39,10 @@ struct Check {
     answer: AnswerSender,
 }
 
-impl OwnerChecks {
-    pub(super) fn new(store: Arc<dyn DynStore>, tasks: Arc<CleanupTasks>) -> Arc<Self> {
-        Arc::new(Self {
-            store,
-            tasks,
-            asked: Mutex::default(),
-        })
-    }
-
-    /// Asks the store whether it carries the hold. The caller bounds the wait.
-    pub(super) async fn check(
-        self: &Arc<Self>,
-        live: &Arc<LiveHold>,
-    ) -> Result<HoldStatus, StoreError> {
+impl Background {
+    /// Asks the store whether it carries the hold. Callers that ask about one partition at the same time share a question. The
+    /// caller bounds the wait.
+    pub(super) async fn ask_about(&self, live: &Arc<LiveHold>) -> Result<HoldStatus, StoreError> {
         loop {
             // An answer is missing only if the runtime of the question ended: the caller asks again on its own runtime.
             if let Some(answer) = self.share_a_question(live).await {
@@ -66,18 +53,19 @@ impl OwnerChecks {
 
     /// Shares a question with other callers; `None` if the question was dropped.
     async fn share_a_question(
-        self: &Arc<Self>,
+        &self,
         live: &Arc<LiveHold>,
     ) -> Option<Result<HoldStatus, StoreError>> {
-        let partition = self.store.partition_of(&live.hold.key);
+        let Handle { store, checks, .. } = &*self.handle;
+        let partition = store.partition_of(&live.hold.key);
         let (answer, mut answered) = oneshot::channel();
         let live = live.clone();
-        if !self.add(partition, Check { live, answer }) {
+        if !checks.add(partition, Check { live, answer }) {
             return answered.await.ok();
         }
         // The first caller asks, and continues in the background while further checks wait.
         let asking = self.clone().ask_until_none_waits(partition);
-        let mut asking = NonCancellable::boxed(self.tasks.begin(), asking);
+        let mut asking = self.non_cancellable(Box::pin(asking));
         tokio::select! {
             biased; // without chance, a simulation replays
             () = &mut asking => answered.await.ok(),
@@ -85,10 +73,25 @@ impl OwnerChecks {
         }
     }
 
+    async fn ask_until_none_waits(self, partition: u16) {
+        let Handle { store, checks, .. } = &*self.handle;
+        let _asking = QuestionGuard { checks, partition };
+        while let Some(checks) = checks.next(partition) {
+            let questions = by_hold(checks);
+            let undecided = ask_all(store, questions, Instant::now() + CONFIRMATION).await;
+            if !undecided.is_empty() {
+                // Other checks of the partition do not wait for these.
+                self.adopt(Box::pin(ask_again(store.clone(), undecided)));
+            }
+        }
+    }
+}
+
+impl OwnerChecks {
     /// Adds a check. Returns whether the caller must ask: no other caller asks, or the one that asks hangs.
     fn add(&self, partition: u16, check: Check) -> bool {
         let now = Instant::now();
-        match self.asked.lock().entry(partition) {
+        match self.0.lock().entry(partition) {
             Entry::Vacant(vacant) => {
                 vacant.insert(OpenQuestion {
                     since: now,
@@ -108,24 +111,8 @@ impl OwnerChecks {
         }
     }
 
-    async fn ask_until_none_waits(self: Arc<Self>, partition: u16) {
-        let _asking = QuestionGuard {
-            checks: &self,
-            partition,
-        };
-        while let Some(checks) = self.next(partition) {
-            let questions = by_hold(checks);
-            let undecided = ask_all(&self.store, questions, Instant::now() + CONFIRMATION).await;
-            if !undecided.is_empty() {
-                // Other checks of the partition do not wait for these.
-                let again = ask_again(self.store.clone(), undecided);
-                self.tasks.begin().adopt(Box::pin(again));
-            }
-        }
-    }
-
     fn next(&self, partition: u16) -> Option<Vec<Check>> {
-        let mut all = self.asked.lock();
+        let mut all = self.0.lock();
         let asked = all.get_mut(&partition)?;
         asked.since = Instant::now();
         let waiting = mem::take(&mut asked.waiting);
@@ -146,7 +133,7 @@ struct QuestionGuard<'a> {
 impl Drop for QuestionGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let asked = self.checks.asked.lock().remove(&self.partition);
+            let asked = self.checks.0.lock().remove(&self.partition);
             // Dropped outside the mutex, because this wakes the waiting callers.
             drop(asked);
         }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, join_all};
 
-use super::release::{EndOfHold, Finishing, KeptHold, answered, leave, release_together};
+use super::release::{EndOfHold, Finishing, KeptHold, Tries, answered, leave, release_together};
 use super::release_question::ReleaseQuestion;
 use super::{Background, HoldRelease};
 use crate::cleanup::{self, NonCancellable};
 use crate::error::{LockError, worst};
-use crate::store::Record;
+use crate::store::{Record, undecided};
 use crate::watchdog::LiveHold;
 
 impl<E: EndOfHold> HoldRelease<E> {
@@ -33,7 +33,7 @@ impl<E: EndOfHold> HoldRelease<E> {
             let kept = KeptHold::of(&end);
             // What waits for its end goes on: the key stays taken in the store, and only there.
             drop(end);
-            return Self::boxed([], NonCancellable::boxed(unfinished, leave(kept)));
+            return Self::boxed([], NonCancellable::new(unfinished, Box::pin(leave(kept))));
         }
         // A lost hold is released as well, because the store may still carry it.
         let record = record.filter(|_| is_held);
@@ -44,7 +44,10 @@ impl<E: EndOfHold> HoldRelease<E> {
         // No other release has to wait for it, so it needs no place.
         let released = store.release_now(&end.live().hold, record.as_ref());
         end.asked(answered(&released));
-        let result = end.background().released_at_once(end.live(), released);
+        // Such a store holds, has no hold, or refuses. It is always reached.
+        let result = Tries::default().decided(end.live(), released);
+        let result = result.unwrap_or_else(|| Err(undecided().into()));
+        end.background().released(end.live(), &result);
         Self::done(result).lost_if(!is_held)
     }
 }
@@ -76,7 +79,7 @@ impl Background {
             let (released, left) = tokio::join!(join_all(releases), join_all(left));
             worst(released.into_iter().flatten().chain(left))
         };
-        NonCancellable::boxed(unfinished, release)
+        NonCancellable::new(unfinished, Box::pin(release))
     }
 
     /// Releases holds of one partition. Returns an answer for each, in order.

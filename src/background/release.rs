@@ -28,19 +28,6 @@ pub(crate) trait EndOfHold: Unpin + Send + 'static {
 }
 
 impl Background {
-    /// The release of `live` in a store that answers at once has ended.
-    pub(super) fn released_at_once(
-        &self,
-        live: &Arc<LiveHold>,
-        released: Result<Released, StoreError>,
-    ) -> Result<(), LockError> {
-        // Such a store holds, has no hold, or refuses. It is always reached.
-        let result = Tries::default().decided(live, released);
-        let result = result.unwrap_or_else(|| Err(undecided().into()));
-        self.released(live, &result);
-        result
-    }
-
     /// Releases `live` in the store when its minimum ends. A shutdown does not wait for that; a process that ends before
     /// leaves it to the lease.
     pub(super) fn release_at(&self, live: &LiveHold, until: Instant) {
@@ -112,7 +99,7 @@ pub(super) async fn leave(kept: KeptHold) -> Result<(), LockError> {
     let KeptHold { background, live } = &kept;
     let result = match cleanup::is_in_background() {
         true => Ok(()),
-        false => held(background.handle.checks.check(live).await),
+        false => held(background.ask_about(live).await),
     };
     background.finish(live, &result);
     result

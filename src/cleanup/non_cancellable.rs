@@ -5,7 +5,6 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 
 use super::Unfinished;
@@ -19,23 +18,13 @@ tokio::task_local! {
 }
 
 /// A future that continues in the background when its caller drops it. It can be moved, also after it was polled: a future that
-/// cannot is [boxed](NonCancellable::boxed). It is `None` while it is polled, and after its end.
+/// cannot is boxed. It is `None` while it is polled, and after its end.
 pub(crate) struct NonCancellable<F: Work>(Option<(Unfinished, F)>);
 
 /// What can continue in the background.
 pub(crate) trait Work: Future<Output: Send> + Unpin + Send + 'static {}
 
 impl<F: Future<Output: Send> + Unpin + Send + 'static> Work for F {}
-
-impl<T: Send + 'static> NonCancellable<BoxFuture<'static, T>> {
-    /// The same as [`new`](Self::new) for any future.
-    pub(crate) fn boxed(
-        unfinished: Unfinished,
-        future: impl Future<Output = T> + Send + 'static,
-    ) -> Self {
-        Self::new(unfinished, Box::pin(future))
-    }
-}
 
 impl<F: Work> NonCancellable<F> {
     /// Wraps work that is counted already.
