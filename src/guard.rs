@@ -123,7 +123,7 @@ impl LockGuard {
 
     /// Whether any of its keys is lost: its deadline passed, or the store answered that the hold is gone.
     pub fn is_lost(&self) -> bool {
-        self.shares.iter().any(|share| Tenure::of(share).is_lost())
+        self.shares.iter().any(Share::is_lost)
     }
 
     /// Waits until any of its keys is lost; this may never return while the guard is held.

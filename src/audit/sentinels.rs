@@ -42,17 +42,8 @@ impl Sentinels {
 
 impl fmt::Display for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            listed,
-            answering,
-            known,
-            quorum,
-            ..
-        } = self;
-        write!(
-            f,
-            "{answering} of {listed} answer, {known} known, quorum {quorum}"
-        )?;
+        write!(f, "{} of {} answer, ", self.answering, self.listed)?;
+        write!(f, "{} known, quorum {}", self.known, self.quorum)?;
         f.write_str(match self.can_fail_over {
             Some(true) => " reachable",
             Some(false) => " not reachable",

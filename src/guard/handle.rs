@@ -171,25 +171,29 @@ impl Handles {
         }
     }
 
-    /// The state, if a handle exists that may still read it, and the guard has not ended.
-    fn watched(&mut self) -> Option<&GuardView> {
-        let observed = self.0.get_mut()?;
-        let is_watched = Arc::get_mut(observed).is_none() && !observed.end.initialized();
-        is_watched.then_some(&*observed)
+    pub(super) fn released(&mut self, released: &Result<(), LockError>) {
+        self.end(|_| matches!(released, Err(LockError::Lost)));
     }
 
-    pub(super) fn released(&mut self, released: &Result<(), LockError>) {
-        if let Some(observed) = self.watched() {
-            observed.finish(matches!(released, Err(LockError::Lost)));
+    /// Ends the observation, if a handle exists that may still read it. A guard that is released and dropped ended at its release.
+    fn end(&mut self, is_lost: impl FnOnce(&GuardView) -> bool) {
+        if let Some(observed) = self.0.get_mut()
+            && Arc::get_mut(observed).is_none()
+            && !observed.end.initialized()
+        {
+            let end = match is_lost(observed) {
+                true => Ended::Lost,
+                false => Ended::Released,
+            };
+            // Only the guard ends it.
+            let _ = observed.end.set(end);
         }
     }
 }
 
 impl Drop for Handles {
     fn drop(&mut self) {
-        if let Some(observed) = self.watched() {
-            observed.finish(observed.tenures.iter().any(Tenure::is_lost));
-        }
+        self.end(|observed| observed.tenures.iter().any(Tenure::is_lost));
     }
 }
 
@@ -198,18 +202,6 @@ struct GuardView {
     tenures: SmallVec<[Tenure; 1]>,
     /// It is set as a whole or not at all, so handles stay usable in code whose panics are caught.
     end: AssertUnwindSafe<SetOnce<Ended>>,
-}
-
-impl GuardView {
-    fn finish(&self, is_lost: bool) {
-        let end = if is_lost {
-            Ended::Lost
-        } else {
-            Ended::Released
-        };
-        // Only the guard ends it, and a guard ends once.
-        let _ = self.end.set(end);
-    }
 }
 
 /// A guard's share in one hold.

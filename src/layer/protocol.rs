@@ -11,7 +11,7 @@ use http_body::Body;
 use super::admission::EndTerms;
 use super::body::{BodyLock, ResponseBody};
 use super::body_mode::BodyMode;
-use super::confirm::{Confirmation, Confirming, NotConfirmed, confirm};
+use super::confirm::{Confirmation, NotConfirmed, confirm};
 use super::hold_times::TimedHold;
 use super::policy::Policy;
 use super::serve::{Claim, Handling, HeldByBody, Protocol, Served, Unclaimed, confirmed};
@@ -64,23 +64,38 @@ where
         handled: Handling<Response<R>, E>,
     ) -> impl Future<Output = Result<Served<R, E>, NotConfirmed>> + Send {
         let policy = &self.policy;
-        let result = match handled {
+        let mut result = match handled {
             Ok(Ok(response))
                 if policy.release_on == ReleaseOn::BodyEnd && has_body(&response, method) =>
             {
                 // The head goes out before the lock is released.
-                Ok(Ok(policy.in_body(response, guard, &terms)))
+                let response = policy.in_body(response, guard, &terms);
+                return Either::Left(ready(Ok(Ok(response))));
             }
-            Ok(result) => {
-                let confirming = confirm(terms.confirm, guard, None);
-                return Either::Right(policy.finish(confirming, terms, result));
-            }
+            Ok(result) => result,
             Err(lost) => {
                 policy.serve.hold_times.add(terms.granted.elapsed());
-                Err(lost)
+                return Either::Left(ready(Err(lost)));
             }
         };
-        Either::Left(ready(result))
+        // Not an `async fn`, whose future has its arguments twice.
+        let mut confirming = confirm(terms.confirm, guard, None);
+        Either::Right(async move {
+            let by = (&mut confirming).await;
+            let held = terms.granted.elapsed();
+            policy.serve.hold_times.add(held);
+            let by = by?;
+            if let Ok(response) = &mut result {
+                if let Some(waited) = terms.waited {
+                    server_timing::add(response, waited, Some(held));
+                }
+                if by == Confirmation::Lease && terms.confirm == Confirm::Store {
+                    policy.warn_of_lease();
+                }
+                confirmed(response, by);
+            }
+            Ok(result.map(|response| response.map(ResponseBody::handlers)))
+        })
     }
 
     fn settings(&self) -> &ServeSettings {
@@ -89,35 +104,6 @@ where
 }
 
 impl Policy {
-    /// Waits for the release of a lock, and makes the response.
-    #[expect(
-        clippy::manual_async_fn,
-        reason = "the future of an `async fn` has its arguments twice"
-    )]
-    fn finish<R, E>(
-        &self,
-        mut confirming: Confirming,
-        terms: EndTerms,
-        mut result: Result<Response<R>, E>,
-    ) -> impl Future<Output = Result<Served<R, E>, NotConfirmed>> {
-        async move {
-            let by = (&mut confirming).await;
-            let held = terms.granted.elapsed();
-            self.serve.hold_times.add(held);
-            let by = by?;
-            if let Ok(response) = &mut result {
-                if let Some(waited) = terms.waited {
-                    server_timing::add(response, waited, Some(held));
-                }
-                if by == Confirmation::Lease && terms.confirm == Confirm::Store {
-                    self.warn_of_lease();
-                }
-                confirmed(response, by);
-            }
-            Ok(result.map(|response| response.map(ResponseBody::handlers)))
-        }
-    }
-
     /// The response with its lock inside the body.
     fn in_body<R: Body>(
         &self,

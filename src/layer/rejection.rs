@@ -80,8 +80,8 @@ impl Rejection {
         self
     }
 
-    pub(crate) fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
-        self.detail = Some(detail.into());
+    pub(crate) fn with_detail(mut self, detail: Option<Cow<'static, str>>) -> Self {
+        self.detail = detail;
         self
     }
 

@@ -78,15 +78,11 @@ impl<B, R: Into<Rejection>> From<R> for Unclaimed<B> {
 impl<B> From<KeyError> for Unclaimed<B> {
     fn from(error: KeyError) -> Self {
         match error.into_cause() {
-            Cause::Missing(reason) => {
-                let rejection = Rejection::new(RejectionKind::KeyMissing);
-                match reason {
-                    Some(reason) => rejection.with_detail(reason).into(),
-                    None => rejection.into(),
-                }
-            }
-            Cause::Invalid(reason) => Rejection::new(RejectionKind::KeyInvalid)
+            Cause::Missing(reason) => Rejection::new(RejectionKind::KeyMissing)
                 .with_detail(reason)
+                .into(),
+            Cause::Invalid(reason) => Rejection::new(RejectionKind::KeyInvalid)
+                .with_detail(Some(reason.into()))
                 .into(),
             #[cfg(feature = "axum")]
             Cause::NotOfTheRoute(reason) => LockError::invalid(reason).into(),
