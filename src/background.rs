@@ -77,9 +77,7 @@ impl Background {
     /// Renews `live` until it ends, and notices its loss.
     pub(crate) fn keep(&self, live: &Arc<LiveHold>) {
         // Remembered because the guard may be dropped outside of every runtime.
-        if let Ok(here) = runtime::Handle::try_current() {
-            self.handle.tasks.note(&here);
-        }
+        self.handle.tasks.note_runtime();
         self.handle.watchdog.begin(live);
     }
 

@@ -50,8 +50,8 @@ pub(crate) struct CleanupTasks {
     changed: Notify,
 }
 
-/// Added to the count by [`CleanupTasks::drained`]: from then on the end of the last work notifies. It is in the same number, so that
-/// the caller sees the end of all work that does not see the caller.
+/// Added to the count by [`CleanupTasks::drained`]: from then on the end of the last work notifies. It is in the same number, so
+/// that the end of work either sees it, or is seen by the caller.
 const DRAINING: usize = 1 << (usize::BITS - 1);
 
 /// Protected by one mutex; no other mutex is taken under it.
@@ -70,15 +70,18 @@ struct CleanupState {
 }
 
 impl CleanupTasks {
-    /// Stores a runtime, and starts the stranded jobs on it.
-    pub(crate) fn note(&self, here: &Handle) {
+    /// Stores the runtime of the caller, if there is one, and starts the stranded jobs on it.
+    pub(crate) fn note_runtime(&self) {
+        let Ok(here) = Handle::try_current() else {
+            return;
+        };
         let (replaced, stranded) = {
             let mut state = self.state.lock();
-            if state.stranded.is_empty() && state.knows(here) {
+            if state.stranded.is_empty() && state.knows(&here) {
                 return;
             }
             self.has_stranded.store(false, Ordering::Relaxed);
-            (state.remember(here), mem::take(&mut state.stranded))
+            (state.remember(&here), mem::take(&mut state.stranded))
         };
         // Dropped outside the mutex, because the last handle of an ended runtime may drop tasks.
         drop(replaced);
@@ -87,10 +90,8 @@ impl CleanupTasks {
 
     /// Starts the stranded jobs here: the caller may wait for what they release.
     pub(crate) fn start_stranded(&self) {
-        if self.has_stranded.load(Ordering::Relaxed)
-            && let Ok(here) = Handle::try_current()
-        {
-            self.note(&here);
+        if self.has_stranded.load(Ordering::Relaxed) {
+            self.note_runtime();
         }
     }
 
@@ -136,9 +137,7 @@ impl CleanupTasks {
             tokio::pin!(changed);
             // Registered before the count is read, so that no change is missed between the two.
             changed.as_mut().enable();
-            if let Ok(here) = Handle::try_current() {
-                self.note(&here);
-            }
+            self.note_runtime();
             if self.unfinished.load(Ordering::Acquire) == DRAINING {
                 return;
             }
