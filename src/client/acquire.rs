@@ -26,7 +26,7 @@ pub(super) struct Request<'a> {
     wait: Wait,
     pub(super) attempts: AttemptGuard<'a>,
     pub(super) queued: QueuedKeys<'a>,
-    /// The answer, if the store was asked when the request entered its queue.
+    /// The answer to the first question, until the request looks at it. It may be there when the request has entered its queue.
     pub(super) reply: Option<Result<Reply, StoreError>>,
     /// The present holder's lease, if it is known. `None`: no holder is known, so a missing answer is reported as a
     /// failure of the store.
@@ -61,10 +61,10 @@ impl LockClient {
                 request
             }
         };
-        let mut reply = request.reply.take();
-        if reply.is_none() && request.attempts.asks_at_once() {
-            reply = Some(request.ask(now).await?);
+        if request.reply.is_none() && request.attempts.asks_at_once() {
+            request.reply = Some(request.ask(now).await?);
         }
+        let reply = request.reply.take();
         let answer = match reply.map(|reply| request.share(reply)) {
             Some(Ok(share)) => return Ok(share),
             Some(Err(refused)) => Some(refused),
