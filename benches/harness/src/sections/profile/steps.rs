@@ -117,16 +117,16 @@ const READ: [Step; 5] = [
     Step {
         name: "the release, without its question",
         functions: &["guard::LockGuard::release::"],
-        without: &["checks::OwnerChecks::check::"],
+        without: &["Background>::ask_about::"],
     },
     Step {
         name: "a place in the question, and its answer",
-        functions: &["checks::OwnerChecks::check::"],
+        functions: &["Background>::ask_about::"],
         without: &[],
     },
     Step {
         name: "its part of the question",
-        functions: &["checks::OwnerChecks::ask_until_none_waits"],
+        functions: &["Background>::ask_until_none_waits"],
         without: &[],
     },
     Step {
