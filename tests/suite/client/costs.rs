@@ -189,7 +189,7 @@ fn a_request_is_a_small_future() {
     let guard = size_of::<LockGuard>();
     println!("bytes: {request} a request, {acquiring} while it is acquired, {guard} a guard");
     assert!(request <= 256, "{request}");
-    assert!(acquiring <= 1856, "{acquiring}");
+    assert!(acquiring <= 1888, "{acquiring}");
     assert!(guard <= 160, "{guard}");
 }
 
