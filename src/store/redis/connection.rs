@@ -154,12 +154,35 @@ impl SharedConnection {
         Ok(self.send(command, false).await?.0)
     }
 
+    /// The same, on the connection with this `generation`. Nothing is sent if another one has replaced it.
+    pub(super) async fn query_on(
+        self: &Arc<Self>,
+        generation: u64,
+        command: &Cmd,
+    ) -> Result<Value, StoreError> {
+        match self.look() {
+            Some(Ok(live)) if live.generation == generation => {
+                Ok(self.send_on(live, command, false).await?.0)
+            }
+            _ => Err(unreachable("the connection was replaced")),
+        }
+    }
+
     async fn send(
         self: &Arc<Self>,
         command: &Cmd,
         asking: bool,
     ) -> Result<(Value, Arc<Live>), StoreError> {
         let live = self.live().await?;
+        self.send_on(live, command, asking).await
+    }
+
+    async fn send_on(
+        self: &Arc<Self>,
+        live: Arc<Live>,
+        command: &Cmd,
+        asking: bool,
+    ) -> Result<(Value, Arc<Live>), StoreError> {
         let mut handle = live.raw.handle.clone();
         let began = Instant::now();
         let answered = {

@@ -119,6 +119,11 @@ impl Subscriptions {
         let subscriptions = self.clone();
         self.context.settings.background.spawn(async move {
             drop(near.await);
+            // The connection may be driven by the runtime of another listener. It still subscribes to what was sent.
+            if let Some(Ok(live)) = subscriptions.connection.look() {
+                let why = "the task that sent subscriptions on it has ended";
+                subscriptions.connection.replace(live.generation, why);
+            }
             subscriptions.run().await;
         })
     }
@@ -300,13 +305,14 @@ impl Subscriptions {
 
     /// Sends subscriptions until the connection cannot be used any more, and returns why.
     async fn serve(&self, live: Arc<Live>) -> &'static str {
+        let generation = live.generation;
         let ended = live.raw.ended.clone();
         drop(live);
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let ping = redis::cmd("PING");
         loop {
-            if let Err(why) = self.send_changes().await {
+            if let Err(why) = self.send_changes(generation).await {
                 return why;
             }
             tokio::select! {
@@ -314,7 +320,7 @@ impl Subscriptions {
                 () = self.work.notified() => {}
                 _ = heartbeat.tick() => {
                     // Without an answer, messages may be late as well: the listeners are woken when it answers again.
-                    if self.connection.query(&ping).await.is_err() {
+                    if self.connection.query_on(generation, &ping).await.is_err() {
                         return UNANSWERED;
                     }
                 }
@@ -324,13 +330,17 @@ impl Subscriptions {
 
     /// Sends the subscriptions that the server does not know yet, one command for each channel: one that the user may not read does
     /// not stop the others. An error says why the connection cannot be used any more.
-    async fn send_changes(&self) -> Result<(), &'static str> {
+    ///
+    /// All go to the connection that is served. The next one begins without subscriptions, so one that was sent on it before would
+    /// have no end.
+    async fn send_changes(&self, generation: u64) -> Result<(), &'static str> {
         let channels = self.context.settings.channels.get();
         let channels = channels.copied().unwrap_or(Channels::Plain);
         let changes = self.changes();
         let answers = changes.iter().map(async |change| {
             let mut command = redis::cmd(channels.subscription(change.is_wanted));
-            self.connection.query(command.arg(&*change.name)).await
+            let command = command.arg(&*change.name);
+            self.connection.query_on(generation, command).await
         });
         for (change, answer) in changes.iter().zip(join_all(answers).await) {
             match answer.map_err(|_| UNANSWERED)? {

@@ -205,3 +205,25 @@ async fn a_connection_that_is_to_be_replaced_is_known_to_have_ended_while_a_prob
     connection.replace(kept.generation, "another server is the master");
     assert!(kept.raw.ended.is_cancelled());
 }
+
+/// A subscription that is sent on the next connection would have no end: the task begins each one without subscriptions.
+#[tokio::test(start_paused = true)]
+async fn a_command_for_one_connection_is_not_sent_on_the_next() {
+    let connection = connection();
+    let (before, mut early) = opened().await;
+    connection.install(before);
+    let served = connection.live().await.unwrap().generation;
+    let (after, mut late) = opened().await;
+    connection.install(after);
+
+    let command = redis::cmd("PING");
+    let sent = connection.query_on(served, &command).await;
+    assert_eq!(sent.unwrap_err().kind(), StoreErrorKind::Unreachable);
+    for far in [&mut early, &mut late] {
+        let byte = timeout(Duration::from_secs(1), far.read_u8()).await;
+        assert!(
+            byte.is_err() || byte.is_ok_and(|byte| byte.is_err()),
+            "nothing is written"
+        );
+    }
+}
