@@ -23,16 +23,16 @@ const PAIR: [Step; 6] = [
         without: &[],
     },
     Step {
-        name: "the queue: its two transitions, with the attempt and the hold that they make",
+        name: "the queue: its two transitions, with the attempt and the hold, which is registered",
         functions: &[
             "queue::Queues::enter_and_ask",
             "queue::share::Share::depart",
         ],
-        without: &["StoreAtOnce>::acquire_now", "background::Background::keep"],
+        without: &["StoreAtOnce>::acquire_now"],
     },
     Step {
-        name: "the watchdog and the background: the hold is registered and taken out",
-        functions: &["background::Background::keep", "HoldRelease<E>>::begin"],
+        name: "the watchdog and the background: the hold is taken out",
+        functions: &["HoldRelease<E>>::begin"],
         without: &["StoreAtOnce>::release_now"],
     },
     Step {
@@ -126,7 +126,14 @@ const READ: [Step; 5] = [
     },
     Step {
         name: "its part of the question",
-        functions: &["Background>::ask_until_none_waits"],
+        // The loop around them may be in the future that polls it.
+        functions: &[
+            "Background>::ask_until_none_waits",
+            "checks::OwnerChecks::next",
+            "checks::by_hold",
+            "checks::ask_all::",
+            "checks::deliver",
+        ],
         without: &[],
     },
     Step {
