@@ -120,10 +120,8 @@ impl Subscriptions {
         self.context.settings.background.spawn(async move {
             drop(near.await);
             // The connection may be driven by the runtime of another listener. It still subscribes to what was sent.
-            if let Some(Ok(live)) = subscriptions.connection.look() {
-                let why = "the task that sent subscriptions on it has ended";
-                subscriptions.connection.replace(live.generation, why);
-            }
+            let why = "the task that sent subscriptions on it has ended";
+            subscriptions.connection.replace_any(why);
             subscriptions.run().await;
         })
     }
