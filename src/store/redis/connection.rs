@@ -297,10 +297,8 @@ impl SharedConnection {
 
     /// The same for the connection that is up, whichever it is.
     pub(super) fn replace_any(self: &Arc<Self>, reason: &'static str) {
-        let mut state = self.state();
-        if matches!(state.link, LinkState::Up(_)) {
-            self.begin_replacing(&mut state, reason);
-        }
+        let generation = self.state().generation;
+        self.replace(generation, reason);
     }
 
     fn begin_replacing(self: &Arc<Self>, state: &mut ConnectionState, reason: &'static str) {
