@@ -1,11 +1,15 @@
 //! One path of this crate, again and again, for a profiler. The section `profile` runs it under callgrind.
 //!
 //! ```text
-//! bench-profile <path> <number>      prints the nanoseconds of one operation
+//! bench-profile <path> <number>          prints the nanoseconds of one operation
+//! bench-profile cold <path> <number>     the same, each after messages through the kernel
+//! bench-profile <path> <number> <url>    one with a server
 //! ```
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use axum::Router;
@@ -28,10 +32,8 @@ fn main() -> Result<()> {
         .enable_all()
         .build()?;
     match words[..] {
-        ["pair", number] => {
-            let client = LockClient::new(MemoryStore::new());
-            runtime.block_on(pairs(client, number.parse()?))
-        }
+        ["cold", path, number] => runtime.block_on(Operation::of(path)?.cold(number.parse()?)),
+        [path, number] => runtime.block_on(Operation::of(path)?.warm(number.parse()?)),
         ["redis", number, url] => runtime.block_on(async {
             let client = LockClient::new(RedisStore::connect(url).await?);
             let keys: Arc<[String]> = (0..TASKS).map(|task| format!("order:{task}")).collect();
@@ -78,24 +80,6 @@ fn main() -> Result<()> {
             };
             crowd(request, number.parse()?).await
         }),
-        ["bare", number] => runtime.block_on(requests(router(), number.parse()?)),
-        ["box", number] => {
-            let boxed = router().layer(MapFutureLayer::new(|future| -> Boxed { Box::pin(future) }));
-            runtime.block_on(requests(boxed, number.parse()?))
-        }
-        ["layer", number] => {
-            let client = LockClient::new(MemoryStore::new());
-            let locked = router().layer(DistributedLockLayer::new(client));
-            runtime.block_on(requests(locked, number.parse()?))
-        }
-        ["console", number] => {
-            let client = LockClient::new(MemoryStore::new());
-            let page = Router::new().nest_service("/_locks", console::router(&client));
-            let locked = router()
-                .layer(DistributedLockLayer::new(client))
-                .merge(page);
-            runtime.block_on(requests(locked, number.parse()?))
-        }
         _ => bail!("this is run by the benches"),
     }
 }
@@ -108,20 +92,79 @@ fn router() -> Router {
     Router::new().route("/documents/{id}", put(async || {}))
 }
 
-async fn pairs(client: LockClient, number: usize) -> Result<()> {
-    let pair = async |index: usize| {
-        let key = KEYS[index % KEYS.len()];
-        client.lock(key).acquire().await?.release().await
-    };
-    for index in 0..WARM {
-        pair(index).await?;
+/// One in memory.
+enum Operation {
+    /// What the loop itself takes.
+    Nothing,
+    Pair(LockClient),
+    Request(Router),
+}
+
+impl Operation {
+    fn of(path: &str) -> Result<Self> {
+        let client = LockClient::new(MemoryStore::new());
+        let app = match path {
+            "nothing" => return Ok(Self::Nothing),
+            "pair" => return Ok(Self::Pair(client)),
+            "bare" => router(),
+            "box" => router().layer(MapFutureLayer::new(|future| -> Boxed { Box::pin(future) })),
+            "layer" => router().layer(DistributedLockLayer::new(client)),
+            "console" => {
+                let page = Router::new().nest_service("/_locks", console::router(&client));
+                let locked = router().layer(DistributedLockLayer::new(client));
+                locked.merge(page)
+            }
+            _ => bail!("this is run by the benches"),
+        };
+        // As `axum::serve` does: otherwise every request would put the layers together anew.
+        Ok(Self::Request(app.with_state(())))
     }
-    let began = Instant::now();
-    for index in 0..number {
-        pair(index).await?;
+
+    async fn run(&self, index: usize) -> Result<()> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Pair(client) => {
+                let key = KEYS[index % KEYS.len()];
+                Ok(client.lock(key).acquire().await?.release().await?)
+            }
+            Self::Request(app) => one_request(app, index % 16).await,
+        }
     }
-    say(began, number);
-    Ok(())
+
+    /// One after the other.
+    async fn warm(self, number: usize) -> Result<()> {
+        for index in 0..WARM {
+            self.run(index).await?;
+        }
+        let began = Instant::now();
+        for index in 0..number {
+            self.run(index).await?;
+        }
+        say(began.elapsed(), number);
+        Ok(())
+    }
+
+    /// Each after messages through the kernel, as a server has them around a request: its code takes the caches.
+    async fn cold(self, number: usize) -> Result<()> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let mut here = TcpStream::connect(listener.local_addr()?)?;
+        let (mut there, _) = listener.accept()?;
+        let mut message = [0; 100];
+        let mut spent = Duration::ZERO;
+        for index in 0..WARM + number {
+            here.write_all(&message)?;
+            there.read_exact(&mut message)?;
+            there.write_all(&message)?;
+            here.read_exact(&mut message)?;
+            let began = Instant::now();
+            self.run(index).await?;
+            if index >= WARM {
+                spent += began.elapsed();
+            }
+        }
+        say(spent, number);
+        Ok(())
+    }
 }
 
 /// A connection, and a script that returns at once, with as many words as one of this crate has.
@@ -162,21 +205,7 @@ where
     run(2).await?;
     let began = Instant::now();
     run(number / TASKS).await?;
-    say(began, number);
-    Ok(())
-}
-
-async fn requests(app: Router, number: usize) -> Result<()> {
-    // As `axum::serve` does: otherwise every request would put the layers together anew.
-    let app: Router = app.with_state(());
-    for index in 0..WARM {
-        one_request(&app, index % 16).await?;
-    }
-    let began = Instant::now();
-    for index in 0..number {
-        one_request(&app, index % 16).await?;
-    }
-    say(began, number);
+    say(began.elapsed(), number);
     Ok(())
 }
 
@@ -197,9 +226,6 @@ const KEYS: [&str; 4] = [
     "lock:order:4",
 ];
 
-fn say(began: Instant, number: usize) {
-    println!(
-        "{}",
-        began.elapsed().as_nanos() as f64 / number.max(1) as f64
-    );
+fn say(time: Duration, number: usize) {
+    println!("{}", time.as_nanos() as f64 / number.max(1) as f64);
 }

@@ -2,11 +2,9 @@
 //!
 //! Instructions do not depend on the load of the machine. Needed: `valgrind` (or `VALGRIND=/path/to/one`).
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use tokio::process::Command;
 
 use crate::Bench;
@@ -14,28 +12,10 @@ use crate::report::Target::AtMost;
 use crate::server::Server;
 
 mod callgrind;
+mod path;
 mod steps;
 
-use callgrind::{Calls, Profile};
-
-/// The same number for each of 64 tasks.
-const OPERATIONS: usize = 64 * 32;
-
-/// An operation of `bench-profile`.
-struct Path {
-    name: &'static str,
-    /// The instructions of one operation, by place.
-    instructions: BTreeMap<&'static str, f64>,
-    calls: Calls<f64>,
-    /// Without a profiler. `None` if it waits for a server.
-    nanos: Option<f64>,
-}
-
-impl Path {
-    fn all(&self) -> f64 {
-        self.instructions.values().sum()
-    }
-}
+use path::{IN_MEMORY, Path, Times, measure, times, valgrind};
 
 pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     const ADDED: &str =
@@ -46,9 +26,11 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         return Ok(());
     }
     let mut paths = Vec::new();
-    for name in ["pair", "bare", "box", "layer", "console"] {
+    for (name, times) in IN_MEMORY.into_iter().zip(times(bench).await?) {
         bench.report.progress(&format!("profile of {name}"));
-        paths.push(measure(name, None).await?);
+        let path = measure(name, None).await?;
+        let times = Some(times);
+        paths.push(Path { times, ..path });
     }
     let server = Server::start().await?;
     for name in ["redis", "handles", "reads", "layer-redis"] {
@@ -73,7 +55,9 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     report.fact(
         "pair in memory, instructions",
         pair.all(),
-        format!("{:.0} ns in one thread", pair.nanos.unwrap_or(f64::NAN)),
+        pair.times.map_or_else(String::new, |times| {
+            format!("{:.0} ns in one thread", times.warm)
+        }),
     );
     report.fact(
         "pair on Redis, 64 tasks, instructions of the client",
@@ -109,9 +93,12 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         "## Where the instructions are\n\n`cargo bench -- profile`: instructions of one operation, as callgrind counts them. The tables of \
          steps have what a function and all that it calls take, without the steps of other rows. The tables of places have each \
          instruction by the place of its source line; their nanoseconds are those of a run without callgrind, divided in the same \
-         proportion.\n",
+         proportion.\n\nMisses are those of a simulated processor with a cache of 32 KiB for code and one of 32 KiB for data, and a plain \
+         prediction of branches, in a loop that does nothing else. The nanoseconds of that loop are beside those of operations between \
+         which messages go through the kernel, as a server has them around each request: its code takes the caches.\n",
     );
     for table in [
+        misses(&paths),
         steps::of_pair(pair),
         steps::of_request(
             "a request through the layer, on the memory store",
@@ -159,50 +146,47 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-fn valgrind() -> PathBuf {
-    std::env::var_os("VALGRIND").map_or_else(|| "valgrind".into(), PathBuf::from)
+/// What an operation loses besides its instructions.
+fn misses(paths: &[Path]) -> String {
+    let mut table = String::from(
+        "| an operation | instructions | misses for code | misses for data | branches predicted wrong | ns | ns after the kernel |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    for (name, what) in [
+        ("bare", "a request without a layer"),
+        ("box", "a request through a layer that boxes"),
+        ("layer", "a request through the layer, on the memory store"),
+        (
+            "layer-redis",
+            "a request through the layer, on Redis, one of 64",
+        ),
+        ("pair", "a pair on the memory store"),
+        ("redis", "a pair on Redis, one of 64 tasks"),
+        ("handles", "two commands that do nothing, on bare handles"),
+        ("reads", "a hot read, shared and confirmed, one of 64 tasks"),
+    ] {
+        let path = paths.iter().find(|path| path.name == name);
+        let path = path.expect("each is measured");
+        let count = |names: &[&str]| -> f64 {
+            let counts = names.iter().filter_map(|name| path.events.get(*name));
+            counts.sum()
+        };
+        let [code, data, branches] = [&["I1mr"][..], &["D1mr", "D1mw"], &["Bcm", "Bim"]].map(count);
+        let _ = writeln!(
+            table,
+            "| {what} | {:.0} | {code:.0} | {data:.0} | {branches:.0} | {} | {} |",
+            path.all(),
+            nanos(path, |times| times.warm),
+            nanos(path, |times| times.cold),
+        );
+    }
+    table
 }
 
-fn program() -> Result<PathBuf> {
-    Ok(std::env::current_exe()?.with_file_name("bench-profile"))
-}
-
-async fn measure(name: &'static str, server: Option<&Server>) -> Result<Path> {
-    // First, because a server must get each script once.
-    let native = Command::new(program()?)
-        .args([name, "20000"])
-        .args(server.map(Server::url))
-        .output()
-        .await?;
-    let nanos = String::from_utf8(native.stdout)?;
-    let nanos = nanos.trim().parse().context("nanoseconds")?;
-    // What the start of the program and the warm-up cost.
-    let idle = profile(name, 0, server).await?;
-    let busy = profile(name, OPERATIONS, server).await?;
-    Ok(Path {
-        name,
-        instructions: busy.minus(&idle, OPERATIONS),
-        calls: busy.calls_minus(&idle, OPERATIONS),
-        nanos: server.is_none().then_some(nanos),
-    })
-}
-
-async fn profile(name: &str, operations: usize, server: Option<&Server>) -> Result<Profile> {
-    let file = std::env::temp_dir().join(format!("callgrind.{}.{name}", std::process::id()));
-    let output = Command::new(valgrind())
-        .arg("--tool=callgrind")
-        .arg(format!("--callgrind-out-file={}", file.display()))
-        .arg(program()?)
-        .args([name, &operations.to_string()])
-        .args(server.map(Server::url))
-        .kill_on_drop(true)
-        .output()
-        .await?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "callgrind failed: {said}");
-    let text = std::fs::read_to_string(&file)?;
-    std::fs::remove_file(&file)?;
-    Profile::parse(&text)
+/// A cell of a table.
+fn nanos(path: &Path, of: impl FnOnce(Times) -> f64) -> String {
+    let times = path.times.map(of);
+    times.map_or_else(String::new, |nanos| format!("{nanos:.0}"))
 }
 
 fn table(what: &str, path: &Path, beside: Option<(&str, &Path)>) -> String {
@@ -223,8 +207,7 @@ fn table(what: &str, path: &Path, beside: Option<(&str, &Path)>) -> String {
             place.to_owned(),
             format!("{count:.0}"),
             format!("{:.0} %", part * 100.0),
-            path.nanos
-                .map_or_else(String::new, |nanos| format!("{:.0}", part * nanos)),
+            nanos(path, |times| part * times.warm),
         ]
     };
     for (place, count) in places {

@@ -10,6 +10,8 @@ pub(super) struct Profile {
     places: BTreeMap<&'static str, u64>,
     /// Those of each function, with all that it calls, by its caller.
     calls: Calls<u64>,
+    /// The sum of each event, by its name.
+    events: HashMap<String, u64>,
 }
 
 /// Instructions by caller and called function.
@@ -37,7 +39,10 @@ impl Profile {
         let (mut files, mut functions) = (Names::default(), Names::default());
         let (mut file, mut function, mut called) = ("", "", "");
         let mut is_call = false;
-        let mut profile = Self::default();
+        let mut profile = Self {
+            events: events(text)?,
+            ..Self::default()
+        };
         for line in text.lines() {
             match line.split_once('=') {
                 Some(("fl" | "fi" | "fe", name)) => file = files.name(name)?,
@@ -72,6 +77,16 @@ impl Profile {
         places.filter(|(_, count)| *count >= 0.5).collect()
     }
 
+    /// The events of one of `operations`, of which `idle` has none.
+    pub(super) fn events_minus(&self, idle: &Self, operations: usize) -> HashMap<String, f64> {
+        let events = self.events.iter().map(|(name, busy)| {
+            let idle = idle.events.get(name).copied().unwrap_or_default();
+            let count = busy.saturating_sub(idle) as f64 / operations as f64;
+            (name.clone(), count)
+        });
+        events.collect()
+    }
+
     /// The calls of one of `operations`, of which `idle` has none.
     pub(super) fn calls_minus(&self, idle: &Self, operations: usize) -> Calls<f64> {
         let calls = self.calls.iter().map(|(call, busy)| {
@@ -81,6 +96,21 @@ impl Profile {
         });
         calls.collect()
     }
+}
+
+/// `events: Ir Dr …` has the names, and `totals: 12 34 …` the sums in their order.
+fn events(text: &str) -> Result<HashMap<String, u64>> {
+    let words = |start: &str| {
+        let mut lines = text.lines();
+        let words = lines.find_map(|line| line.strip_prefix(start));
+        words.map(str::split_whitespace)
+    };
+    let names = words("events:").context("names of events")?;
+    let sums = words("totals:").context("sums of events")?;
+    let events = names.zip(sums);
+    events
+        .map(|(name, sum)| Ok((name.to_owned(), sum.parse()?)))
+        .collect()
 }
 
 /// The floors of this crate, as ARCHITECTURE.md names them, and what else takes part. The first that is found counts.

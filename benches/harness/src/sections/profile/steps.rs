@@ -1,6 +1,6 @@
 //! A profile by the steps of an operation: what the functions of each step take, with all that they call.
 
-use super::Path;
+use super::path::Path;
 
 /// A step. A function that the compiler put into its caller is not found, and counts for the rest.
 struct Step {
