@@ -104,8 +104,9 @@ impl Terms {
         token: Option<FencingToken>,
         sent: Instant,
     ) -> Arc<LiveHold> {
-        let live = LiveHold::new(hold, self.lease, token, sent, lease);
-        Arc::new(live.on(self.route.clone()))
+        let mut live = LiveHold::new(hold, self.lease, token, sent, lease);
+        live.route = self.route.clone();
+        Arc::new(live)
     }
 
     /// The lease to ask for: it is cut at the longest hold.

@@ -102,6 +102,7 @@ impl ObservedHold for LiveHold {
 
 impl LiveHold {
     /// `sent` is the instant before the attempt was sent, `granted` the lease of the attempt.
+    #[inline]
     pub(crate) fn new(
         hold: Hold,
         lease: Lease,
@@ -132,10 +133,6 @@ impl LiveHold {
                 rest: None,
             }),
         }
-    }
-
-    pub(crate) fn on(self, route: Route) -> Self {
-        Self { route, ..self }
     }
 
     pub(crate) fn lease(&self) -> Lease {
