@@ -191,9 +191,9 @@ impl LockStore for MemoryStore {
                 let held = entry.state.holds(hold);
                 let wake = entry.state.withdraw(attempt, memory, now);
                 if held {
-                    entry.ended(hold.mode, wake, now);
+                    entry.ended(hold.mode, &wake, now);
                 }
-                entry.listeners.signals(wake)
+                entry.listeners.signals(&wake)
             });
         signals.send();
         Ok(())
@@ -267,8 +267,8 @@ impl MemoryShared {
                 // The shard is still locked, so the record exists before another holder of the key can begin.
                 lock(&self.records).keep(&hold.key, record, now);
             }
-            let notified = entry.ended(hold.mode, wake, now);
-            Some((entry.listeners.signals(wake), notified))
+            let notified = entry.ended(hold.mode, &wake, now);
+            Some((entry.listeners.signals(&wake), notified))
         });
         let Some((signals, notified)) = signals else {
             return Released::from(HoldStatus::Gone).in_line(true);

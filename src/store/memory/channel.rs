@@ -72,7 +72,7 @@ impl Listeners {
     }
 
     /// The number of listeners on the channels of attempts without a place in line.
-    pub(super) fn without_place(&self, wake: Wake) -> usize {
+    pub(super) fn without_place(&self, wake: &Wake) -> usize {
         let counted = |listener: &&Listener| {
             let channel = listener.channel;
             matches!(
@@ -87,7 +87,7 @@ impl Listeners {
     }
 
     /// The signals that wake `wake`.
-    pub(super) fn signals(&self, wake: Wake) -> Signals {
+    pub(super) fn signals(&self, wake: &Wake) -> Signals {
         if self.is_empty() {
             return Signals::default();
         }
@@ -113,7 +113,7 @@ pub(super) struct Signals(Vec<watch::Sender<()>>);
 
 impl Signals {
     pub(super) fn send(self) {
-        for signal in self.0 {
+        for signal in &self.0 {
             signal.send_replace(());
         }
     }

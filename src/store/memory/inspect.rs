@@ -28,7 +28,7 @@ impl Inspect for MemoryStore {
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
         let signals = self.shared.shard(key).change(key, |entry, _| {
             let wake = entry.state.force()?;
-            Some(entry.listeners.signals(wake))
+            Some(entry.listeners.signals(&wake))
         });
         let forced = signals.is_some();
         signals.unwrap_or_default().send();
@@ -42,7 +42,7 @@ impl Inspect for MemoryStore {
     ) -> Result<(), StoreError> {
         let signals = self.shared.shard(key).change(key, |entry, _| {
             let wake = entry.state.set_permits(limit)?;
-            Ok::<_, StoreError>(entry.listeners.signals(wake))
+            Ok::<_, StoreError>(entry.listeners.signals(&wake))
         })?;
         signals.send();
         Ok(())

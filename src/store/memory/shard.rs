@@ -38,7 +38,7 @@ pub(super) struct KeyEntry {
 
 impl KeyEntry {
     /// A hold has ended, which wakes `wake`. Returns how many waiters outside the line are among them.
-    pub(super) fn ended(&mut self, mode: LockMode, wake: Wake, now: Instant) -> usize {
+    pub(super) fn ended(&mut self, mode: LockMode, wake: &Wake, now: Instant) -> usize {
         if !mode.has_line() {
             return 0;
         }
@@ -104,7 +104,7 @@ impl Shard {
             let outcome = entry.state.ask(attempt, now)?;
             let signals = match outcome {
                 Outcome::Granted { .. } if hold.mode.is_permit() => {
-                    entry.listeners.signals(entry.state.next_permit())
+                    entry.listeners.signals(&entry.state.next_permit())
                 }
                 _ => Signals::default(),
             };
