@@ -76,7 +76,8 @@ impl LockGuard {
 
     /// The span of the work under the lock.
     pub(crate) fn span(&self) -> Span {
-        span(&self.holding)
+        let holding = self.holding.as_deref();
+        holding.map_or_else(Span::none, Holding::span)
     }
 
     /// The labels of its measurements; `None` if it is not observed.
@@ -244,17 +245,16 @@ impl Future for Releasing {
     type Output = Result<(), LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // A loss that the release finds is logged in the span of the lock.
-        let span = span(&self.holding);
-        let release = Pin::new(&mut self.release);
-        let released = ready!(span.in_scope(|| release.poll(cx)));
-        self.released(&released);
+        let this = &mut *self;
+        let release = Pin::new(&mut this.release);
+        let released = ready!(match &this.holding {
+            // A loss that the release finds is logged in the span of the lock.
+            Some(holding) => holding.span().in_scope(|| release.poll(cx)),
+            None => release.poll(cx),
+        });
+        this.released(&released);
         Poll::Ready(released)
     }
-}
-
-fn span(holding: &Option<Box<Holding>>) -> Span {
-    holding.as_deref().map_or_else(Span::none, Holding::span)
 }
 
 #[cfg(test)]
