@@ -160,13 +160,14 @@ impl KeyState {
         at: At,
     ) -> (NewShare, Vec<Effect>) {
         let (mut hold, grant) = LocalHold::new(live, intent.nested.is_some(), terms, at.now);
+        let unused = |kept: Option<_>| kept.map(|wakeups| Effect::Unused(Some(wakeups).into()));
         let mut decided = Vec::new();
         let mut effects = Vec::new();
         match intent.mode {
-            _ if intent.nested.is_some() => effects.extend(Handoff::from(wakeups).unused()),
+            _ if intent.nested.is_some() => effects.extend(unused(wakeups)),
             LockMode::Fair => {
                 self.rest().fair -= 1;
-                effects.extend(Handoff::from(wakeups).unused());
+                effects.extend(unused(wakeups));
             }
             LockMode::Read => {
                 if let Some(read) = self.queue_mut(LockMode::Read) {
@@ -192,7 +193,7 @@ impl KeyState {
             }
             mode => {
                 *self.head(mode) = Head::Holding;
-                let unused = match self.queue_mut(mode) {
+                let left = match self.queue_mut(mode) {
                     Some(queue) => {
                         // An earlier answer about another holder is out of date.
                         queue.note_answer(None, at.now);
@@ -200,7 +201,7 @@ impl KeyState {
                     }
                     None => wakeups,
                 };
-                effects.extend(Handoff::from(unused).unused());
+                effects.extend(unused(left));
             }
         }
         match self.hold {
