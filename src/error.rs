@@ -85,6 +85,7 @@ pub enum LockError {
 pub struct InvalidRequest(Cow<'static, str>);
 
 impl LockError {
+    #[cold]
     pub(crate) fn invalid(text: impl Into<Cow<'static, str>>) -> Self {
         Self::Invalid(InvalidRequest(text.into()))
     }
@@ -143,6 +144,7 @@ pub enum StoreErrorKind {
 
 impl StoreError {
     /// Wraps `source` with its kind.
+    #[cold]
     pub fn new(kind: StoreErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self {
             kind,

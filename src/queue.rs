@@ -125,6 +125,7 @@ impl Terms {
     }
 
     /// Whether such a request may wait behind `others` requests. `remaining`: the rest of the present hold's lease.
+    #[cold]
     fn wait_behind(&self, others: usize, remaining: Option<Duration>) -> Result<(), LockError> {
         match self.max_waiters {
             None => Err(LockError::Busy {

@@ -260,6 +260,7 @@ impl WaitQueue {
         }
     }
 
+    #[cold]
     fn waiting(&mut self) -> &mut WaitList {
         self.waiting.get_or_insert_default()
     }

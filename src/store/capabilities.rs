@@ -153,6 +153,7 @@ impl Capabilities {
     }
 
     /// The reason for a missing feature.
+    #[cold]
     fn missing(&self, feature: Feature) -> Unsupported {
         let mut reasons = self.reasons.iter();
         let reason = reasons.find(|reason| is_same(reason.feature(), feature));

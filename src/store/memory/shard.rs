@@ -167,6 +167,7 @@ impl Shard {
     }
 
     /// Removes entries that have expired.
+    #[cold]
     fn sweep(&mut self, now: Instant) {
         self.entries.retain(|_, entry| {
             entry.state.expire(now);
