@@ -38,12 +38,8 @@ where
         body: B,
     ) -> Result<(B, Claim<EndTerms>), Unclaimed<B>> {
         let claimed = self.claim(parts, body).await;
-        match &claimed {
-            Ok((_, claim)) => _ = parts.extensions.insert(claim.guard.handle()),
-            Err(Unclaimed::Pass(_) | Unclaimed::Proceed(_)) => {
-                parts.extensions.insert(Unlocked);
-            }
-            Err(_) => {}
+        if let Err(Unclaimed::Pass(_) | Unclaimed::Proceed(_)) = claimed {
+            parts.extensions.insert(Unlocked);
         }
         claimed
     }
