@@ -161,7 +161,8 @@ where
                     under(&claim.guard, Pinned(handling.as_mut())).await;
                     output(handling)
                 };
-                layer.finish(claim, &head.method, handled).await
+                // Pinned here, so that only a pointer is moved.
+                pin!(layer.finish(claim, &head.method, handled)).await
             }
             OnCancel::RunToCompletion => {
                 let (layer, method) = (layer.clone(), head.method.clone());
