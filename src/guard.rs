@@ -17,7 +17,7 @@ use crate::telemetry::{Holding, Labels, Waiting};
 mod handle;
 
 pub use handle::{Ended, LockHandle};
-use handle::{Handles, Tenure, any_lost};
+use handle::{Handles, ReleaseBegin, Tenure, any_lost};
 
 /// A held lock: one key, or several at once.
 ///
@@ -133,9 +133,11 @@ impl LockGuard {
     ///
     /// Cancel safe.
     pub async fn lost(&self) {
+        // It is not released while this is waited for.
+        let release = ReleaseBegin::new();
         match &*self.shares {
-            [only] => Tenure::of(only).lost().await,
-            shares => any_lost(shares.iter().map(Tenure::of)).await,
+            [only] => Tenure::of(only).lost(&release).await,
+            shares => any_lost(shares.iter().map(Tenure::of), &release).await,
         }
     }
 
@@ -184,6 +186,7 @@ impl LockGuard {
             handles,
             mut holding,
         } = self;
+        handles.begin_release();
         if let Some(holding) = &mut holding {
             holding.begin_release();
         }

@@ -102,7 +102,7 @@ impl LockHandle {
             let is_same = hold.key == *key && hold.id.client() == client;
             let excludes = is_same && (excludes(hold.mode) || excludes(mode));
             // The release of this guard may be awaited after its longest hold, while the hold goes on.
-            excludes && !tenure.is_lost() && !tenure.live.has_ended()
+            excludes && !tenure.is_lost(&ReleaseBegin::new()) && !tenure.live.has_ended()
         })
     }
 
@@ -110,7 +110,7 @@ impl LockHandle {
     pub fn is_lost(&self) -> bool {
         match self.observed.end.get() {
             Some(end) => *end == Ended::Lost,
-            None => self.observed.tenures.iter().any(Tenure::is_lost),
+            None => self.observed.is_any_lost(),
         }
     }
 
@@ -134,7 +134,8 @@ impl LockHandle {
     ///
     /// Cancel safe.
     pub async fn ended(&self) -> Ended {
-        let lost = async { any_lost(self.observed.tenures.iter().cloned()).await };
+        let tenures = self.observed.tenures.iter().cloned();
+        let lost = async { any_lost(tenures, &self.observed.release).await };
         tokio::select! {
             biased; // without chance, a simulation replays
             end = self.observed.end.wait() => *end,
@@ -163,11 +164,23 @@ impl Handles {
         let observed = self.0.get_or_init(|| {
             Arc::new(GuardView {
                 tenures: shares.iter().map(Tenure::of).collect(),
+                release: OnceLock::new(),
                 end: AssertUnwindSafe(SetOnce::new()),
             })
         });
         LockHandle {
             observed: observed.clone(),
+        }
+    }
+
+    /// The release of the guard begins.
+    pub(super) fn begin_release(&self) {
+        // Without a limit, nothing depends on the time.
+        if let Some(observed) = self.0.get()
+            && observed.tenures.iter().any(|tenure| tenure.limit.is_some())
+        {
+            // A guard is released once.
+            let _ = observed.release.set(Instant::now());
         }
     }
 
@@ -193,16 +206,29 @@ impl Handles {
 
 impl Drop for Handles {
     fn drop(&mut self) {
-        self.end(|observed| observed.tenures.iter().any(Tenure::is_lost));
+        self.end(GuardView::is_any_lost);
     }
 }
 
 /// A guard, as its handles see it.
 struct GuardView {
     tenures: SmallVec<[Tenure; 1]>,
+    /// When the release of the guard began.
+    release: ReleaseBegin,
     /// It is set as a whole or not at all, so handles stay usable in code whose panics are caught.
     end: AssertUnwindSafe<SetOnce<Ended>>,
 }
+
+impl GuardView {
+    fn is_any_lost(&self) -> bool {
+        let mut tenures = self.tenures.iter();
+        tenures.any(|tenure| tenure.is_lost(&self.release))
+    }
+}
+
+/// When the release of a guard began; empty before. What is released is not over by its longest hold, however long the store
+/// takes to answer.
+pub(super) type ReleaseBegin = OnceLock<Instant>;
 
 /// A guard's share in one hold.
 #[derive(Clone)]
@@ -226,19 +252,21 @@ impl Tenure {
         self.limit.map_or(deadline, |limit| deadline.min(limit))
     }
 
-    pub(super) fn is_lost(&self) -> bool {
-        let is_over = || self.limit.is_some_and(|limit| Instant::now() >= limit);
+    fn is_lost(&self, release: &ReleaseBegin) -> bool {
+        let until = || release.get().copied().unwrap_or_else(Instant::now);
+        let is_over = || self.limit.is_some_and(|limit| until() >= limit);
         self.live.see_lost() || !self.live.has_ended() && is_over()
     }
 
-    pub(super) async fn lost(&self) {
+    pub(super) async fn lost(&self, release: &ReleaseBegin) {
         match self.limit {
             None => self.live.lost().await,
             Some(limit) => tokio::select! {
                 biased; // without chance, a simulation replays
                 () = self.live.lost() => {}
                 () = tokio::time::sleep_until(limit) => {
-                    if self.live.has_ended() {
+                    let in_time = release.get().is_some_and(|begin| *begin < limit);
+                    if in_time || self.live.has_ended() {
                         self.live.lost().await;
                     }
                 }
@@ -248,7 +276,7 @@ impl Tenure {
 }
 
 /// Waits until any of them is lost.
-pub(super) async fn any_lost(tenures: impl Iterator<Item = Tenure>) {
-    let lost = tenures.map(|tenure| Box::pin(async move { tenure.lost().await }));
+pub(super) async fn any_lost(tenures: impl Iterator<Item = Tenure>, release: &ReleaseBegin) {
+    let lost = tenures.map(|tenure| Box::pin(async move { tenure.lost(release).await }));
     select_all(lost).await;
 }

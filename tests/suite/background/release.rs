@@ -351,3 +351,29 @@ async fn a_release_after_a_minimum_that_was_not_asked_for_ends_with_its_lease() 
     let shutdown = locks.shutdown(Duration::from_secs(1)).await;
     shutdown.expect("no release is under way");
 }
+
+/// Its longest hold is over before the store has answered.
+#[tokio::test(start_paused = true)]
+async fn a_lock_whose_release_began_in_time_is_not_lost_meanwhile() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let read = || locks.lock("1:k").mode(LockMode::Read);
+    let other = read().await.expect("free");
+    let limit = Duration::from_secs(31);
+    let guard = read().max_hold(limit).await.expect("it is shared");
+    let handle = guard.handle();
+    let ended = tokio::spawn({
+        let handle = handle.clone();
+        async move { handle.ended().await }
+    });
+    let half = Duration::from_millis(500);
+    sleep(limit - half).await;
+    store.slow(3 * half);
+    let released = tokio::spawn(guard.release());
+    sleep(2 * half).await;
+    assert!(!released.is_finished());
+    assert!(!handle.is_lost(), "the store may still confirm it");
+    released.await.unwrap().expect("held until the release");
+    assert_eq!(ended.await.unwrap(), Ended::Released);
+    drop(other);
+}
