@@ -39,7 +39,7 @@ pub(super) struct Subscriptions {
     work: Notify,
 }
 
-/// Protected by one mutex, which is never held across an await.
+/// Protected by one mutex, which is never held across an await, nor while a listener is woken: wakers are code outside this crate.
 ///
 /// A channel is not sent, then sent, then acknowledged; and not sent again when the connection ends. It leaves the map when the
 /// server refuses or ends it, and when its end is sent after its last listener. Between calls, a channel that is not sent, and one
@@ -57,6 +57,16 @@ struct ChannelState {
     /// Each listener has a receiver.
     signal: watch::Sender<()>,
     is_sent: bool,
+impl ChannelState {
+    /// No listener waits for that, so none is woken.
+    fn forget_answer(&self) {
+        self.answer.send_if_modified(|answer| {
+            *answer = None;
+            false
+        });
+    }
+}
+
     answer: watch::Sender<Acknowledged>,
 }
 
@@ -132,7 +142,7 @@ impl Subscriptions {
         let channel = registry.channels.entry(name.clone()).or_default();
         if !channel.is_sent {
             // A former error does not concern the new listener.
-            channel.answer.send_replace(None);
+            channel.forget_answer();
         }
         let listener = ChannelListener {
             shared: Arc::downgrade(self),
@@ -140,27 +150,27 @@ impl Subscriptions {
         };
         let wakeups = Wakeups::new(channel.signal.subscribe(), listener);
         let answer = channel.answer.subscribe();
+        drop(over);
         registry.changed.push(name);
         (wakeups, answer)
     }
 
     /// The number of listeners of a channel.
     pub(super) fn listeners(&self, channel: &str) -> usize {
-        let registry = self.registry.lock();
-        let channel = registry.channels.get(channel);
-        channel.map_or(0, |channel| channel.signal.receiver_count())
+        let count = self.look_at(channel, |channel| channel.signal.receiver_count());
+        count.unwrap_or(0)
     }
 
     /// Ends the subscriptions to the channels of slots that the server does not have.
     pub(super) fn end_all_but(&self, has: impl Fn(Slot) -> bool) {
-        let mut registry = self.registry.lock();
-        let Registry {
-            channels, changed, ..
-        } = &mut *registry;
-        for (name, channel) in channels {
-            if !has(Slot::of(name)) {
-                channel.signal = watch::Sender::default();
-                changed.push(name.clone());
+        let mut over = Vec::new();
+        {
+            let Registry { channels, changed } = &mut *self.registry.lock();
+            for (name, channel) in channels {
+                if !has(Slot::of(name)) {
+                    over.push(mem::take(&mut channel.signal));
+                    changed.push(name.clone());
+                }
             }
         }
         self.work.notify_one();
@@ -172,7 +182,8 @@ impl Subscriptions {
         if let Some(task) = self.task.get() {
             task.abort();
         }
-        self.registry.lock().channels.clear();
+        let channels = mem::take(&mut self.registry.lock().channels);
+        drop(channels);
     }
 
     /// There is no connection: every subscription is to be sent again on the next one.
@@ -180,15 +191,19 @@ impl Subscriptions {
         let mut registry = self.registry.lock();
         for channel in registry.channels.values_mut() {
             channel.is_sent = false;
-            channel.answer.send_replace(None);
+            channel.forget_answer();
         }
         registry.changed = registry.channels.keys().cloned().collect();
     }
 
     /// No connection can be opened now: listeners that wait for an acknowledgement get the error.
     fn failed(&self, error: &StoreError) {
-        for channel in self.registry.lock().channels.values() {
-            channel.answer.send_replace(Some(Err(error.clone())));
+        let registry = self.registry.lock();
+        let channels = registry.channels.values();
+        let answers: Vec<_> = channels.map(|channel| channel.answer.clone()).collect();
+        drop(registry);
+        for answer in answers {
+            answer.send_replace(Some(Err(error.clone())));
         }
     }
 
@@ -206,7 +221,7 @@ impl Subscriptions {
                 (true, false) => {
                     channel.is_sent = true;
                     // A failure to connect, which was before, is no answer to it.
-                    channel.answer.send_replace(None);
+                    channel.forget_answer();
                 }
                 (false, true) if is_answered => drop(registry.channels.remove(&name)),
                 (false, false) => {
@@ -222,7 +237,8 @@ impl Subscriptions {
 
     /// The server does not serve the channel. The listeners that it has are over; the next one subscribes again.
     fn end(&self, name: &str, why: StoreError) {
-        if let Some(channel) = self.registry.lock().channels.remove(name) {
+        let ended = self.registry.lock().channels.remove(name);
+        if let Some(channel) = ended {
             channel.answer.send_replace(Some(Err(why)));
         }
     }
@@ -236,23 +252,23 @@ impl Subscriptions {
         match push.kind {
             PushKind::Message | PushKind::SMessage => self.wake(name),
             PushKind::Subscribe | PushKind::SSubscribe => {
-                if let Some(channel) = self.registry.lock().channels.get(&**name) {
+                let both =
+                    |channel: &ChannelState| (channel.signal.clone(), channel.answer.clone());
+                if let Some((signal, answer)) = self.look_at(name, both) {
                     // There may have been messages while there was no connection.
-                    channel.signal.send_replace(());
-                    channel.answer.send_replace(Some(Ok(())));
+                    signal.send_replace(());
+                    answer.send_replace(Some(Ok(())));
                 }
+    fn look_at<T>(&self, name: &str, look: impl FnOnce(&ChannelState) -> T) -> Option<T> {
+        self.registry.lock().channels.get(name).map(look)
+    }
+
                 self.check(name);
             }
             PushKind::Unsubscribe | PushKind::SUnsubscribe => {
-                let is_on = |channel: &ChannelState| channel.answer.borrow().is_some();
+                let is_on = self.look_at(name, |channel| channel.answer.borrow().is_some());
                 // Without a request, for which the channel would have left the map.
-                if self
-                    .registry
-                    .lock()
-                    .channels
-                    .get(&**name)
-                    .is_some_and(is_on)
-                {
+                if is_on == Some(true) {
                     let why = "the slot of the channel has moved to another server";
                     self.end(name, transient(why));
                 }
@@ -263,8 +279,9 @@ impl Subscriptions {
 
     /// Wakes the listeners of a channel. All ask again, whatever a message contains.
     pub(super) fn wake(&self, name: &str) {
-        if let Some(channel) = self.registry.lock().channels.get(name) {
-            channel.signal.send_replace(());
+        let signal = self.look_at(name, |channel| channel.signal.clone());
+        if let Some(signal) = signal {
+            signal.send_replace(());
         }
     }
 

@@ -67,3 +67,4 @@ impl SharedConnection {
         live.given_up.cancel();
     }
 }
+        self.settled.notify_waiters();

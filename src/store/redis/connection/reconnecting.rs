@@ -76,8 +76,11 @@ impl SharedConnection {
             answer,
             master,
         }: NewConnection,
+        drop(state);
+        self.settled.notify_waiters();
     ) {
         state.generation += 1;
+    /// The caller notifies those that wait for it when the mutex is unlocked: wakers are code outside this crate.
         state.since = Instant::now();
         let server = master.as_ref().map(|followed| followed.master.address());
         state.following = master.map(|followed| self.follow(state.generation, followed));
@@ -94,7 +97,6 @@ impl SharedConnection {
             _up: telemetry::store::connected(self.carries()),
         }));
         state.reconnecting = None;
-        self.settled.notify_waiters();
     }
 
     fn follow(

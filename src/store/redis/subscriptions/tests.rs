@@ -1,3 +1,9 @@
+use std::pin::Pin;
+use std::sync::mpsc;
+use std::task::{Context, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
 use redis::IntoConnectionInfo;
 
 use super::*;
@@ -39,4 +45,46 @@ fn a_failure_to_connect_is_no_answer_to_a_subscription_that_is_sent_afterwards()
     assert!(answer.borrow().is_none(), "the server has not answered");
     subscriptions.take_in(&push(PushKind::Subscribe, "k"));
     assert!(matches!(*answer.borrow(), Some(Ok(()))));
+}
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Polls a task within the call that wakes it.
+struct AtOnce(std::sync::Mutex<Option<Task>>);
+
+impl Wake for AtOnce {
+    fn wake(self: Arc<Self>) {
+        let waker = Waker::from(self.clone());
+        let mut cx = Context::from_waker(&waker);
+        if let Ok(mut task) = self.0.try_lock() {
+            task.take_if(|task| task.as_mut().poll(&mut cx).is_ready());
+        }
+    }
+}
+
+/// A deadlock never ends.
+#[test]
+fn a_listener_may_leave_within_the_call_that_wakes_it() {
+    let (done, ended) = mpsc::channel();
+    thread::spawn(move || {
+        let subscriptions = subscriptions();
+        let listen = || {
+            let (mut wakeups, _) = subscriptions.register("k".to_owned());
+            let task: Task = Box::pin(async move {
+                let _ = wakeups.wait().await;
+            });
+            Arc::new(AtOnce(std::sync::Mutex::new(Some(task)))).wake();
+        };
+        listen();
+        subscriptions.take_in(&push(PushKind::Message, "k"));
+        assert_eq!(subscriptions.listeners("k"), 0);
+        listen();
+        subscriptions.end_all_but(|_| false);
+        assert_eq!(subscriptions.listeners("k"), 0);
+        listen();
+        subscriptions.close();
+        done.send(()).expect("the test waits");
+    });
+    let limit = Duration::from_secs(10);
+    ended.recv_timeout(limit).expect("it ends, without a panic");
 }
