@@ -9,13 +9,12 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::endpoint::{OnPush, RawConnection};
+use super::endpoint::OnPush;
 use super::failure::{self, unreachable};
 use super::live::Live;
 use super::node_context::NodeContext;
 use super::pooled::{PoolPermit, Purpose};
 use super::script::Call;
-use super::sentinel::FollowedMaster;
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sync::{Mutex, MutexGuard};
@@ -26,6 +25,8 @@ mod probing;
 mod reconnecting;
 
 /// A connection that is replaced when it breaks.
+use greeting::NewConnection;
+
 ///
 /// The first command that finds it broken starts the one task that replaces it. Later commands wait for that task's first
 /// attempt. When the first attempt has failed, commands fail at once, and the task continues.
@@ -69,13 +70,6 @@ enum LinkState {
     Down(StoreError),
     /// The store is gone.
     Closed,
-}
-
-/// A connection on which the server has answered.
-struct NewConnection {
-    raw: RawConnection,
-    answer: Value,
-    master: Option<FollowedMaster>,
 }
 
 impl SharedConnection {

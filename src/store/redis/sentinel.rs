@@ -75,12 +75,17 @@ pub(super) struct FollowedMaster {
 
 impl FollowedMaster {
     /// `None` if `current` is another server.
-    fn new(master: Master, current: watch::Receiver<Option<Master>>) -> Option<Self> {
+    pub(super) fn new(master: Master, current: watch::Receiver<Option<Master>>) -> Option<Self> {
         let is_current = current
             .borrow()
             .as_ref()
             .is_some_and(|now| now.is_at(&master));
         is_current.then_some(Self { master, current })
+    }
+
+    /// Whether the sentinels name another server by now.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.current.has_changed().unwrap_or(true)
     }
 
     /// Returns when the sentinels name another server; `false` if the store has ended.

@@ -4,11 +4,33 @@ use redis::{Pipeline, RedisResult, Value};
 use tokio::time::timeout;
 
 use super::super::endpoint::{Endpoint, RawConnection};
-use super::super::failure::{accepted, unreachable};
+use super::super::failure::{accepted, transient, unreachable};
 use super::super::role::Role;
+use super::super::sentinel::FollowedMaster;
 use super::super::{pooled, rights};
-use super::{NewConnection, SharedConnection, is_unknown_script};
+use super::{SharedConnection, is_unknown_script};
 use crate::error::StoreError;
+
+/// A connection on which the server has answered.
+pub(super) struct NewConnection {
+    pub(super) raw: RawConnection,
+    pub(super) answer: Value,
+    pub(super) master: Option<FollowedMaster>,
+}
+
+impl NewConnection {
+    /// Fails if another server has become the master meanwhile: that may have a connection already, which this one would replace.
+    pub(super) fn unless_replaced(self) -> Result<Self, StoreError> {
+        match self
+            .master
+            .as_ref()
+            .is_some_and(FollowedMaster::is_replaced)
+        {
+            true => Err(transient("another server has become the master")),
+            false => Ok(self),
+        }
+    }
+}
 
 impl SharedConnection {
     /// Opens a connection and checks that it can be used. One that cannot be used carries no command: a user who may
@@ -21,11 +43,12 @@ impl SharedConnection {
             let (server, master) = connector.locate().await?;
             let opening = self.open_at(server, or_replica);
             let (raw, answer) = opening.await.map_err(failed)?;
-            Ok(NewConnection {
+            let opened = NewConnection {
                 raw,
                 answer,
                 master,
-            })
+            };
+            opened.unless_replaced()
         });
         let limit = self.context.timeouts().connect;
         let opened = timeout(limit, opening).await;

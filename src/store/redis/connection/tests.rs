@@ -10,11 +10,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf, dupl
 
 use super::*;
 use crate::store::redis::connector::Connector;
-use crate::store::redis::endpoint::Endpoint;
+use crate::store::redis::endpoint::{Endpoint, RawConnection};
 use crate::store::redis::node_context::ConnectionSettings;
 use crate::store::redis::replicas::Acknowledgement;
 use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::tls::Tls;
+use crate::store::redis::sentinel::{FollowedMaster, Master};
 
 fn connection() -> Arc<SharedConnection> {
     let address = "redis://127.0.0.1:1".into_connection_info().unwrap();
