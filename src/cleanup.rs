@@ -35,8 +35,8 @@ pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 ///
 /// * The turn of a nested read: the next nested read of its owner waits until that release is done.
 /// * A turn or a hold that a request there has got, and has not noticed: other requests wait for it as for any holder.
-/// * A subscription whose task runs there: the requests that use it hear no wake-up, and each hand-over by another process costs
-///   one poll.
+/// * A subscription in a quorum, whose task runs there: the requests that use it hear no wake-up, and each hand-over by another
+///   process costs one poll.
 #[derive(Default)]
 pub(crate) struct CleanupTasks {
     state: Mutex<CleanupState>,

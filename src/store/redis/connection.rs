@@ -2,6 +2,7 @@
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, Value};
@@ -24,9 +25,9 @@ mod greeting;
 mod probing;
 mod reconnecting;
 
-/// A connection that is replaced when it breaks.
 use greeting::NewConnection;
 
+/// A connection that is replaced when it breaks.
 ///
 /// The first command that finds it broken starts the one task that replaces it. Later commands wait for that task's first
 /// attempt. When the first attempt has failed, commands fail at once, and the task continues.
@@ -57,10 +58,22 @@ struct ConnectionState {
     /// Rises with each connection, so that a late error of one connection does not affect the next.
     generation: u64,
     since: Instant,
-    reconnecting: Option<AbortOnDropHandle<()>>,
-    probing: Option<AbortOnDropHandle<()>>,
+    reconnecting: Option<BoundedTask>,
+    probing: Option<BoundedTask>,
     /// The task that gives the connection up when another server is the master.
     following: Option<AbortOnDropHandle<()>>,
+}
+
+/// A task that gets on within a known time, unless its runtime is not driven, as between two calls of `block_on`. Then another one
+/// takes its place.
+struct BoundedTask {
+    task: AbortOnDropHandle<()>,
+    until: Instant,
+}
+
+impl BoundedTask {
+    /// How late a busy runtime may poll it.
+    const LATE: Duration = Duration::from_secs(1);
 }
 
 enum LinkState {
@@ -289,10 +302,14 @@ impl SharedConnection {
         }
     }
 
-    /// The same for the connection that is up, whichever it is.
+    /// The same for the connection that is up, whichever it is. A task that replaces one already may be on a runtime that is not
+    /// driven, so another one takes its place.
     pub(super) fn replace_any(self: &Arc<Self>, reason: &'static str) {
-        let generation = self.state().generation;
-        self.replace(generation, reason);
+        let mut state = self.state();
+        if !matches!(state.link, LinkState::Closed) {
+            state.reconnecting = None;
+            self.begin_replacing(&mut state, reason);
+        }
     }
 
     fn begin_replacing(self: &Arc<Self>, state: &mut ConnectionState, reason: &'static str) {
@@ -350,8 +367,10 @@ async fn put(
     Ok(answers.into_iter().next().unwrap_or(Value::Nil))
 }
 
-fn is_running(task: &Option<AbortOnDropHandle<()>>) -> bool {
-    task.as_ref().is_some_and(|task| !task.is_finished())
+fn is_running(task: &Option<BoundedTask>) -> bool {
+    let is_running =
+        |bounded: &BoundedTask| !bounded.task.is_finished() && Instant::now() < bounded.until;
+    task.as_ref().is_some_and(is_running)
 }
 
 fn is_unknown_script(answer: &Value) -> bool {

@@ -3,26 +3,23 @@
 use std::collections::HashMap;
 use std::mem;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
 
-use futures_util::future::join_all;
 use redis::aio::SendError;
 use redis::{PushInfo, PushKind, Value};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::channels::Channels;
 use super::connection::SharedConnection;
-use super::failure::{self, transient, unreachable};
-use super::live::Live;
+use super::failure::{transient, unreachable};
 use super::node_context::NodeContext;
 use super::pooled::Purpose;
 use super::slot::Slot;
-use crate::backoff::Backoff;
 use crate::error::StoreError;
 use crate::store::Wakeups;
 use crate::sync::Mutex;
+
+mod task;
 
 /// The subscriptions of one store on one connection, and the task that sends them.
 ///
@@ -57,6 +54,9 @@ struct ChannelState {
     /// Each listener has a receiver.
     signal: watch::Sender<()>,
     is_sent: bool,
+    answer: watch::Sender<Acknowledged>,
+}
+
 impl ChannelState {
     /// No listener waits for that, so none is woken.
     fn forget_answer(&self) {
@@ -67,17 +67,8 @@ impl ChannelState {
     }
 }
 
-    answer: watch::Sender<Acknowledged>,
-}
-
 /// The answer of the server to a subscription, if there is one. It is an error also while there is no connection.
 type Acknowledged = Option<Result<(), StoreError>>;
-
-/// How long a connection may be silent before a `PING`.
-const HEARTBEAT: Duration = Duration::from_secs(5);
-
-/// Why a connection is replaced whose server may have executed a command.
-const UNANSWERED: &str = "a command on it was not answered";
 
 /// A command to send about a channel: to subscribe to it, or to end that.
 struct Change {
@@ -123,19 +114,6 @@ impl Subscriptions {
         }
     }
 
-    /// The task runs on the runtime of the first listener, which drives the connection, and after its end on the store's thread.
-    fn begin(self: &Arc<Self>) -> AbortOnDropHandle<()> {
-        let near = AbortOnDropHandle::new(tokio::spawn(self.clone().run()));
-        let subscriptions = self.clone();
-        self.context.settings.background.spawn(async move {
-            drop(near.await);
-            // The connection may be driven by the runtime of another listener. It still subscribes to what was sent.
-            let why = "the task that sent subscriptions on it has ended";
-            subscriptions.connection.replace_any(why);
-            subscriptions.run().await;
-        })
-    }
-
     fn register(self: &Arc<Self>, name: String) -> (Wakeups, watch::Receiver<Acknowledged>) {
         let mut registry = self.registry.lock();
         let name: Arc<str> = name.into();
@@ -150,7 +128,6 @@ impl Subscriptions {
         };
         let wakeups = Wakeups::new(channel.signal.subscribe(), listener);
         let answer = channel.answer.subscribe();
-        drop(over);
         registry.changed.push(name);
         (wakeups, answer)
     }
@@ -173,6 +150,7 @@ impl Subscriptions {
                 }
             }
         }
+        drop(over);
         self.work.notify_one();
     }
 
@@ -259,10 +237,6 @@ impl Subscriptions {
                     signal.send_replace(());
                     answer.send_replace(Some(Ok(())));
                 }
-    fn look_at<T>(&self, name: &str, look: impl FnOnce(&ChannelState) -> T) -> Option<T> {
-        self.registry.lock().channels.get(name).map(look)
-    }
-
                 self.check(name);
             }
             PushKind::Unsubscribe | PushKind::SUnsubscribe => {
@@ -285,102 +259,15 @@ impl Subscriptions {
         }
     }
 
+    fn look_at<T>(&self, name: &str, look: impl FnOnce(&ChannelState) -> T) -> Option<T> {
+        self.registry.lock().channels.get(name).map(look)
+    }
+
     /// Has the task check a channel.
     fn check(&self, name: &str) {
         self.registry.lock().changed.push(name.into());
         self.work.notify_one();
     }
-}
-
-/// The task that sends the subscriptions.
-impl Subscriptions {
-    /// Sends subscriptions on one connection after the other, until the task is aborted.
-    async fn run(self: Arc<Self>) {
-        // A task before it has ended with its runtime.
-        self.disconnected();
-        let mut backoff = Backoff::STORE;
-        loop {
-            let began = Instant::now();
-            match self.connection.live().await {
-                Ok(live) => {
-                    let generation = live.generation;
-                    let why = self.serve(live).await;
-                    // It may still subscribe to what was sent. On the next one nothing was sent.
-                    self.connection.replace(generation, why);
-                    self.disconnected();
-                }
-                Err(error) => self.failed(&error),
-            }
-            if began.elapsed() > 2 * Backoff::LONGEST + self.context.timeouts().connect {
-                backoff.reset();
-            }
-            backoff.pause().await;
-        }
-    }
-
-    /// Sends subscriptions until the connection cannot be used any more, and returns why.
-    async fn serve(&self, live: Arc<Live>) -> &'static str {
-        let generation = live.generation;
-        let ended = live.raw.ended.clone();
-        drop(live);
-        let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
-        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let ping = redis::cmd("PING");
-        loop {
-            if let Err(why) = self.send_changes(generation).await {
-                return why;
-            }
-            tokio::select! {
-                () = ended.cancelled() => return "it broke",
-                () = self.work.notified() => {}
-                _ = heartbeat.tick() => {
-                    // Without an answer, messages may be late as well: the listeners are woken when it answers again.
-                    if self.connection.query_on(generation, &ping).await.is_err() {
-                        return UNANSWERED;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Sends the subscriptions that the server does not know yet, one command for each channel: one that the user may not read does
-    /// not stop the others. An error says why the connection cannot be used any more.
-    ///
-    /// All go to the connection that is served. The next one begins without subscriptions, so one that was sent on it before would
-    /// have no end.
-    async fn send_changes(&self, generation: u64) -> Result<(), &'static str> {
-        let channels = self.context.settings.channels.get();
-        let channels = channels.copied().unwrap_or(Channels::Plain);
-        let changes = self.changes();
-        let answers = changes.iter().map(async |change| {
-            let mut command = redis::cmd(channels.subscription(change.is_wanted));
-            let command = command.arg(&*change.name);
-            self.connection.query_on(generation, command).await
-        });
-        for (change, answer) in changes.iter().zip(join_all(answers).await) {
-            match answer.map_err(|_| UNANSWERED)? {
-                Value::ServerError(error) if change.is_wanted => {
-                    self.end(&change.name, failure::refusal(error));
-                }
-                Value::ServerError(_) => {}
-                answer if fits(&answer, change) => {}
-                // When a server ends a subscription without a request, its message has the form of an answer, and the `redis`
-                // crate takes it for the answer to the last command.
-                _ => return Err("an answer on it belongs to another command"),
-            }
-        }
-        Ok(())
-    }
-}
-
-fn fits(answer: &Value, Change { name, is_wanted }: &Change) -> bool {
-    let Value::Push { kind, data } = answer else {
-        return false;
-    };
-    let began = matches!(kind, PushKind::Subscribe | PushKind::SSubscribe);
-    let ended = matches!(kind, PushKind::Unsubscribe | PushKind::SUnsubscribe);
-    let about = matches!(data.first(), Some(Value::BulkString(about)) if *about == name.as_bytes());
-    about && if *is_wanted { began } else { ended }
 }
 
 /// A listener. Dropping it notifies the task, which unsubscribes after the last one.

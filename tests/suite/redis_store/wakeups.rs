@@ -243,6 +243,32 @@ async fn a_runtime_that_ends_does_not_end_the_subscriptions_of_others() {
     no_channels(&server).await;
 }
 
+/// L2. The connection runs on the runtime of the first listener, which is not driven any more, as between two calls of
+/// `block_on`.
+#[tokio::test]
+async fn a_runtime_that_is_not_driven_does_not_keep_the_messages_of_others() {
+    let (server, store) = server_and_store().await;
+    let there = store.clone();
+    let listening = tokio::task::spawn_blocking(move || {
+        let first = tokio::runtime::Builder::new_current_thread();
+        let first = { first }.enable_all().build().unwrap();
+        let waiter = attempt("early", LockMode::Reentrant);
+        let early = first.block_on(there.subscribe(&waiter)).unwrap();
+        (first, early)
+    });
+    let (first, early) = listening.await.unwrap();
+    let holder = attempt("k", LockMode::Reentrant);
+    assert!(asks(&store, &holder).await);
+    let waiter = attempt("k", LockMode::Reentrant);
+    let mut wakeups = store.subscribe(&waiter).await.expect("it is acknowledged");
+    let other = RedisStore::connect(server.url()).await.unwrap();
+    assert!(releases(&other, &holder).await);
+    woken(&mut wakeups).await;
+    first.shutdown_background();
+    drop((early, wakeups));
+    no_channels(&server).await;
+}
+
 /// The rights of its user have changed: Redis closes the connection, and refuses the channel afterwards.
 #[tokio::test]
 async fn a_subscription_that_is_refused_after_a_reconnect_is_over_and_a_later_one_is_not() {

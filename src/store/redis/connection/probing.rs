@@ -2,11 +2,13 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::super::live::Live;
-use super::{LinkState, NewConnection, SharedConnection, is_running};
+use super::{BoundedTask, LinkState, NewConnection, SharedConnection, is_running};
 use crate::error::StoreError;
 
 impl SharedConnection {
@@ -21,7 +23,11 @@ impl SharedConnection {
         }
         if let Some(runtime) = self.runtime() {
             let probing = self.clone().find_out(live.clone());
-            state.probing = Some(AbortOnDropHandle::new(runtime.spawn(probing)));
+            let longest = self.probe_limit() + self.context.timeouts().connect;
+            state.probing = Some(BoundedTask {
+                task: AbortOnDropHandle::new(runtime.spawn(probing)),
+                until: Instant::now() + longest + BoundedTask::LATE,
+            });
         }
     }
 
@@ -29,9 +35,8 @@ impl SharedConnection {
         let ping = redis::cmd("PING");
         let mut handle = live.raw.handle.clone();
         let mut answer = pin!(handle.send_packed_command(&ping));
-        let limit = self.context.timeouts().probe() + self.context.waits.delay();
         let another = async {
-            tokio::time::sleep(limit).await;
+            tokio::time::sleep(self.probe_limit()).await;
             self.open(true).await
         };
         tokio::select! {
@@ -43,6 +48,11 @@ impl SharedConnection {
             }
             another = another => self.give_up(&live, another),
         }
+    }
+
+    /// How long a probe waits for its answer.
+    fn probe_limit(&self) -> Duration {
+        self.context.timeouts().probe() + self.context.waits.delay()
     }
 
     /// Gives the connection up, and installs the one that answers instead; an error means that the server answers on none.
@@ -64,7 +74,7 @@ impl SharedConnection {
             }
         }
         drop(state);
+        self.settled.notify_waiters();
         live.given_up.cancel();
     }
 }
-        self.settled.notify_waiters();

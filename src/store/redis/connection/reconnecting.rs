@@ -10,7 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::super::live::Live;
 use super::super::pooled::Purpose;
 use super::super::sentinel::FollowedMaster;
-use super::{ConnectionState, LinkState, NewConnection, SharedConnection, is_running};
+use super::{BoundedTask, ConnectionState, LinkState, NewConnection, SharedConnection, is_running};
 use crate::backoff::Backoff;
 use crate::telemetry;
 
@@ -21,14 +21,16 @@ impl SharedConnection {
         }
         // Without a runtime, the next caller starts the task.
         if let Some(runtime) = self.runtime() {
-            state.reconnecting = Some(AbortOnDropHandle::new(
-                runtime.spawn(self.clone().reconnect()),
-            ));
+            let reconnecting = runtime.spawn(self.clone().reconnect());
+            state.reconnecting = Some(BoundedTask {
+                task: AbortOnDropHandle::new(reconnecting),
+                until: self.next_attempt_until(),
+            });
         }
     }
 
     /// The runtime that drives the connection and its tasks. Renewals and commands never share one. Subscriptions continue on the
-    /// store's thread when the runtime of a caller has ended.
+    /// store's thread when the runtime of a caller has ended, or is not driven.
     pub(super) fn runtime(&self) -> Option<Handle> {
         let background = &self.context.settings.background;
         match self.purpose {
@@ -53,6 +55,9 @@ impl SharedConnection {
                     if matches!(state.link, LinkState::Connecting | LinkState::Down(_)) {
                         state.link = LinkState::Down(error);
                     }
+                    if let Some(reconnecting) = &mut state.reconnecting {
+                        reconnecting.until = self.next_attempt_until();
+                    }
                     drop(state);
                     self.settled.notify_waiters();
                 }
@@ -61,13 +66,21 @@ impl SharedConnection {
         }
     }
 
+    /// By when the next attempt to connect has ended.
+    fn next_attempt_until(&self) -> Instant {
+        Instant::now() + Backoff::LONGEST + self.context.timeouts().connect + BoundedTask::LATE
+    }
+
     pub(super) fn install(self: &Arc<Self>, opened: NewConnection) {
         let mut state = self.state();
         if !matches!(state.link, LinkState::Closed) {
             self.install_in(&mut state, opened);
         }
+        drop(state);
+        self.settled.notify_waiters();
     }
 
+    /// The caller notifies those that wait for it when the mutex is unlocked: wakers are code outside this crate.
     pub(super) fn install_in(
         self: &Arc<Self>,
         state: &mut ConnectionState,
@@ -76,11 +89,8 @@ impl SharedConnection {
             answer,
             master,
         }: NewConnection,
-        drop(state);
-        self.settled.notify_waiters();
     ) {
         state.generation += 1;
-    /// The caller notifies those that wait for it when the mutex is unlocked: wakers are code outside this crate.
         state.since = Instant::now();
         let server = master.as_ref().map(|followed| followed.master.address());
         state.following = master.map(|followed| self.follow(state.generation, followed));

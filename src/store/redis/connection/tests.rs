@@ -7,15 +7,17 @@ use futures_util::FutureExt;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf, duplex};
+use tokio::runtime::Builder;
+use tokio::sync::watch;
 
 use super::*;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::{Endpoint, RawConnection};
 use crate::store::redis::node_context::ConnectionSettings;
 use crate::store::redis::replicas::Acknowledgement;
+use crate::store::redis::sentinel::{FollowedMaster, Master};
 use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::tls::Tls;
-use crate::store::redis::sentinel::{FollowedMaster, Master};
 
 fn connection() -> Arc<SharedConnection> {
     let address = "redis://127.0.0.1:1".into_connection_info().unwrap();
@@ -205,6 +207,47 @@ async fn a_connection_that_is_to_be_replaced_is_known_to_have_ended_while_a_prob
     assert!(!kept.raw.ended.is_cancelled());
     connection.replace(kept.generation, "another server is the master");
     assert!(kept.raw.ended.is_cancelled());
+}
+
+/// A caller's task connects on its runtime, which is not driven any more, as between two calls of `block_on`.
+#[test]
+fn a_task_that_does_not_get_on_is_replaced_by_one_on_another_runtime() {
+    let connection = connection();
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let (first, other) = (runtime(), runtime());
+    first.block_on(async { assert!(connection.look().is_none(), "it connects") });
+    other.block_on(async {
+        tokio::time::pause();
+        let ping = redis::cmd("PING");
+        connection.query(&ping).await.unwrap_err();
+        tokio::time::resume();
+        let began = Instant::now();
+        connection.query(&ping).await.unwrap_err();
+        assert!(
+            began.elapsed() < Duration::from_secs(1),
+            "no server is there"
+        );
+    });
+}
+
+/// A connection to the new master may have been opened before: its replicas count, and not those of the former one.
+#[tokio::test(start_paused = true)]
+async fn a_connection_to_a_master_that_is_replaced_meanwhile_is_not_used() {
+    let [former, new] = [(6379, 3), (6380, 4)].map(|(port, epoch)| Master {
+        host: "localhost".to_owned(),
+        port,
+        epoch,
+    });
+    let current = watch::Sender::new(Some(former.clone()));
+    for moves in [false, true] {
+        let (mut opened, _far) = opened().await;
+        opened.master = FollowedMaster::new(former.clone(), current.subscribe());
+        assert!(opened.master.is_some());
+        if moves {
+            current.send_replace(Some(new.clone()));
+        }
+        assert_eq!(opened.unless_replaced().is_err(), moves);
+    }
 }
 
 /// A subscription that is sent on the next connection would have no end: the task begins each one without subscriptions.
