@@ -17,7 +17,7 @@ use crate::telemetry::{Holding, Labels, Waiting};
 mod handle;
 
 pub use handle::{Ended, LockHandle};
-use handle::{Handles, ReleaseBegin, Tenure, any_lost};
+use handle::{Handles, InTime, Tenure, any_lost};
 
 /// A held lock: one key, or several at once.
 ///
@@ -134,10 +134,10 @@ impl LockGuard {
     /// Cancel safe.
     pub async fn lost(&self) {
         // It is not released while this is waited for.
-        let release = ReleaseBegin::new();
+        let in_time = InTime::default();
         match &*self.shares {
-            [only] => Tenure::of(only).lost(&release).await,
-            shares => any_lost(shares.iter().map(Tenure::of), &release).await,
+            [only] => Tenure::of(only).lost(&in_time).await,
+            shares => any_lost(shares.iter().map(Tenure::of), &in_time).await,
         }
     }
 
@@ -186,12 +186,15 @@ impl LockGuard {
             handles,
             mut holding,
         } = self;
-        handles.begin_release();
         if let Some(holding) = &mut holding {
             holding.begin_release();
         }
+        let release = shares.release(record);
+        if !release.is_lost() {
+            handles.releases_in_time();
+        }
         Releasing {
-            release: shares.release(record),
+            release,
             handles,
             holding,
         }

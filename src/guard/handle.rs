@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::select_all;
@@ -102,7 +103,7 @@ impl LockHandle {
             let is_same = hold.key == *key && hold.id.client() == client;
             let excludes = is_same && (excludes(hold.mode) || excludes(mode));
             // The release of this guard may be awaited after its longest hold, while the hold goes on.
-            excludes && !tenure.is_lost(&ReleaseBegin::new()) && !tenure.live.has_ended()
+            excludes && !tenure.is_lost(&InTime::default()) && !tenure.live.has_ended()
         })
     }
 
@@ -135,7 +136,7 @@ impl LockHandle {
     /// Cancel safe.
     pub async fn ended(&self) -> Ended {
         let tenures = self.observed.tenures.iter().cloned();
-        let lost = async { any_lost(tenures, &self.observed.release).await };
+        let lost = async { any_lost(tenures, &self.observed.in_time).await };
         tokio::select! {
             biased; // without chance, a simulation replays
             end = self.observed.end.wait() => *end,
@@ -164,7 +165,7 @@ impl Handles {
         let observed = self.0.get_or_init(|| {
             Arc::new(GuardView {
                 tenures: shares.iter().map(Tenure::of).collect(),
-                release: OnceLock::new(),
+                in_time: InTime::default(),
                 end: AssertUnwindSafe(SetOnce::new()),
             })
         });
@@ -173,14 +174,10 @@ impl Handles {
         }
     }
 
-    /// The release of the guard begins.
-    pub(super) fn begin_release(&self) {
-        // Without a limit, nothing depends on the time.
-        if let Some(observed) = self.0.get()
-            && observed.tenures.iter().any(|tenure| tenure.limit.is_some())
-        {
-            // A guard is released once.
-            let _ = observed.release.set(Instant::now());
+    /// The release of the guard has begun, before its longest hold was over.
+    pub(super) fn releases_in_time(&self) {
+        if let Some(observed) = self.0.get() {
+            observed.in_time.store(true, Ordering::Relaxed);
         }
     }
 
@@ -213,8 +210,7 @@ impl Drop for Handles {
 /// A guard, as its handles see it.
 struct GuardView {
     tenures: SmallVec<[Tenure; 1]>,
-    /// When the release of the guard began.
-    release: ReleaseBegin,
+    in_time: InTime,
     /// It is set as a whole or not at all, so handles stay usable in code whose panics are caught.
     end: AssertUnwindSafe<SetOnce<Ended>>,
 }
@@ -222,13 +218,13 @@ struct GuardView {
 impl GuardView {
     fn is_any_lost(&self) -> bool {
         let mut tenures = self.tenures.iter();
-        tenures.any(|tenure| tenure.is_lost(&self.release))
+        tenures.any(|tenure| tenure.is_lost(&self.in_time))
     }
 }
 
-/// When the release of a guard began; empty before. What is released is not over by its longest hold, however long the store
-/// takes to answer.
-pub(super) type ReleaseBegin = OnceLock<Instant>;
+/// Whether the release of a guard has begun before its longest hold was over. That limit does not end it then, however long the
+/// store takes to answer.
+pub(super) type InTime = AtomicBool;
 
 /// A guard's share in one hold.
 #[derive(Clone)]
@@ -252,21 +248,20 @@ impl Tenure {
         self.limit.map_or(deadline, |limit| deadline.min(limit))
     }
 
-    fn is_lost(&self, release: &ReleaseBegin) -> bool {
-        let until = || release.get().copied().unwrap_or_else(Instant::now);
-        let is_over = || self.limit.is_some_and(|limit| until() >= limit);
-        self.live.see_lost() || !self.live.has_ended() && is_over()
+    fn is_lost(&self, in_time: &InTime) -> bool {
+        let is_over = || self.limit.is_some_and(|limit| Instant::now() >= limit);
+        let is_limited = || !in_time.load(Ordering::Relaxed) && !self.live.has_ended();
+        self.live.see_lost() || is_limited() && is_over()
     }
 
-    pub(super) async fn lost(&self, release: &ReleaseBegin) {
+    pub(super) async fn lost(&self, in_time: &InTime) {
         match self.limit {
             None => self.live.lost().await,
             Some(limit) => tokio::select! {
                 biased; // without chance, a simulation replays
                 () = self.live.lost() => {}
                 () = tokio::time::sleep_until(limit) => {
-                    let in_time = release.get().is_some_and(|begin| *begin < limit);
-                    if in_time || self.live.has_ended() {
+                    if in_time.load(Ordering::Relaxed) || self.live.has_ended() {
                         self.live.lost().await;
                     }
                 }
@@ -276,7 +271,7 @@ impl Tenure {
 }
 
 /// Waits until any of them is lost.
-pub(super) async fn any_lost(tenures: impl Iterator<Item = Tenure>, release: &ReleaseBegin) {
-    let lost = tenures.map(|tenure| Box::pin(async move { tenure.lost(release).await }));
+pub(super) async fn any_lost(tenures: impl Iterator<Item = Tenure>, in_time: &InTime) {
+    let lost = tenures.map(|tenure| Box::pin(async move { tenure.lost(in_time).await }));
     select_all(lost).await;
 }
