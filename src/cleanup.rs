@@ -37,6 +37,7 @@ pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// * A turn or a hold that a request there has got, and has not noticed: other requests wait for it as for any holder.
 /// * A subscription in a quorum, whose task runs there: the requests that use it hear no wake-up, and each hand-over by another
 ///   process costs one poll.
+/// * A permit of a caller's pool, for which a connection is opened there: without another one, that connection stays down.
 #[derive(Default)]
 pub(crate) struct CleanupTasks {
     state: Mutex<CleanupState>,

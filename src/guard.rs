@@ -16,8 +16,8 @@ use crate::telemetry::{Holding, Labels, Waiting};
 
 mod handle;
 
+use handle::{BegunInTime, Handles, Tenure, any_lost};
 pub use handle::{Ended, LockHandle};
-use handle::{Handles, InTime, Tenure, any_lost};
 
 /// A held lock: one key, or several at once.
 ///
@@ -133,11 +133,11 @@ impl LockGuard {
     ///
     /// Cancel safe.
     pub async fn lost(&self) {
-        // It is not released while this is waited for.
-        let in_time = InTime::default();
+        // The guard is borrowed, so no release begins meanwhile.
+        let begun = BegunInTime::default();
         match &*self.shares {
-            [only] => Tenure::of(only).lost(&in_time).await,
-            shares => any_lost(shares.iter().map(Tenure::of), &in_time).await,
+            [only] => Tenure::of(only).lost(&begun).await,
+            shares => any_lost(shares.iter().map(Tenure::of), &begun).await,
         }
     }
 
@@ -189,12 +189,12 @@ impl LockGuard {
         if let Some(holding) = &mut holding {
             holding.begin_release();
         }
-        let release = shares.release(record);
-        if !release.is_lost() {
-            handles.releases_in_time();
+        let now = Instant::now();
+        if !shares.iter().any(|share| share.is_over(now)) {
+            handles.began_in_time();
         }
         Releasing {
-            release,
+            release: shares.release(record, now),
             handles,
             holding,
         }

@@ -75,8 +75,7 @@ impl<E: EndOfHold> HoldRelease<E> {
         self.is_lost
             || match &self.work {
                 ReleaseWork::Boxed { lives, .. } => lives.iter().any(|live| live.was_seen_lost()),
-                ReleaseWork::Done(result) => matches!(result, Some(Err(LockError::Lost))),
-                ReleaseWork::Asks(_) => false,
+                ReleaseWork::Done(_) | ReleaseWork::Asks(_) => false,
             }
     }
 }

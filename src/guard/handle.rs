@@ -103,7 +103,7 @@ impl LockHandle {
             let is_same = hold.key == *key && hold.id.client() == client;
             let excludes = is_same && (excludes(hold.mode) || excludes(mode));
             // The release of this guard may be awaited after its longest hold, while the hold goes on.
-            excludes && !tenure.is_lost(&InTime::default()) && !tenure.live.has_ended()
+            excludes && !tenure.is_lost(&BegunInTime::default()) && !tenure.live.has_ended()
         })
     }
 
@@ -136,7 +136,7 @@ impl LockHandle {
     /// Cancel safe.
     pub async fn ended(&self) -> Ended {
         let tenures = self.observed.tenures.iter().cloned();
-        let lost = async { any_lost(tenures, &self.observed.in_time).await };
+        let lost = async { any_lost(tenures, &self.observed.begun).await };
         tokio::select! {
             biased; // without chance, a simulation replays
             end = self.observed.end.wait() => *end,
@@ -165,7 +165,7 @@ impl Handles {
         let observed = self.0.get_or_init(|| {
             Arc::new(GuardView {
                 tenures: shares.iter().map(Tenure::of).collect(),
-                in_time: InTime::default(),
+                begun: BegunInTime::default(),
                 end: AssertUnwindSafe(SetOnce::new()),
             })
         });
@@ -174,10 +174,10 @@ impl Handles {
         }
     }
 
-    /// The release of the guard has begun, before its longest hold was over.
-    pub(super) fn releases_in_time(&self) {
+    /// The release of the guard begins before its longest hold is over.
+    pub(super) fn began_in_time(&self) {
         if let Some(observed) = self.0.get() {
-            observed.in_time.store(true, Ordering::Relaxed);
+            observed.begun.store(true, Ordering::Relaxed);
         }
     }
 
@@ -203,14 +203,14 @@ impl Handles {
 
 impl Drop for Handles {
     fn drop(&mut self) {
-        self.end(GuardView::is_any_lost);
+        self.end(GuardView::was_any_lost);
     }
 }
 
 /// A guard, as its handles see it.
 struct GuardView {
     tenures: SmallVec<[Tenure; 1]>,
-    in_time: InTime,
+    begun: BegunInTime,
     /// It is set as a whole or not at all, so handles stay usable in code whose panics are caught.
     end: AssertUnwindSafe<SetOnce<Ended>>,
 }
@@ -218,13 +218,20 @@ struct GuardView {
 impl GuardView {
     fn is_any_lost(&self) -> bool {
         let mut tenures = self.tenures.iter();
-        tenures.any(|tenure| tenure.is_lost(&self.in_time))
+        tenures.any(|tenure| tenure.is_lost(&self.begun))
+    }
+
+    /// The same at the end of the guard, whose shares may have ended just before.
+    fn was_any_lost(&self) -> bool {
+        let begun = self.begun.load(Ordering::Relaxed);
+        let mut tenures = self.tenures.iter();
+        tenures.any(|tenure| tenure.live.see_lost() || !begun && tenure.is_over())
     }
 }
 
 /// Whether the release of a guard has begun before its longest hold was over. That limit does not end it then, however long the
 /// store takes to answer.
-pub(super) type InTime = AtomicBool;
+pub(super) type BegunInTime = AtomicBool;
 
 /// A guard's share in one hold.
 #[derive(Clone)]
@@ -248,20 +255,24 @@ impl Tenure {
         self.limit.map_or(deadline, |limit| deadline.min(limit))
     }
 
-    fn is_lost(&self, in_time: &InTime) -> bool {
-        let is_over = || self.limit.is_some_and(|limit| Instant::now() >= limit);
-        let is_limited = || !in_time.load(Ordering::Relaxed) && !self.live.has_ended();
-        self.live.see_lost() || is_limited() && is_over()
+    fn is_lost(&self, begun: &BegunInTime) -> bool {
+        // The clock is read first: a release that had begun by then is seen.
+        self.live.see_lost()
+            || self.is_over() && !begun.load(Ordering::Relaxed) && !self.live.has_ended()
     }
 
-    pub(super) async fn lost(&self, in_time: &InTime) {
+    fn is_over(&self) -> bool {
+        self.limit.is_some_and(|limit| Instant::now() >= limit)
+    }
+
+    pub(super) async fn lost(&self, begun: &BegunInTime) {
         match self.limit {
             None => self.live.lost().await,
             Some(limit) => tokio::select! {
                 biased; // without chance, a simulation replays
                 () = self.live.lost() => {}
                 () = tokio::time::sleep_until(limit) => {
-                    if in_time.load(Ordering::Relaxed) || self.live.has_ended() {
+                    if begun.load(Ordering::Relaxed) || self.live.has_ended() {
                         self.live.lost().await;
                     }
                 }
@@ -271,7 +282,7 @@ impl Tenure {
 }
 
 /// Waits until any of them is lost.
-pub(super) async fn any_lost(tenures: impl Iterator<Item = Tenure>, in_time: &InTime) {
-    let lost = tenures.map(|tenure| Box::pin(async move { tenure.lost(in_time).await }));
+pub(super) async fn any_lost(tenures: impl Iterator<Item = Tenure>, begun: &BegunInTime) {
+    let lost = tenures.map(|tenure| Box::pin(async move { tenure.lost(begun).await }));
     select_all(lost).await;
 }

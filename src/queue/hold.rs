@@ -242,7 +242,6 @@ impl LocalHold {
         self.rest.as_deref().map(look).unwrap_or_default()
     }
 
-    #[cold]
     fn rest(&mut self) -> &mut HoldRest {
         self.rest.get_or_insert_default()
     }

@@ -296,7 +296,6 @@ impl KeyState {
         self.rest.as_mut().map(|rest| rest.queue(mode))
     }
 
-    #[cold]
     fn rest(&mut self) -> &mut Rest {
         self.rest.get_or_insert_default()
     }

@@ -67,7 +67,7 @@ impl Share {
     }
 
     pub(crate) fn is_lost(&self) -> bool {
-        self.live.see_lost() || self.is_over()
+        self.live.see_lost() || self.is_over(Instant::now())
     }
 
     /// Ends the share at once. The release returns whether the store carried the hold until now, and the store keeps `record` if
@@ -76,12 +76,12 @@ impl Share {
     /// # Errors
     ///
     /// With a record also `Invalid` if others share the hold: then nothing is recorded.
-    pub(crate) fn release(mut self, record: Option<Record>) -> ShareRelease {
-        let is_over = self.is_over();
+    pub(crate) fn release(mut self, record: Option<Record>, now: Instant) -> ShareRelease {
+        let is_over = self.is_over(now);
         let record = record.filter(|_| !is_over);
         let records = record.is_some();
         // A hold that leaves a record is not handed over.
-        match self.depart(!records) {
+        match self.depart(!records, now) {
             Ok(departed) => ShareRelease::begin(departed, record).lost_if(is_over),
             Err(_) if is_over || self.live.was_seen_lost() => {
                 ShareRelease::done(Err(LockError::Lost))
@@ -100,21 +100,25 @@ impl Share {
         }
     }
 
-    fn is_over(&self) -> bool {
-        self.limit().is_some_and(|limit| Instant::now() >= limit)
+    /// Whether its own limit is reached.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        self.limit().is_some_and(|limit| now >= limit)
     }
 
     /// Ends all shares at once. The release returns whether the store carried every hold until now. Dropping it continues it
     /// in the background. The caller bounds the wait.
-    pub(crate) fn release_all(shares: impl IntoIterator<Item = Self>) -> ShareRelease {
+    pub(crate) fn release_all(
+        shares: impl IntoIterator<Item = Self>,
+        now: Instant,
+    ) -> ShareRelease {
         let (mut last, mut shared) = (Vec::new(), Vec::new());
         let mut background = None;
         let (mut lives, mut is_over) = (Vec::new(), false);
         for mut share in shares {
-            is_over |= share.is_over();
+            is_over |= share.is_over(now);
             lives.push(share.live.clone());
             background.get_or_insert_with(|| share.background().clone());
-            match share.depart(true) {
+            match share.depart(true, now) {
                 Ok(departed) => last.push(departed),
                 Err(_) => shared.push(share),
             }
@@ -140,10 +144,9 @@ impl Share {
     }
 
     /// Ends the share in this process. Returns the hold if this was its last share, otherwise the queues.
-    fn depart(&mut self, pass_on: bool) -> Result<Departed, Arc<Queues>> {
+    fn depart(&mut self, pass_on: bool, now: Instant) -> Result<Departed, Arc<Queues>> {
         let queues = self.queues.take().expect("a share ends once");
         let key = &self.live.hold.key;
-        let now = Instant::now();
         // A request that got the hold now would hold the key within the minimum of this one.
         let pass_on = pass_on && self.live.minimum().is_none();
         let left = queues.with(key, |state| {
@@ -166,7 +169,7 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         if self.queues.is_some()
-            && let Ok(departed) = self.depart(true)
+            && let Ok(departed) = self.depart(true, Instant::now())
         {
             // Dropping the release hands it to the background.
             drop(ShareRelease::begin(departed, None));

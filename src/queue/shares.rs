@@ -55,10 +55,10 @@ impl Shares {
     /// # Errors
     ///
     /// With a record also `Invalid` if others share the hold, or there is more than one key: then nothing is recorded.
-    pub(crate) fn release(self, record: Option<Record>) -> ShareRelease {
+    pub(crate) fn release(self, record: Option<Record>, now: Instant) -> ShareRelease {
         match (self, record) {
-            (Self::One(only), record) => only.release(record),
-            (Self::Several(mut all), None) => Share::release_all(mem::take(&mut all.0)),
+            (Self::One(only), record) => only.release(record, now),
+            (Self::Several(mut all), None) => Share::release_all(mem::take(&mut all.0), now),
             (Self::Several(_), Some(_)) => {
                 ShareRelease::done(Err(LockError::invalid("a record belongs to one key")))
             }
@@ -115,7 +115,7 @@ impl Deref for SharesOfMany {
 impl Drop for SharesOfMany {
     fn drop(&mut self) {
         if self.0.len() > 1 {
-            drop(Share::release_all(mem::take(&mut self.0)));
+            drop(Share::release_all(mem::take(&mut self.0), Instant::now()));
         }
     }
 }

@@ -260,7 +260,6 @@ impl WaitQueue {
         }
     }
 
-    #[cold]
     fn waiting(&mut self) -> &mut WaitList {
         self.waiting.get_or_insert_default()
     }

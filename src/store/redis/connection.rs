@@ -49,7 +49,7 @@ pub(super) struct SharedConnection {
 /// Protected by one mutex, which is never held across an await. Under it, only the mutexes of
 /// the permit and of `waits` are taken.
 ///
-/// Transitions: `Connecting` → `Up` or `Down`; `Down` → `Up`; `Up` → `Connecting` when the connection ends or is given up;
+/// Transitions: `Connecting` → `Up` or `Down`; `Down` → `Up`, or `Connecting` for another task; `Up` → `Connecting` when the connection ends or is given up;
 /// `Up` → `Up` when a probe has found it dead and another one answers. `Closed` is final: afterwards no connection is
 /// installed and no task starts. Between calls, `Connecting` and `Down` have a `reconnecting` task, or the next command
 /// starts it.
@@ -64,8 +64,8 @@ struct ConnectionState {
     following: Option<AbortOnDropHandle<()>>,
 }
 
-/// A task that gets on within a known time, unless its runtime is not driven, as between two calls of `block_on`. Then another one
-/// takes its place.
+/// A task that ends or tries again within a known time, unless its runtime is not driven, as between two calls of `block_on`. After
+/// that time another one takes its place.
 struct BoundedTask {
     task: AbortOnDropHandle<()>,
     until: Instant,
@@ -368,9 +368,8 @@ async fn put(
 }
 
 fn is_running(task: &Option<BoundedTask>) -> bool {
-    let is_running =
-        |bounded: &BoundedTask| !bounded.task.is_finished() && Instant::now() < bounded.until;
-    task.as_ref().is_some_and(is_running)
+    task.as_ref()
+        .is_some_and(|running| !running.task.is_finished() && Instant::now() < running.until)
 }
 
 fn is_unknown_script(answer: &Value) -> bool {

@@ -172,13 +172,18 @@ impl Subscriptions {
             channel.forget_answer();
         }
         registry.changed = registry.channels.keys().cloned().collect();
+        self.work.notify_one();
     }
 
     /// No connection can be opened now: listeners that wait for an acknowledgement get the error.
     fn failed(&self, error: &StoreError) {
         let registry = self.registry.lock();
-        let channels = registry.channels.values();
-        let answers: Vec<_> = channels.map(|channel| channel.answer.clone()).collect();
+        // What is sent is on a connection, which a former task may not know.
+        let unsent = registry
+            .channels
+            .values()
+            .filter(|channel| !channel.is_sent);
+        let answers: Vec<_> = unsent.map(|channel| channel.answer.clone()).collect();
         drop(registry);
         for answer in answers {
             answer.send_replace(Some(Err(error.clone())));

@@ -377,3 +377,20 @@ async fn a_lock_whose_release_began_in_time_is_not_lost_meanwhile() {
     assert_eq!(ended.await.unwrap(), Ended::Released);
     drop(other);
 }
+
+/// The other share has kept the hold alive until then.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_dropped_after_its_longest_hold_was_lost() {
+    let locks = LockClient::new(MemoryStore::new());
+    let read = || locks.lock("k").mode(LockMode::Read);
+    let other = read().await.expect("free");
+    let limit = Duration::from_secs(31);
+    let guard = read().max_hold(limit).await.expect("it is shared");
+    let handle = guard.handle();
+    sleep(limit).await;
+    assert!(handle.is_lost());
+    drop(other);
+    drop(guard);
+    assert!(handle.is_lost(), "it was");
+    assert_eq!(handle.ended().await, Ended::Lost);
+}

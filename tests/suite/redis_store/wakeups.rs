@@ -1,5 +1,6 @@
 //! One connection for all wake-ups. Subscriptions are counted, and outlive the connection.
 
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
@@ -254,7 +255,8 @@ async fn a_runtime_that_is_not_driven_does_not_keep_the_messages_of_others() {
         let first = { first }.enable_all().build().unwrap();
         let waiter = attempt("early", LockMode::Reentrant);
         let early = first.block_on(there.subscribe(&waiter)).unwrap();
-        (first, early)
+        // A failed assertion must not drop it here, because it would wait for its end.
+        (ManuallyDrop::new(first), early)
     });
     let (first, early) = listening.await.unwrap();
     let holder = attempt("k", LockMode::Reentrant);
@@ -264,7 +266,7 @@ async fn a_runtime_that_is_not_driven_does_not_keep_the_messages_of_others() {
     let other = RedisStore::connect(server.url()).await.unwrap();
     assert!(releases(&other, &holder).await);
     woken(&mut wakeups).await;
-    first.shutdown_background();
+    ManuallyDrop::into_inner(first).shutdown_background();
     drop((early, wakeups));
     no_channels(&server).await;
 }

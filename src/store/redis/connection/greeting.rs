@@ -19,13 +19,11 @@ pub(super) struct NewConnection {
 }
 
 impl NewConnection {
-    /// Fails if another server has become the master meanwhile: that may have a connection already, which this one would replace.
+    /// Fails if another server has become the master meanwhile: the store may have a connection to that one already, which this one
+    /// would replace.
     pub(super) fn unless_replaced(self) -> Result<Self, StoreError> {
-        match self
-            .master
-            .as_ref()
-            .is_some_and(FollowedMaster::is_replaced)
-        {
+        let master = self.master.as_ref();
+        match master.is_some_and(FollowedMaster::is_replaced) {
             true => Err(transient("another server has become the master")),
             false => Ok(self),
         }

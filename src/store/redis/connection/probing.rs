@@ -55,7 +55,8 @@ impl SharedConnection {
         self.context.timeouts().probe() + self.context.waits.delay()
     }
 
-    /// Gives the connection up, and installs the one that answers instead; an error means that the server answers on none.
+    /// Gives the connection up, and installs the one that answers instead; an error means that the server answers on none, or that
+    /// another server is the master.
     fn give_up(self: &Arc<Self>, live: &Live, another: Result<NewConnection, StoreError>) {
         let mut state = self.state();
         if state.generation == live.generation && matches!(state.link, LinkState::Up(_)) {

@@ -39,7 +39,7 @@ impl Subscriptions {
             // The connection may be driven by the runtime of another listener. It still subscribes to what was sent.
             let why = "the task that sent subscriptions on it does not run any more";
             subscriptions.connection.replace_any(why);
-            // A former task that is not driven may wait for a notification, and gets this one in place of the next.
+            // The former task may still be registered with `work`: this notification is for it, so that it does not take a later one.
             subscriptions.work.notify_one();
             subscriptions.run().await;
         })
@@ -47,7 +47,7 @@ impl Subscriptions {
 
     /// Sends subscriptions on one connection after the other, until the task is aborted.
     async fn run(self: Arc<Self>) {
-        // A task before it has ended with its runtime.
+        // A former task may have sent some, on a connection that is replaced.
         self.disconnected();
         let mut backoff = Backoff::STORE;
         loop {
@@ -127,7 +127,7 @@ impl Subscriptions {
 /// Returns when the runtime is not driven, as between two calls of `block_on`, or has ended.
 async fn stands_still(runtime: Handle) {
     while let Ok(Ok(())) = timeout(STANDSTILL, runtime.spawn(async {})).await {
-        sleep(HEARTBEAT).await;
+        sleep(STANDSTILL).await;
     }
 }
 
