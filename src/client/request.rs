@@ -352,11 +352,6 @@ impl LockRequest {
         self.modes().any(LockMode::is_exclusive)
     }
 
-    /// Whether every key is asked for in `Read`.
-    pub(crate) fn reads_only(&self) -> bool {
-        self.modes().all(|mode| mode == LockMode::Read)
-    }
-
     /// Whether all that it takes are permits.
     pub(crate) fn takes_permits(&self) -> bool {
         self.modes().all(LockMode::is_permit)

@@ -7,12 +7,11 @@ use http::request::Parts;
 use tokio::time::Instant;
 
 use super::body_mode::BodyMode;
-use super::policy::Policy;
 use super::rejection::Rejection;
 use super::serve::{Claim, Unclaimed};
 use super::settings::{Confirm, OnUnavailable};
 use super::{DistributedLockLayer, payload};
-use crate::client::{LockRequest, Started};
+use crate::client::{LockRequest, Started, Target};
 use crate::error::LockError;
 use crate::guard::{LockGuard, LockHandle};
 use crate::key::{KeyExtractor, Keys, template};
@@ -26,6 +25,13 @@ pub(crate) struct EndTerms {
     pub(super) granted: Instant,
     /// How long the request waited for its lock, if the response says it.
     pub(super) waited: Option<Duration>,
+}
+
+/// The locks that a request needs.
+struct Plan {
+    request: LockRequest,
+    owner: Owner,
+    reads_only: bool,
 }
 
 impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
@@ -49,19 +55,16 @@ impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
             return Err(Unclaimed::Pass(body.body));
         };
         let (body, _) = body.take::<M>(reader).await?;
-        let mut locks = self.policy.locks(parts, keys, mode);
-        match self.policy.acquire(&mut locks, parts).await? {
+        let mut plan = self.plan(parts, keys, mode);
+        match self.acquire(&mut plan, parts).await? {
             Some(claim) => Ok((body, claim)),
             None => Err(Unclaimed::Proceed(body)),
         }
     }
-}
 
-impl Policy {
-    /// The locks that a request needs.
-    fn locks(&self, parts: &mut Parts, keys: Keys, mode: LockMode) -> LockRequest {
-        let serve = &self.serve;
-        let tenant = self.tenant.as_ref().and_then(|of| of(parts));
+    fn plan(&self, parts: &Parts, keys: Keys, mode: LockMode) -> Plan {
+        let serve = &self.policy.serve;
+        let tenant = self.policy.tenant.as_ref().and_then(|of| of(parts));
         let mut targets = keys.into_targets();
         for target in &mut targets {
             target.or_mode(mode);
@@ -69,48 +72,60 @@ impl Policy {
                 target.tenant(tenant);
             }
         }
+        let reads = |target: &Target| target.mode_in(None) == LockMode::Read;
+        let reads_only = targets.iter().all(reads);
         let request = match targets.into_inner() {
             Ok([target]) => serve.client.lock(target),
             Err(targets) => serve.client.lock_all(targets),
         };
-        let request = request.owner(parts.extensions.get_or_insert_with(Owner::new));
-        let request = serve.request(request, Route::new(template(parts)));
-        match self.fenced && request.has_exclusive() {
-            true => request.fenced(),
-            false => request,
+        let owner = parts.extensions.get::<Owner>().cloned();
+        let owner = owner.unwrap_or_else(Owner::new);
+        let mut request = serve.request(request.owner(&owner), Route::new(template(parts)));
+        if self.policy.fenced && request.has_exclusive() {
+            request = request.fenced();
+        }
+        Plan {
+            request,
+            owner,
+            reads_only,
         }
     }
 
     /// Takes the lock. Returns the claim; `None`: the request continues without a lock.
     async fn acquire(
         &self,
-        locks: &mut LockRequest,
+        plan: &mut Plan,
         parts: &mut Parts,
     ) -> Result<Option<Claim<EndTerms>>, Rejection> {
-        let began = self.server_timing.then(Instant::now);
-        match granted(locks).await {
+        let began = self.policy.server_timing.then(Instant::now);
+        let owner = || plan.owner.clone();
+        match granted(&mut plan.request).await {
             Ok(guard) => {
-                parts.extensions.insert(guard.handle());
+                parts.extensions.get_or_insert_with(owner);
                 let granted = Instant::now();
                 let terms = EndTerms {
-                    confirm: self.confirm(locks.reads_only()),
+                    confirm: self.policy.confirm(plan.reads_only),
                     granted,
                     waited: began.map(|began| granted - began),
                 };
                 Ok(Some(Claim { guard, data: terms }))
             }
             Err(LockError::Unavailable(error))
-                if self.on_unavailable(locks.reads_only()) == OnUnavailable::Proceed =>
+                if self.policy.on_unavailable(plan.reads_only) == OnUnavailable::Proceed =>
             {
+                parts.extensions.get_or_insert_with(owner);
                 // The handle of a lock further out would be taken for this one.
                 parts.extensions.remove::<LockHandle>();
-                if let Some(left_out) = self.unlocked.due() {
+                if let Some(left_out) = self.policy.unlocked.due() {
                     let error = &error as &dyn Error;
                     tracing::warn!(error, left_out, "a request goes on without its lock");
                 }
                 Ok(None)
             }
-            Err(error) => Err(Rejection::of(error, locks.takes_permits())),
+            Err(error) => {
+                let takes_permits = plan.request.takes_permits();
+                Err(Rejection::of(error, takes_permits))
+            }
         }
     }
 }

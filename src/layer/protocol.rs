@@ -38,8 +38,12 @@ where
         body: B,
     ) -> Result<(B, Claim<EndTerms>), Unclaimed<B>> {
         let claimed = self.claim(parts, body).await;
-        if let Err(Unclaimed::Pass(_) | Unclaimed::Proceed(_)) = claimed {
-            parts.extensions.insert(Unlocked);
+        match &claimed {
+            Ok((_, claim)) => _ = parts.extensions.insert(claim.guard.handle()),
+            Err(Unclaimed::Pass(_) | Unclaimed::Proceed(_)) => {
+                parts.extensions.insert(Unlocked);
+            }
+            Err(_) => {}
         }
         claimed
     }
