@@ -59,17 +59,22 @@ fn main() -> Result<()> {
     }
 }
 
-async fn run(arguments: Vec<String>) -> Result<()> {
+async fn run(mut arguments: Vec<String>) -> Result<()> {
     // Cargo passes `--bench` to every bench.
+    arguments.retain(|argument| argument != "--bench");
     let (options, filters): (Vec<_>, Vec<_>) = arguments
-        .into_iter()
-        .filter(|argument| argument != "--bench")
+        .iter()
+        .cloned()
         .partition(|argument| argument.starts_with("--"));
-    let quick = options.iter().any(|option| option == "--quick");
-    if let Some(unknown) = options.iter().find(|option| *option != "--quick") {
-        anyhow::bail!(
-            "no such option: {unknown} (there is --quick; other words select sections by name)"
-        );
+    let (mut quick, mut save) = (false, None);
+    for option in options {
+        match option.strip_prefix("--save=") {
+            Some(name) => save = Some(format!("{name}.md")),
+            None if option == "--quick" => quick = true,
+            None => anyhow::bail!(
+                "no such option: {option} (there are --quick and --save=NAME; other words select sections by name)"
+            ),
+        }
     }
     let mut bench = Bench {
         report: Report::new(),
@@ -94,12 +99,14 @@ async fn run(arguments: Vec<String>) -> Result<()> {
     }
     let table = bench.report.table();
     println!("\n{table}");
-    if filters.is_empty() && !quick {
-        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../RESULTS.md");
-        std::fs::write(
-            results,
-            sections::preamble()? + &table + PLOTS + bench.report.appendix(),
-        )?;
-    }
-    Ok(())
+    let (file, plots) = match save {
+        Some(name) => (name, ""),
+        None if filters.is_empty() && !quick => ("RESULTS.md".to_owned(), PLOTS),
+        None => return Ok(()),
+    };
+    let text = sections::preamble(&arguments)? + &table + plots + bench.report.appendix();
+    Ok(std::fs::write(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file),
+        text,
+    )?)
 }
