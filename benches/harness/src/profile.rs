@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! bench-profile <path> <number>          prints the nanoseconds of one operation
-//! bench-profile cold <path> <number>     the same, each after messages through the kernel
+//! bench-profile cold <path> <number>     the same, each with cold caches
 //! bench-profile <path> <number> <url>    one with a server
 //! ```
 
+use std::hint::black_box;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -144,18 +145,21 @@ impl Operation {
         Ok(())
     }
 
-    /// Each after messages through the kernel, as a server has them around a request: its code takes the caches.
+    /// Each with cold caches, as in a server, where the kernel, the HTTP library and other requests take them meanwhile: after
+    /// messages through the kernel, and after other memory was read.
     async fn cold(self, number: usize) -> Result<()> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let mut here = TcpStream::connect(listener.local_addr()?)?;
         let (mut there, _) = listener.accept()?;
         let mut message = [0; 100];
+        let other = vec![1u8; OTHER_MEMORY];
         let mut spent = Duration::ZERO;
         for index in 0..WARM + number {
             here.write_all(&message)?;
             there.read_exact(&mut message)?;
             there.write_all(&message)?;
             here.read_exact(&mut message)?;
+            black_box(other.iter().step_by(64).fold(0u8, |sum, byte| sum ^ byte));
             let began = Instant::now();
             self.run(index).await?;
             if index >= WARM {
@@ -218,6 +222,8 @@ async fn one_request(app: &Router, document: usize) -> Result<()> {
 }
 
 const WARM: usize = 64;
+/// As much as a core's own cache has.
+const OTHER_MEMORY: usize = 1 << 20;
 const TASKS: usize = 64;
 const KEYS: [&str; 4] = [
     "lock:order:1",

@@ -94,8 +94,8 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
          steps have what a function and all that it calls take, without the steps of other rows. The tables of places have each \
          instruction by the place of its source line; their nanoseconds are those of a run without callgrind, divided in the same \
          proportion.\n\nMisses are those of a simulated processor with a cache of 32 KiB for code and one of 32 KiB for data, and a plain \
-         prediction of branches, in a loop that does nothing else. The nanoseconds of that loop are beside those of operations between \
-         which messages go through the kernel, as a server has them around each request: its code takes the caches.\n",
+         prediction of branches, in a loop that does nothing else. The nanoseconds of that loop are beside those with cold \
+         caches: before each operation messages go through the kernel, and a MiB of other memory is read.\n",
     );
     for table in [
         misses(&paths),
@@ -149,7 +149,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
 /// What an operation loses besides its instructions.
 fn misses(paths: &[Path]) -> String {
     let mut table = String::from(
-        "| an operation | instructions | misses for code | misses for data | branches predicted wrong | ns | ns after the kernel |\n\
+        "| an operation | instructions | misses for code | misses for data | branches predicted wrong | ns | ns, cold caches |\n\
          | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
     );
     for (name, what) in [

@@ -34,7 +34,7 @@ pub(super) struct Path {
 pub(super) struct Times {
     /// One after the other.
     pub(super) warm: f64,
-    /// Each after messages through the kernel.
+    /// Each with cold caches.
     pub(super) cold: f64,
 }
 
