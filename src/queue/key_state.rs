@@ -160,14 +160,13 @@ impl KeyState {
         at: At,
     ) -> (NewShare, Vec<Effect>) {
         let (mut hold, grant) = LocalHold::new(live, intent.nested.is_some(), terms, at.now);
-        let unused = |kept: Option<_>| kept.map(|wakeups| Effect::Unused(Some(wakeups).into()));
         let mut decided = Vec::new();
         let mut effects = Vec::new();
         match intent.mode {
-            _ if intent.nested.is_some() => effects.extend(unused(wakeups)),
+            _ if intent.nested.is_some() => effects.extend(Handoff::from(wakeups).unused()),
             LockMode::Fair => {
                 self.rest().fair -= 1;
-                effects.extend(unused(wakeups));
+                effects.extend(Handoff::from(wakeups).unused());
             }
             LockMode::Read => {
                 if let Some(read) = self.queue_mut(LockMode::Read) {
@@ -193,7 +192,7 @@ impl KeyState {
             }
             mode => {
                 *self.head(mode) = Head::Holding;
-                let left = match self.queue_mut(mode) {
+                let unused = match self.queue_mut(mode) {
                     Some(queue) => {
                         // An earlier answer about another holder is out of date.
                         queue.note_answer(None, at.now);
@@ -201,7 +200,7 @@ impl KeyState {
                     }
                     None => wakeups,
                 };
-                effects.extend(unused(left));
+                effects.extend(Handoff::from(unused).unused());
             }
         }
         match self.hold {
