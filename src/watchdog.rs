@@ -104,7 +104,11 @@ impl Watchdog {
 
     /// Stops the renewal of `live` before its release. Returns `false` if it is lost.
     pub(crate) fn end(&self, live: &Arc<LiveHold>) -> bool {
-        let is_held = self.state().schedule.release(live);
+        let is_held = {
+            let mut state = self.state();
+            state.schedule.remove(live);
+            live.begin_release()
+        };
         if !is_held {
             self.lose(live, live.why_over());
         }

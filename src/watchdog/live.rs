@@ -278,6 +278,16 @@ impl LiveHold {
             .filter(|until| *until > Instant::now())
     }
 
+    /// `Held → Releasing`. Returns `false` if the hold is lost already, or was seen past its deadline.
+    pub(super) fn begin_release(&self) -> bool {
+        let mut state = self.state();
+        let is_held = state.phase == Phase::Held && !state.seen_lost;
+        if is_held {
+            state.phase = Phase::Releasing;
+        }
+        is_held
+    }
+
     pub(crate) fn finish(&self, phase: Phase) {
         let state = self.state();
         let has_ended = state.has_ended();

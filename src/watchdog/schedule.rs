@@ -79,13 +79,6 @@ impl RenewalSchedule {
         self.left(live, before);
     }
 
-    /// Removes a hold whose release begins. Returns `false` if it is lost.
-    pub(super) fn release(&mut self, live: &Arc<LiveHold>) -> bool {
-        let (is_held, before) = live.begin_release();
-        self.left(live, before);
-        is_held
-    }
-
     /// Every hold.
     pub(super) fn all(&self) -> Vec<Arc<LiveHold>> {
         let all = self.new.iter().chain(self.queue.holds());

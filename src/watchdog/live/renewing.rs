@@ -55,18 +55,6 @@ impl LiveHold {
         (mem::replace(&mut state.renewal, renewal), state.look)
     }
 
-    /// `Held → Releasing`, and out of the schedule. Returns `false` if the hold is lost already, or was seen past its deadline; and
-    /// what [`stand`](Self::stand) returns.
-    pub(in crate::watchdog) fn begin_release(&self) -> (bool, (RenewalState, Moment)) {
-        let mut state = self.state();
-        let is_held = state.phase == Phase::Held && !state.seen_lost;
-        if is_held {
-            state.phase = Phase::Releasing;
-        }
-        let before = mem::replace(&mut state.renewal, RenewalState::Absent);
-        (is_held, (before, state.look))
-    }
-
     /// Enters the schedule as a new hold. Returns when it is first renewed: at any time within a third of its lease, short
     /// holds excepted, so that holds that were granted together are not renewed together ever after. `place`: where it stands.
     pub(in crate::watchdog) fn enter(&self, place: impl FnOnce(Moment) -> RenewalState) -> Moment {
