@@ -1,7 +1,9 @@
 //! The cores that a server and its clients run on.
 
-use std::fs;
 use std::process::{self, Command, Stdio};
+use std::{fs, io};
+
+use tokio::runtime::{Builder, Runtime};
 
 use crate::server::Server;
 
@@ -49,6 +51,14 @@ impl Drop for Apart {
             }
         }
     }
+}
+
+/// A runtime with one thread for its tasks.
+pub(crate) fn one_thread_runtime() -> io::Result<Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
 }
 
 /// Puts all threads of a process on some cores. Those that it starts later follow.

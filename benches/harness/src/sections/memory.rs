@@ -15,6 +15,7 @@ use tower_distributed_lock::store::{Attempt, Outcome, Release};
 use tower_distributed_lock::{Hold, HoldId, LockClient, LockMode, LockStore, MemoryStore};
 
 use crate::Bench;
+use crate::cores::one_thread_runtime;
 use crate::report::Target::AtLeast;
 use crate::samples::{Rate, median, ratio};
 
@@ -106,10 +107,7 @@ struct Figures {
 impl Figures {
     async fn add_in_one_thread(mut self, rounds: usize) -> Result<Self> {
         let measuring = tokio::task::spawn_blocking(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(1)
-                .enable_all()
-                .build()?;
+            let runtime = one_thread_runtime()?;
             runtime.block_on(self.add(rounds))?;
             Ok(self)
         });

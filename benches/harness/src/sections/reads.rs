@@ -9,6 +9,7 @@ use tower_distributed_lock::{LockClient, LockMode, RedisStore};
 
 use crate::Bench;
 use crate::contender::Contender;
+use crate::cores::one_thread_runtime;
 use crate::load::{Load, Outcome, Until};
 use crate::meter::{Meter, Spent, each};
 use crate::report::Target::{AtLeast, AtMost};
@@ -141,10 +142,7 @@ async fn one_thread(bench: &Bench, server: &Server, load: &Load) -> Result<Reads
     for _ in 0..bench.repetitions(5) {
         let (url, load) = (server.url().to_owned(), load.clone());
         let running = tokio::task::spawn_blocking(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(1)
-                .enable_all()
-                .build()?;
+            let runtime = one_thread_runtime()?;
             runtime.block_on(async {
                 let locks = Arc::new(Contender::Read.connect(&url).await?);
                 load.run_now(&locks).await

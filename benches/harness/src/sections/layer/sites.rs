@@ -13,13 +13,14 @@ use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::put;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tower::ServiceExt;
 use tower::util::MapFutureLayer;
 use tower_distributed_lock::{
     Confirm, DistributedLockLayer, LockClient, MemoryStore, RedisStore, console,
 };
 
+use crate::cores::one_thread_runtime;
 use crate::http::Site;
 use crate::recipe::{KEY, KEYS, Recipe};
 use crate::server::Server;
@@ -60,8 +61,7 @@ pub(super) struct OneThread(Option<Runtime>);
 
 impl OneThread {
     pub(super) fn start() -> Result<Self> {
-        let mut builder = Builder::new_multi_thread();
-        Ok(Self(Some(builder.worker_threads(1).enable_all().build()?)))
+        Ok(Self(Some(one_thread_runtime()?)))
     }
 
     pub(super) async fn serve(&self, name: &'static str, server: &Arc<Server>) -> Result<Site> {

@@ -59,8 +59,8 @@ pub(super) async fn times(bench: &Bench) -> Result<[Times; IN_MEMORY.len()]> {
         bench
             .report
             .progress(&format!("times in memory, repetition {repetition}"));
+        let loop_itself = run_alone(&["cold", "nothing", "5000"], None).await?;
         for (name, [warm, cold]) in IN_MEMORY.into_iter().zip(&mut samples) {
-            let loop_itself = run_alone(&["cold", "nothing", "5000"], None).await?;
             warm.push(run_alone(&[name, "20000"], None).await?);
             cold.push(run_alone(&["cold", name, "5000"], None).await? - loop_itself);
         }
