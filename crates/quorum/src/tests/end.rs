@@ -59,7 +59,7 @@ async fn a_release_that_takes_several_tries_keeps_earlier_answers() {
     set(&stores, Mood::Well);
     sleep(SECOND).await;
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
-    assert!(quorum.shared.holds.is_empty());
+    assert!(quorum.shared.ledger.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,9 +246,9 @@ async fn a_store_that_stays_dead_is_not_asked_for_ever() {
     set(&stores[..2], Mood::Failing(StoreErrorKind::Unreachable));
     release(&quorum, 1).await;
     settle().await;
-    assert!(!quorum.shared.holds.is_empty());
+    assert!(!quorum.shared.ledger.is_empty());
     sleep(60 * SECOND).await;
-    assert!(quorum.shared.holds.is_empty());
+    assert!(quorum.shared.ledger.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
