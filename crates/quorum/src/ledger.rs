@@ -67,8 +67,7 @@ impl Ledger {
     pub(crate) fn asking(&self, attempt: &Attempt, stores: usize) -> Arc<Entry> {
         let entry = self.0.put(&attempt.hold, |present| match present {
             Some(entry) if !entry.state().ending => entry,
-            // What is still under way in a store precedes the new attempt there.
-            Some(ended) => Entry::of(ended.state().seats.iter().map(Seat::again).collect()),
+            Some(ended) => ended.again(),
             None => Entry::of(vec![Seat::default(); stores]),
         });
         entry.remember(attempt.lease);
@@ -83,8 +82,11 @@ impl Ledger {
 
     /// The same, for a hold that is given up.
     pub(crate) fn ending(&self, hold: &Hold, stores: usize) -> Arc<Entry> {
-        let foreign = || Entry::foreign(stores);
-        let entry = self.0.put(hold, |present| present.unwrap_or_else(foreign));
+        let entry = self.0.put(hold, |present| match present {
+            Some(entry) if !entry.state().has_ended() => entry,
+            Some(ended) => ended.again(),
+            None => Entry::foreign(stores),
+        });
         entry.state().ending = true;
         entry.remember(Duration::ZERO);
         entry
@@ -115,6 +117,16 @@ impl Entry {
         Self::of(vec![seat; stores])
     }
 
+    /// The hold whose name is used again. What is still under way in a store precedes the new attempt there.
+    fn again(&self) -> Arc<Self> {
+        let again = |seat: &Seat| Seat {
+            counts: false,
+            ended: None,
+            ..seat.clone()
+        };
+        Self::of(self.state().seats.iter().map(again).collect())
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.0)
     }
@@ -133,6 +145,11 @@ impl Entry {
 }
 
 impl State {
+    /// Whether the hold was given up, and a majority has answered.
+    fn has_ended(&self) -> bool {
+        self.ending && self.needed.is_none()
+    }
+
     /// Whether a majority of the stores has carried the hold all the time, if each seat says what `said` says; `None` if that
     /// depends on the others.
     pub(crate) fn unbroken(
@@ -148,17 +165,6 @@ impl State {
             return Some(HoldStatus::Gone);
         }
         (that_say(HoldStatus::Held) >= majority).then_some(HoldStatus::Held)
-    }
-}
-
-impl Seat {
-    /// The seat of a hold whose name is used again.
-    fn again(&self) -> Self {
-        Self {
-            counts: false,
-            ended: None,
-            ..self.clone()
-        }
     }
 }
 

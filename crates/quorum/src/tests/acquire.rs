@@ -201,7 +201,7 @@ async fn an_attempt_that_is_dropped_is_taken_back() {
     assert!((&mut asking).now_or_never().is_none());
     tokio::task::yield_now().await;
     drop(asking);
-    sleep(2 * SECOND).await;
+    sleep(3 * SECOND).await;
     assert_eq!(carriers(&stores, &attempt).await, 0);
 }
 
