@@ -4,7 +4,7 @@
 //! ```no_run
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use postgres_store::PostgresStore;
+//! use tower_distributed_lock_postgres::PostgresStore;
 //! use tower_distributed_lock::LockClient;
 //!
 //! let store = PostgresStore::connect("host=/run/postgresql dbname=shop").await?;
@@ -49,3 +49,8 @@ pub use store::PostgresStore;
 
 #[allow(unused_imports, reason = "the documentation links to it")]
 use tower_distributed_lock::LockStore;
+
+/// The example in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

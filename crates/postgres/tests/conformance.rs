@@ -6,9 +6,9 @@ mod server;
 
 use std::time::Duration;
 
-use postgres_store::PostgresStore;
 use tower_distributed_lock::Hold;
-use tower_distributed_lock::testing::conformance::Testbed;
+use tower_distributed_lock_postgres::PostgresStore;
+use tower_distributed_lock_testing::conformance::Testbed;
 
 use server::{Database, Server};
 
@@ -50,5 +50,5 @@ impl Testbed for Postgres {
 }
 
 mod postgres {
-    tower_distributed_lock::testing::conformance!(super::Postgres: reentrant fair read write, fenced);
+    tower_distributed_lock_testing::conformance!(super::Postgres: reentrant fair read write, fenced);
 }

@@ -125,7 +125,7 @@ async fn goes_on(observer: &Observer) {
 }
 
 mod postgres {
-    use postgres_store::PostgresStore;
+    use tower_distributed_lock_postgres::PostgresStore;
 
     use super::server::Server;
     use super::*;

@@ -1,19 +1,23 @@
 //! The promises of every store, as tests: a store of another crate runs them with one macro call.
 //!
 //! A [`Testbed`] makes the store of a test, and reports what is left when the test ends.
-//! [`conformance!`](macro@crate::testing::conformance) makes the tests: one for each case and each mode that the store has, so
+//! [`conformance!`](macro@crate::conformance) makes the tests: one for each case and each mode that the store has, so
 //! that the name of a failed test contains the promise and the mode. The stores of this crate run the same cases.
 //!
 //! ```
 //! use tower_distributed_lock::MemoryStore;
-//! use tower_distributed_lock::testing::conformance::{Clock, Testbed};
+//! use tower_distributed_lock_testing::conformance::{Clock, Testbed};
 //!
 //! /// A clone of a `MemoryStore` is another process's way to the same holds.
 //! struct Memory(MemoryStore);
 //!
 //! impl Testbed for Memory {
 //!     type Store = MemoryStore;
-//!     const CLOCK: Clock = Clock::Paused; // its leases follow tokio's clock
+//!     // Its leases follow tokio's clock.
+//!     const CLOCK: Clock = Clock::Paused(|| {
+//!         let mut runtime = tokio::runtime::Builder::new_current_thread();
+//!         runtime.enable_all().start_paused(true).build().expect("a runtime")
+//!     });
 //!
 //!     async fn start() -> Self {
 //!         Self(MemoryStore::new())
@@ -30,19 +34,19 @@
 //! }
 //!
 //! mod memory {
-//!     tower_distributed_lock::testing::conformance!(super::Memory: reentrant fair read write permit, fenced, line);
+//!     tower_distributed_lock_testing::conformance!(super::Memory: reentrant fair read write permit, fenced, line);
 //! }
 //! # fn main() {}
 //! ```
 //!
 //! # What the author of a store does
 //!
-//! 1. Take this crate with the feature `testing` under `[dev-dependencies]`.
+//! 1. Take this crate under `[dev-dependencies]`, and tokio with its feature `test-util` if the store follows tokio's clock.
 //! 2. Implement [`Testbed`]. Each test starts its own testbed: an empty database, a server on a free port, a prefix that no other
 //!    test uses.
 //! 3. Call the macro in a separate module. The call names the modes of the store, whether it is `fenced`, and whether waiting
-//!    processes form a [`line`](crate::store::Attempt::in_line). One of the tests, `the_claim_is_what_the_store_can_do`, compares
-//!    that with the store's [`capabilities`](crate::LockStore::capabilities): so nothing is left out by mistake. `Read` and
+//!    processes form a [`line`](tower_distributed_lock::store::Attempt::in_line). One of the tests, `the_claim_is_what_the_store_can_do`, compares
+//!    that with the store's [`capabilities`](tower_distributed_lock::LockStore::capabilities): so nothing is left out by mistake. `Read` and
 //!    `Write` belong together.
 //! 4. Run `cargo test`. Each test has its own runtime.
 //!
@@ -51,17 +55,19 @@
 //!
 //! # What is not asked
 //!
-//! Most cases go through [`LockClient`](crate::LockClient); those of the contract ask the store itself. None covers failures of the
+//! Most cases go through [`LockClient`](tower_distributed_lock::LockClient); those of the contract ask the store itself. None covers failures of the
 //! store's servers, such as restarts and network partitions. [`FaultyStore`](super::FaultyStore) around the store injects faults of
 //! the network.
 
 use std::time::Duration;
 
-use crate::LockMode;
-use crate::lock::{Hold, HoldId};
-use crate::store::{Feature, LockStore, LockStoreExt};
+use tokio::runtime::Runtime;
+use tower_distributed_lock::LockMode;
+use tower_distributed_lock::lock::{Hold, HoldId};
+use tower_distributed_lock::store::{Feature, LockStore, LockStoreExt};
 use uuid::Uuid;
 
+mod asked;
 #[doc(hidden)]
 pub mod cases;
 mod env;
@@ -98,7 +104,7 @@ pub trait Testbed: Sized + 'static {
     /// Long next to the time that the store takes to answer, and short next to a second: the time of a piece of work, and for
     /// which a test looks on while nothing may happen.
     const MOMENT: Duration = match Self::CLOCK {
-        Clock::Paused => Duration::from_millis(20),
+        Clock::Paused(_) => Duration::from_millis(20),
         Clock::Real => Duration::from_millis(40),
     };
 
@@ -127,12 +133,14 @@ pub trait Testbed: Sized + 'static {
 }
 
 /// The clock of a store's leases.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Clock {
-    /// Tokio's clock, on one thread and paused: time jumps when every task waits. For stores in this process.
-    Paused,
-    /// The real clock, for other stores. The tests run on several threads.
+    /// Tokio's clock, paused: time jumps when every task waits, so that a test of minutes takes milliseconds. For stores in this
+    /// process. The function makes the runtime of a test, which has one thread and begins
+    /// [paused](tokio::runtime::Builder::start_paused).
+    Paused(fn() -> Runtime),
+    /// The real clock, for other stores. The tests run on two threads.
     Real,
 }
 
@@ -185,14 +193,12 @@ pub fn claim<T: Testbed>(modes: &'static [LockMode], fenced: bool, line: bool) {
 /// Runs a test on the clock of its testbed.
 fn on<T: Testbed>(test: impl Future<Output = ()>) {
     let runtime = match T::CLOCK {
-        Clock::Paused => tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .start_paused(true)
-            .build(),
+        Clock::Paused(runtime) => runtime(),
         Clock::Real => tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
-            .build(),
+            .build()
+            .expect("a runtime"),
     };
-    runtime.expect("a runtime").block_on(test);
+    runtime.block_on(test);
 }

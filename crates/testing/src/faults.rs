@@ -8,7 +8,7 @@ use fastrand::Rng;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The request does not arrive. The caller gets [`Unanswered`](crate::error::StoreErrorKind::Unanswered).
+    /// The request does not arrive. The caller gets [`Unanswered`](tower_distributed_lock::error::StoreErrorKind::Unanswered).
     RequestLost,
     /// The request is executed, and the answer is lost.
     ReplyLost,
@@ -18,10 +18,10 @@ pub enum Fault {
     Twice,
     /// The request and its answer are slow, so that calls overtake each other.
     Slow,
-    /// The store answers that it cannot serve now: [`Transient`](crate::error::StoreErrorKind::Transient).
+    /// The store answers that it cannot serve now: [`Transient`](tower_distributed_lock::error::StoreErrorKind::Transient).
     Busy,
     /// The caller's connection breaks. Requests and answers under way are lost. Until the outage is over, calls fail as
-    /// [`Unreachable`](crate::error::StoreErrorKind::Unreachable) and wake-ups are lost. Then every listener is woken.
+    /// [`Unreachable`](tower_distributed_lock::error::StoreErrorKind::Unreachable) and wake-ups are lost. Then every listener is woken.
     Disconnected,
     /// A wake-up is lost although the connection is up. The contract of a store does not allow that; the client asks again
     /// within a second.
@@ -55,7 +55,7 @@ impl Fault {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tower_distributed_lock::testing::{Fault, Faults};
+/// use tower_distributed_lock_testing::{Fault, Faults};
 ///
 /// let far_away = Faults::none().chance(Fault::Slow, 1.0).delay(Duration::from_millis(50));
 /// let forgetful = Faults::flaky().chance(Fault::Flushed, 0.01);
@@ -146,9 +146,9 @@ impl Faults {
     /// If it is longer than stores remember withdrawals: 2 minutes.
     pub fn lateness(mut self, longest: Duration) -> Self {
         assert!(
-            longest <= crate::store::LATENESS,
+            longest <= tower_distributed_lock::store::LATENESS,
             "no request is late for longer than {:?}",
-            crate::store::LATENESS
+            tower_distributed_lock::store::LATENESS
         );
         self.lateness = longest;
         self

@@ -10,10 +10,10 @@ use tokio::time::sleep;
 use super::call_plan::CallPlan;
 use super::server::FaultyServer;
 use super::{Fault, Faults, Tally, wakeups};
-use crate::audit::Audit;
-use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::LockKey;
-use crate::store::{
+use tower_distributed_lock::audit::Audit;
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::lock::LockKey;
+use tower_distributed_lock::store::{
     Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
     SeveralOutcome, Unsupported, Wakeups, Want,
 };
@@ -21,7 +21,7 @@ use crate::store::{
 /// A [`LockStore`] in front of another, with [`Faults`] between the two.
 ///
 /// A clone is the connection of another process to the same store: it breaks independently, and everything else is
-/// shared. Give each [`LockClient`](crate::LockClient) a clone, and keep one to control and to count.
+/// shared. Give each [`LockClient`](tower_distributed_lock::LockClient) a clone, and keep one to control and to count.
 ///
 /// It keeps the contract of [`LockStore`], as far as the network and the data of the store allow. A late request was
 /// never answered, and arrives within [`Faults::lateness`]; the store refuses it if it was withdrawn. Three faults
@@ -56,12 +56,12 @@ impl<S: LockStore> FaultyStore<S> {
 
     /// Sets the faults of later calls. Calls under way are not affected.
     pub fn set(&self, faults: Faults) {
-        self.server.state.lock().faults = faults;
+        self.server.state().faults = faults;
     }
 
     /// The faults so far, of all clones.
     pub fn tally(&self) -> Tally {
-        self.server.state.lock().tally
+        self.server.state().tally
     }
 
     /// Removes every hold and every waiter, now. Only wake-ups report it. If it is cancelled, some of them may remain.
@@ -135,7 +135,7 @@ impl<S: LockStore> FaultyStore<S> {
 
     /// Draws the faults of a call; `None` if the connection is down.
     fn depart(&self) -> Option<CallPlan> {
-        let mut state = self.server.state.lock();
+        let mut state = self.server.state();
         state.tally.calls += 1;
         if !state.is_up(self.link) {
             state.tally.unreachable += 1;
@@ -160,7 +160,7 @@ impl<S: LockStore> FaultyStore<S> {
         tokio::spawn(async move {
             sleep(late).await;
             drop(serve.await);
-            server.state.lock().tally.hit(Fault::Late);
+            server.state().tally.hit(Fault::Late);
         });
     }
 
@@ -175,7 +175,7 @@ impl<S: LockStore> FaultyStore<S> {
     }
 
     fn hit(&self, fault: Fault) {
-        self.server.state.lock().tally.hit(fault);
+        self.server.state().tally.hit(fault);
     }
 }
 
@@ -263,7 +263,7 @@ impl<S: LockStore> fmt::Debug for FaultyStore<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FaultyStore")
             .field("tally", &self.tally())
-            .field("is_up", &self.server.state.lock().is_up(self.link))
+            .field("is_up", &self.server.state().is_up(self.link))
             .finish_non_exhaustive()
     }
 }

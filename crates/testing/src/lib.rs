@@ -2,11 +2,11 @@
 //!
 //! The tests for a store of your own are in [`mod@conformance`].
 //!
-//! [`FaultyStore`] wraps any [`LockStore`](crate::LockStore) and injects faults into a share of the calls: requests that
+//! [`FaultyStore`] wraps any [`LockStore`](tower_distributed_lock::LockStore) and injects faults into a share of the calls: requests that
 //! are lost, late or delivered twice, answers that are lost, connections that break, servers that lose data. A seed
 //! determines the faults, so a failure can be reproduced. The simulation of this crate runs on it.
 //!
-//! The module needs the feature `testing`, which belongs under `[dev-dependencies]`.
+//! The crate belongs under `[dev-dependencies]`.
 //!
 //! # What to test with it
 //!
@@ -16,7 +16,7 @@
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use tower_distributed_lock::testing::{FaultyStore, Faults};
+//! use tower_distributed_lock_testing::{FaultyStore, Faults};
 //! use tower_distributed_lock::{LockClient, LockError, MemoryStore};
 //!
 //! let store = FaultyStore::new(MemoryStore::new(), Faults::none(), 0);
@@ -35,12 +35,12 @@
 //! # }
 //! ```
 //!
-//! **All faults, in thousands of orders.** On tokio's paused clock ([`MemoryStore`](crate::MemoryStore) follows it) a
+//! **All faults, in thousands of orders.** On tokio's paused clock ([`MemoryStore`](tower_distributed_lock::MemoryStore) follows it) a
 //! history of many seconds takes milliseconds, and one seed gives one history:
 //!
 //! ```
 //! use std::time::Duration;
-//! use tower_distributed_lock::testing::{Fault, FaultyStore, Faults};
+//! use tower_distributed_lock_testing::{Fault, FaultyStore, Faults};
 //! use tower_distributed_lock::{Lease, LockClient, MemoryStore};
 //!
 //! /// Two processes count under one lock. What was confirmed must be in the count.
@@ -91,8 +91,13 @@ mod server;
 mod tally;
 mod wakeups;
 
-#[doc(inline)]
-pub use crate::__conformance as conformance;
 pub use faults::{Fault, Faults};
 pub use faulty::FaultyStore;
 pub use tally::Tally;
+/// The library that is tested.
+pub use tower_distributed_lock;
+
+/// The example in the README runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,21 +1,21 @@
 //! The wrapped store: the connections to it, and the holds and waiters that can vanish.
 
 use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fastrand::Rng;
 use tokio::sync::Notify;
 
 use super::{Fault, Faults, Tally};
-use crate::error::StoreError;
-use crate::lock::Hold;
-use crate::store::{
+use tower_distributed_lock::error::StoreError;
+use tower_distributed_lock::lock::Hold;
+use tower_distributed_lock::store::{
     Attempt, HoldStatus, LockStore, LockStoreExt, Outcome, Release, Released, SeveralOutcome, Want,
 };
-use crate::sync::Mutex;
 
 pub(super) struct FaultyServer<S> {
     pub(super) store: S,
-    pub(super) state: Mutex<ServerState>,
+    state: Mutex<ServerState>,
     /// Notified when connections break or are restored.
     ///
     /// It wakes waiters in the order in which they began to wait, and a `watch` does not.
@@ -63,9 +63,14 @@ impl<S: LockStore> FaultyServer<S> {
         }
     }
 
+    /// A panic under the mutex leaves no step half done.
+    pub(super) fn state(&self) -> MutexGuard<'_, ServerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Adds a connection, and returns its number.
     pub(super) fn connect(&self) -> usize {
-        let links = &mut self.state.lock().links;
+        let links = &mut self.state().links;
         links.push(Link::default());
         links.len() - 1
     }
@@ -89,13 +94,13 @@ impl<S: LockStore> FaultyServer<S> {
     }
 
     fn change(&self, change: impl FnOnce(&mut ServerState)) {
-        change(&mut self.state.lock());
+        change(&mut self.state());
         self.changed.notify_waiters();
     }
 
     /// Resolves when the connection breaks; at once if it is down.
     pub(super) async fn cut(&self, link: usize) {
-        let cuts = self.state.lock().cuts(link);
+        let cuts = self.state().cuts(link);
         self.until(link, |cut, is_up| cut != cuts || !is_up).await;
     }
 
@@ -113,7 +118,7 @@ impl<S: LockStore> FaultyServer<S> {
             // Registered before the state is read, so that no change is missed between the two.
             changed.as_mut().enable();
             let (cuts, is_up) = {
-                let state = self.state.lock();
+                let state = self.state();
                 (state.cuts(link), state.is_up(link))
             };
             if wanted(cuts, is_up) {
@@ -126,9 +131,9 @@ impl<S: LockStore> FaultyServer<S> {
     pub(super) async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let answer = self.store.acquire(attempt).await;
         match answer {
-            Ok(Outcome::Granted { .. }) => self.state.lock().granted(attempt),
+            Ok(Outcome::Granted { .. }) => self.state().granted(attempt),
             Ok(Outcome::Refused { .. }) if attempt.patience.is_some() => {
-                self.state.lock().waits(attempt);
+                self.state().waits(attempt);
             }
             _ => {}
         }
@@ -142,7 +147,7 @@ impl<S: LockStore> FaultyServer<S> {
     ) -> Result<SeveralOutcome, StoreError> {
         let answer = self.store.acquire_several(attempts, want).await;
         if let Ok(SeveralOutcome::Granted(grants)) = &answer {
-            let mut state = self.state.lock();
+            let mut state = self.state();
             let granted = grants.iter().filter_map(|grant| attempts.get(grant.index));
             granted.for_each(|attempt| state.granted(attempt));
         }
@@ -151,7 +156,7 @@ impl<S: LockStore> FaultyServer<S> {
 
     pub(super) async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
         for release in releases {
-            self.state.lock().ended(&release.hold);
+            self.state().ended(&release.hold);
         }
         self.store.release(releases).await
     }
@@ -161,7 +166,7 @@ impl<S: LockStore> FaultyServer<S> {
         attempt: &Attempt,
         unanswered: bool,
     ) -> Result<(), StoreError> {
-        self.state.lock().ended(&attempt.hold);
+        self.state().ended(&attempt.hold);
         self.store.withdraw(attempt, unanswered).await
     }
 
@@ -169,7 +174,7 @@ impl<S: LockStore> FaultyServer<S> {
     pub(super) async fn vanish(&self) {
         loop {
             let hold = {
-                let state = &mut *self.state.lock();
+                let state = &mut *self.state();
                 if state.holds.is_empty() {
                     return;
                 }
@@ -178,7 +183,7 @@ impl<S: LockStore> FaultyServer<S> {
             };
             let released = self.store.release_one(&hold).await;
             if released.is_ok_and(|released| released.status == HoldStatus::Held) {
-                self.state.lock().tally.hit(Fault::Vanished);
+                self.state().tally.hit(Fault::Vanished);
                 return;
             }
         }
@@ -187,11 +192,11 @@ impl<S: LockStore> FaultyServer<S> {
     /// Removes all holds and waiters.
     pub(super) async fn flush(&self) {
         let (holds, waiters) = {
-            let state = &mut *self.state.lock();
+            let state = &mut *self.state();
             (mem::take(&mut state.holds), mem::take(&mut state.waiters))
         };
         if !holds.is_empty() || !waiters.is_empty() {
-            self.state.lock().tally.hit(Fault::Flushed);
+            self.state().tally.hit(Fault::Flushed);
         }
         // An error is ignored: a store that fails here has no more data to lose.
         for hold in holds {

@@ -7,7 +7,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::Fault;
 use super::server::FaultyServer;
-use crate::store::{LockStore, Wakeups};
+use tower_distributed_lock::store::{LockStore, Wakeups};
 
 /// Forwards wake-ups while the connection is up, and wakes when it is up again. It is over when `wakeups` are.
 pub(super) fn relay<S: LockStore>(
@@ -17,7 +17,7 @@ pub(super) fn relay<S: LockStore>(
 ) -> Wakeups {
     let (waking, signal) = watch::channel(());
     // Not in the task, which may begin after the connection has broken.
-    let cuts = server.state.lock().cuts(link);
+    let cuts = server.state().cuts(link);
     let relaying = tokio::spawn(run(server.clone(), link, cuts, wakeups, waking));
     Wakeups::new(signal, AbortOnDropHandle::new(relaying))
 }
@@ -51,7 +51,7 @@ async fn run<S: LockStore>(
 
 /// Whether a wake-up arrives.
 fn passes<S: LockStore>(server: &FaultyServer<S>, link: usize) -> bool {
-    let state = &mut *server.state.lock();
+    let state = &mut *server.state();
     if !state.is_up(link) {
         return false;
     }

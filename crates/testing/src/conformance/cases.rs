@@ -15,8 +15,8 @@ use super::env::{Env, Place};
 use super::process::{Process, rival};
 use super::site::Site;
 use super::waiter::Waiter;
-use crate::store::WAITER_LIVENESS;
-use crate::{Lease, LockError, LockGuard, LockMode, LockRequest, Owner};
+use tower_distributed_lock::store::WAITER_LIVENESS;
+use tower_distributed_lock::{Lease, LockError, LockGuard, LockMode, LockRequest, Owner};
 
 /// Asserts that a request or a release fails with this [`LockError`].
 macro_rules! assert_err {

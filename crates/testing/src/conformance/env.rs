@@ -9,12 +9,13 @@ use std::time::Duration;
 use futures_util::future::LocalBoxFuture;
 use tokio::time::{Instant, sleep};
 
+use super::asked::Asked;
 use super::process::{Process, rival};
 use super::recording::{Recording, RecordingStore};
 use super::{Clock, KEY, Testbed};
-use crate::lock::{Hold, Lease};
-use crate::store::{DynStore, LATENESS, erase};
-use crate::{LockClient, LockClientBuilder, LockError, LockMode};
+use tower_distributed_lock::lock::{Hold, Lease};
+use tower_distributed_lock::store::LATENESS;
+use tower_distributed_lock::{LockClient, LockClientBuilder, LockError, LockMode};
 
 /// What a case gets: a place, and two processes.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ impl Env {
         let place = Place {
             testbed: Box::new(testbed),
             settles: T::SETTLES,
-            is_paused: T::CLOCK == Clock::Paused,
+            is_paused: matches!(T::CLOCK, Clock::Paused(_)),
             moment: T::MOMENT,
             modes,
             mode,
@@ -112,15 +113,15 @@ impl fmt::Debug for Place {
 
 /// A [`Testbed`] of any type, so that a case is compiled once.
 trait DynTestbed {
-    fn store(&self) -> LocalBoxFuture<'_, Arc<dyn DynStore>>;
+    fn store(&self) -> LocalBoxFuture<'_, Arc<dyn Asked>>;
     fn steal<'a>(&'a self, hold: &'a Hold) -> LocalBoxFuture<'a, ()>;
     fn leftovers(&self) -> LocalBoxFuture<'_, Vec<String>>;
     fn connections(&self) -> LocalBoxFuture<'_, usize>;
 }
 
 impl<T: Testbed> DynTestbed for T {
-    fn store(&self) -> LocalBoxFuture<'_, Arc<dyn DynStore>> {
-        Box::pin(async { erase(self.connect().await) })
+    fn store(&self) -> LocalBoxFuture<'_, Arc<dyn Asked>> {
+        Box::pin(async { Arc::new(self.connect().await) as Arc<dyn Asked> })
     }
 
     fn steal<'a>(&'a self, hold: &'a Hold) -> LocalBoxFuture<'a, ()> {

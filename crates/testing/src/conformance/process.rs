@@ -3,9 +3,9 @@
 use std::ops::Deref;
 
 use super::KEY;
-use crate::client::Target;
-use crate::lock::LockMode;
-use crate::{LockClient, LockRequest, Owner};
+use tower_distributed_lock::client::Target;
+use tower_distributed_lock::lock::LockMode;
+use tower_distributed_lock::{LockClient, LockRequest, Owner};
 
 /// A client, which stands for a process, and the mode of the case.
 #[derive(Debug, Clone)]

@@ -5,15 +5,16 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use crate::store::{
-    Attempt, Capabilities, DynStore, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+use super::asked::Asked;
+use tower_distributed_lock::store::{
+    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
     SeveralOutcome, Unsupported, Wakeups, Want,
 };
-use crate::{Hold, HoldId, LockKey, StoreError};
+use tower_distributed_lock::{Hold, HoldId, LockKey, StoreError};
 
 /// Forwards every question to a store, and records questions and grants.
 pub(super) struct RecordingStore {
-    inner: Arc<dyn DynStore>,
+    inner: Arc<dyn Asked>,
     asked: Arc<Mutex<Recording>>,
 }
 
@@ -52,7 +53,7 @@ pub(super) fn asked_during<T>(poll: impl FnOnce() -> T) -> (T, Option<HoldId>) {
 }
 
 impl RecordingStore {
-    pub(super) fn new(inner: Arc<dyn DynStore>, asked: Arc<Mutex<Recording>>) -> Self {
+    pub(super) fn new(inner: Arc<dyn Asked>, asked: Arc<Mutex<Recording>>) -> Self {
         Self { inner, asked }
     }
 
@@ -69,7 +70,7 @@ impl RecordingStore {
 impl LockStore for RecordingStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         LAST.set(Some(attempt.hold.id));
-        let outcome = self.ask(self.inner.acquire(attempt.clone())).await?;
+        let outcome = self.ask(self.inner.acquire(attempt)).await?;
         let mut asked = self.asked.lock().unwrap();
         match outcome {
             Outcome::Granted { .. } => asked.granted.push(attempt.hold.clone()),
@@ -79,7 +80,7 @@ impl LockStore for RecordingStore {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
-        let renewing = self.inner.clone().renew(renewals.to_vec());
+        let renewing = self.inner.renew(renewals);
         if renewals.iter().all(|renewal| renewal.lease.is_none()) {
             return self.ask(renewing).await;
         }
@@ -88,28 +89,20 @@ impl LockStore for RecordingStore {
     }
 
     async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        // As a client does, whose question about one hold takes a path of its own.
-        if let [release] = releases {
-            let released = self.ask(self.inner.release_alone(release.clone())).await;
-            return Ok(vec![released?]);
-        }
-        let releases = releases.to_vec();
-        self.ask(self.inner.clone().release(releases)).await
+        self.ask(self.inner.release(releases)).await
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
-        self.inner.clone().record(key.clone()).await
+        self.inner.record(key).await
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
-        let store = self.inner.clone();
-        self.ask(store.withdraw(attempt.clone(), unanswered)).await
+        self.ask(self.inner.withdraw(attempt, unanswered)).await
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
         LAST.set(Some(attempt.hold.id));
-        let store = self.inner.clone();
-        self.ask(store.subscribe(attempt.clone())).await
+        self.ask(self.inner.subscribe(attempt)).await
     }
 
     async fn acquire_several(
@@ -117,10 +110,8 @@ impl LockStore for RecordingStore {
         attempts: &[Attempt],
         want: Want,
     ) -> Result<SeveralOutcome, StoreError> {
-        let store = self.inner.clone();
-        let outcome = self
-            .ask(store.acquire_several(attempts.into(), want))
-            .await?;
+        let asking = self.inner.acquire_several(attempts, want);
+        let outcome = self.ask(asking).await?;
         if let SeveralOutcome::Granted(grants) = &outcome {
             let granted = grants
                 .iter()
@@ -131,7 +122,7 @@ impl LockStore for RecordingStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities().clone()
+        self.inner.capabilities()
     }
 
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {

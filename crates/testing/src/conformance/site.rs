@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::LockMode;
+use tower_distributed_lock::LockMode;
 
 /// Counts visits by reading, sleeping and writing, with no protection of its own, and panics when two visits overlap that
 /// must not.

@@ -13,26 +13,25 @@ pub struct CaseGroup {
 }
 
 /// Makes the tests that a store must pass, for the modes that it has. See
-/// [`testing::conformance`](mod@crate::testing::conformance).
+/// [`conformance`](mod@crate::conformance).
 ///
-/// The argument is a type that is a [`Testbed`](crate::testing::conformance::Testbed), the modes of its store among `reentrant`,
+/// The argument is a type that is a [`Testbed`](crate::conformance::Testbed), the modes of its store among `reentrant`,
 /// `fair`, `read`, `write`, `permit`, `fenced` if the store issues fencing tokens, and `line` if waiting processes form a line.
 /// Each test is called `<case>::<mode>` in the module of the call, which should contain nothing else.
-#[doc(hidden)]
 #[macro_export]
-macro_rules! __conformance {
+macro_rules! conformance {
     ($testbed:ty: $($mode:ident)+ $(, $claim:ident)*) => {
         type Tested = $testbed;
-        const MODES: &[$crate::LockMode] = &[$($crate::__conformance!(@mode $mode)),+];
+        const MODES: &[$crate::tower_distributed_lock::LockMode] = &[$($crate::conformance!(@mode $mode)),+];
 
         #[test]
         fn the_claim_is_what_the_store_can_do() {
             let claims: &[&str] = &[$(stringify!($claim)),*];
             let claims = |claim: &str| claims.contains(&claim);
-            $crate::testing::conformance::claim::<Tested>(MODES, claims("fenced"), claims("line"));
+            $crate::conformance::claim::<Tested>(MODES, claims("fenced"), claims("line"));
         }
 
-        $crate::__conformance! { @cases GROUPS [$($mode)+]
+        $crate::conformance! { @cases GROUPS [$($mode)+]
             [reentrant fair read write permit] "" {
                 exclusion: tasks_exclude_each_other clients_exclude_each_other another_owner_is_refused
                     a_late_release_does_not_end_the_next_hold;
@@ -119,11 +118,11 @@ macro_rules! __conformance {
                     a_withdrawn_read_of_a_writer_does_not_refuse_the_next;
             }
         }
-        $crate::__conformance! { @also [$($mode)+] $($claim)* }
+        $crate::conformance! { @also [$($mode)+] $($claim)* }
     };
     (@also $has:tt) => {};
     (@also $has:tt line $($claim:ident)*) => {
-        $crate::__conformance! { @cases LINE $has
+        $crate::conformance! { @cases LINE $has
             [reentrant write permit] "fair waiters have a queue, and readers enter together" {
                 line: processes_are_granted_in_order a_newcomer_does_not_overtake_the_line
                     a_release_wakes_only_the_first_in_line a_cancelled_waiter_in_line_loses_its_place
@@ -133,10 +132,10 @@ macro_rules! __conformance {
                 permits: processes_are_granted_a_permit_in_order;
             }
         }
-        $crate::__conformance! { @also $has $($claim)* }
+        $crate::conformance! { @also $has $($claim)* }
     };
     (@also $has:tt fenced $($claim:ident)*) => {
-        $crate::__conformance! { @cases FENCED $has
+        $crate::conformance! { @cases FENCED $has
             [reentrant fair write] "readers and permits are not fenced" {
                 fencing: a_later_grant_has_a_larger_token re_entry_keeps_the_token
                     no_token_is_made_up_for_a_hold_without_one;
@@ -145,55 +144,55 @@ macro_rules! __conformance {
                 fencing: readers_and_permits_cannot_be_fenced;
             }
         }
-        $crate::__conformance! { @also $has $($claim)* }
+        $crate::conformance! { @also $has $($claim)* }
     };
     (@cases $groups:ident $has:tt $($modes:tt $why:literal { $($file:ident: $($case:ident)+;)+ })+) => {
         #[allow(dead_code)]
-        pub(crate) const $groups: &[$crate::testing::conformance::CaseGroup] = &[
-            $($crate::testing::conformance::CaseGroup {
-                modes: $crate::__conformance!(@names $modes),
+        pub(crate) const $groups: &[$crate::conformance::CaseGroup] = &[
+            $($crate::conformance::CaseGroup {
+                modes: $crate::conformance!(@names $modes),
                 why: $why,
                 cases: &[$($(stringify!($case)),+),+],
             }),+
         ];
-        $($($($crate::__conformance!(@case $has $modes $file $case);)+)+)+
+        $($($($crate::conformance!(@case $has $modes $file $case);)+)+)+
     };
     (@names [$($mode:ident)+]) => { &[$(stringify!($mode)),+] };
     (@case [$($has:ident)+] $modes:tt $file:ident $case:ident) => {
         mod $case {
-            $($crate::__conformance!(@test $has $modes $file $case);)+
+            $($crate::conformance!(@test $has $modes $file $case);)+
         }
     };
     // One test, if the mode of the store is among those of the case.
     (@test reentrant [reentrant $($rest:ident)*] $file:ident $case:ident) => {
-        #[test] fn reentrant() { $crate::__conformance!(@run reentrant $file $case) }
+        #[test] fn reentrant() { $crate::conformance!(@run reentrant $file $case) }
     };
     (@test fair [fair $($rest:ident)*] $file:ident $case:ident) => {
-        #[test] fn fair() { $crate::__conformance!(@run fair $file $case) }
+        #[test] fn fair() { $crate::conformance!(@run fair $file $case) }
     };
     (@test read [read $($rest:ident)*] $file:ident $case:ident) => {
-        #[test] fn read() { $crate::__conformance!(@run read $file $case) }
+        #[test] fn read() { $crate::conformance!(@run read $file $case) }
     };
     (@test write [write $($rest:ident)*] $file:ident $case:ident) => {
-        #[test] fn write() { $crate::__conformance!(@run write $file $case) }
+        #[test] fn write() { $crate::conformance!(@run write $file $case) }
     };
     (@test permit [permit $($rest:ident)*] $file:ident $case:ident) => {
-        #[test] fn permit() { $crate::__conformance!(@run permit $file $case) }
+        #[test] fn permit() { $crate::conformance!(@run permit $file $case) }
     };
     (@test $mode:ident [$other:ident $($rest:ident)*] $file:ident $case:ident) => {
-        $crate::__conformance!(@test $mode [$($rest)*] $file $case);
+        $crate::conformance!(@test $mode [$($rest)*] $file $case);
     };
     (@test $mode:ident [] $file:ident $case:ident) => {};
     (@run $mode:ident $file:ident $case:ident) => {
-        $crate::testing::conformance::run::<super::Tested>(
+        $crate::conformance::run::<super::Tested>(
             super::MODES,
-            $crate::__conformance!(@mode $mode),
-            $crate::testing::conformance::cases::$file::$case,
+            $crate::conformance!(@mode $mode),
+            $crate::conformance::cases::$file::$case,
         )
     };
-    (@mode reentrant) => { $crate::LockMode::Reentrant };
-    (@mode fair) => { $crate::LockMode::Fair };
-    (@mode read) => { $crate::LockMode::Read };
-    (@mode write) => { $crate::LockMode::Write };
-    (@mode permit) => { $crate::LockMode::permits(1) };
+    (@mode reentrant) => { $crate::tower_distributed_lock::LockMode::Reentrant };
+    (@mode fair) => { $crate::tower_distributed_lock::LockMode::Fair };
+    (@mode read) => { $crate::tower_distributed_lock::LockMode::Read };
+    (@mode write) => { $crate::tower_distributed_lock::LockMode::Write };
+    (@mode permit) => { $crate::tower_distributed_lock::LockMode::permits(1) };
 }

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::env::Place;
 use super::recording::asked_during;
-use crate::{LockError, LockGuard, LockMode, LockRequest};
+use tower_distributed_lock::{LockError, LockGuard, LockMode, LockRequest};
 
 /// A request in a task of its own, known to have found the lock taken.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use super::super::recording::RecordingStore;
 use super::*;
-use crate::error::StoreErrorKind;
-use crate::lock::{Hold, HoldId};
-use crate::store::{
+use tower_distributed_lock::error::StoreErrorKind;
+use tower_distributed_lock::lock::{Hold, HoldId};
+use tower_distributed_lock::store::{
     Attempt, Feature, HoldStatus, LATENESS, LockStore, LockStoreExt, Outcome, Record, Release,
     Renewal, Want,
 };

@@ -5,7 +5,7 @@ use std::pin::pin;
 use futures_util::future::select;
 
 use super::*;
-use crate::{Ended, LockClientBuilder, LockHandle};
+use tower_distributed_lock::{Ended, LockClientBuilder, LockHandle};
 
 pub async fn a_stolen_hold_is_reported_lost(env: &Env) {
     let lease = env.short_lease();

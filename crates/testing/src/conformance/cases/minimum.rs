@@ -1,4 +1,4 @@
-//! The minimum of a hold: [`LockRequest::hold_at_least`](crate::LockRequest::hold_at_least).
+//! The minimum of a hold: [`LockRequest::hold_at_least`](tower_distributed_lock::LockRequest::hold_at_least).
 
 use super::*;
 

@@ -3,7 +3,7 @@
 use LockMode::{Read, Write};
 
 use super::*;
-use crate::LockClientBuilder;
+use tower_distributed_lock::LockClientBuilder;
 
 pub async fn readers_share_the_lock(env: &Env) {
     let site = Site::default();

@@ -1,7 +1,7 @@
 //! Several keys at once: promise S8.
 
 use super::*;
-use crate::LockClientBuilder;
+use tower_distributed_lock::LockClientBuilder;
 
 pub async fn opposite_orders_do_not_deadlock(env: &Env) {
     const ORDERS: [[&str; 3]; 4] = [
