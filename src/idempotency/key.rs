@@ -1,4 +1,8 @@
-//! Key extractors for idempotency keys.
+//! Key extractors for idempotency keys: the header `Idempotency-Key`, and what the senders of webhooks send in its place.
+//!
+//! **They verify nothing.** Each one reads what names a request; whether the named sender has sent it is decided by a check of the
+//! signature, which belongs outside of the layer. Without that check, a stranger's request comes first and the sender's own is
+//! refused (422) for the whole retention.
 
 use std::borrow::Cow;
 
@@ -8,9 +12,9 @@ use http::request::Parts;
 use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 
-use super::{
-    Header, JsonFields, KeyError, KeyExtractor, Keys, body, compose, header, json_field,
-    json_fields, only_line,
+use crate::key::{
+    JsonFields, KeyError, KeyExtractor, Keys, body, compose, header, json_field, json_fields,
+    only_line,
 };
 use crate::lock::hex;
 
@@ -22,23 +26,21 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The quotes are not part of the key: `"8e03978e"` and `8e03978e` are one. These are refused (400 `key-invalid`): an empty
 /// key, a header on several lines, text after the closing quote; and, in a key without quotes, white space, commas and
 /// quotes. A proxy may have joined two keys into such a header.
-pub fn idempotency_key() -> IdempotencyKey {
-    IdempotencyKey
+pub fn idempotency_key() -> impl KeyExtractor + Clone {
+    HeaderKey
 }
 
-/// See [`idempotency_key`].
-#[derive(Debug, Clone, Copy, Default)]
-#[non_exhaustive]
-pub struct IdempotencyKey;
+#[derive(Clone)]
+struct HeaderKey;
 
-impl KeyExtractor for IdempotencyKey {
+impl KeyExtractor for HeaderKey {
     async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
         let key = key_in(only_line(parts, &IDEMPOTENCY_KEY)?)?;
         compose("idempotency-key".into(), [&*key])
     }
 }
 
-/// Parses a string of RFC 8941, or a key without quotes.
+/// Parses a string of RFC 9651, or a key without quotes.
 fn key_in(value: &str) -> Result<Cow<'_, str>, KeyError> {
     let key = unquoted(value)?;
     let plain = |char: char| char.is_ascii_graphic() && !matches!(char, '"' | ',');
@@ -48,7 +50,7 @@ fn key_in(value: &str) -> Result<Cow<'_, str>, KeyError> {
     }
 }
 
-/// What is in the quotes, if `value` begins with one: the whole of it is a string of RFC 8941 then, and not empty.
+/// What is in the quotes, if `value` begins with one: the whole of it is a string of RFC 9651 then, and not empty.
 fn unquoted(value: &str) -> Result<Cow<'_, str>, KeyError> {
     let Some(quoted) = value.strip_prefix('"') else {
         return Ok(value.into());
@@ -77,7 +79,7 @@ fn not_one_string() -> KeyError {
 }
 
 /// The header `webhook-id` of [Standard Webhooks](https://www.standardwebhooks.com).
-pub fn standard_webhooks() -> Header {
+pub fn standard_webhooks() -> impl KeyExtractor + Clone {
     header("webhook-id")
 }
 
@@ -86,7 +88,7 @@ pub fn standard_webhooks() -> Header {
 /// GitHub repeats both when it sends a delivery again. It signs the body and not the header. A captured body under the id
 /// of another delivery does not replace that delivery, but under a new id it is a new delivery. The handler must refuse old
 /// deliveries by the timestamps in the body.
-pub fn github() -> Delivery {
+pub fn github() -> impl KeyExtractor + Clone {
     Delivery {
         id: "x-github-delivery",
     }
@@ -95,15 +97,15 @@ pub fn github() -> Delivery {
 /// The header `x-shopify-event-id` together with the body.
 ///
 /// Shopify repeats both when it sends an event again, and signs only the body: see [`github`].
-pub fn shopify() -> Delivery {
+pub fn shopify() -> impl KeyExtractor + Clone {
     Delivery {
         id: "x-shopify-event-id",
     }
 }
 
 /// An id that the sender does not sign, together with the body that it signs: see [`github`].
-#[derive(Debug, Clone)]
-pub struct Delivery {
+#[derive(Clone)]
+struct Delivery {
     id: &'static str,
 }
 
@@ -117,22 +119,21 @@ impl KeyExtractor for Delivery {
 }
 
 /// The event's id in the body, as Stripe and others send it: `{"id": "evt_…"}`.
-pub fn stripe() -> JsonFields {
+pub fn stripe() -> impl KeyExtractor + Clone {
     json_field("event", "/id")
 }
 
 /// Source and id of a CloudEvents 1.0 event, which together name it: the headers `ce-source` and `ce-id` (binary mode), or
 /// the body's fields where its type is `application/cloudevents+json` (structured mode).
-pub fn cloud_events() -> CloudEvents {
+pub fn cloud_events() -> impl KeyExtractor + Clone {
     CloudEvents {
-        structured: json_fields("cloudevent", ["/source", "/id"]),
+        structured: json_fields("cloudevent".into(), ["/source", "/id"]),
     }
 }
 
-/// See [`cloud_events`].
-#[derive(Debug, Clone)]
-pub struct CloudEvents {
-    structured: JsonFields,
+#[derive(Clone)]
+struct CloudEvents {
+    structured: JsonFields<2>,
 }
 
 impl KeyExtractor for CloudEvents {
