@@ -29,7 +29,7 @@ const FLOORS: &[&[&str]] = &[
     &["layer"],
     &["idempotency"],
     &["console"],
-    &["extract", "guide", "testing"],
+    &["extract", "guide"],
 ];
 
 #[test]
@@ -61,7 +61,7 @@ fn no_import_points_to_a_higher_floor() {
 
 #[test]
 fn no_imports_go_in_a_circle() {
-    for tree in ["src", "src/bin/lockctl"] {
+    for tree in ["src", "crates/lockctl/src", "crates/testing/src"] {
         let imports = imports(&files(tree));
         assert!(
             imports.len() > 20,
@@ -116,10 +116,10 @@ fn an_import_without_a_line_of_its_own_is_found() {
     ]);
     assert_eq!(circles(&two_files).len(), 1);
     let two_folders = tree(&[
-        ("store/redis/a.rs", "use crate::store::quorum::b::B;"),
+        ("store/redis/a.rs", "use crate::store::memory::b::B;"),
         ("store/redis/d.rs", ""),
-        ("store/quorum/b.rs", ""),
-        ("store/quorum/c.rs", "use crate::store::redis::d;"),
+        ("store/memory/b.rs", ""),
+        ("store/memory/c.rs", "use crate::store::redis::d;"),
     ]);
     assert_eq!(circles(&two_folders).len(), 1);
 }
@@ -203,7 +203,7 @@ fn no_file_has_more_than_300_lines_of_code() {
         (length.parse::<usize>().expect("a number"), file)
     });
     let lengths: Vec<_> = lengths.collect();
-    assert!(lengths.len() > 250, "{} files were counted", lengths.len());
+    assert!(lengths.len() > 150, "{} files were counted", lengths.len());
     let long: Vec<_> = lengths.iter().filter(|(length, _)| *length > 300).collect();
     assert!(long.is_empty(), "{long:?}");
 }

@@ -1,14 +1,13 @@
 //! The exported suite, on each store of this crate and in every mode.
 //!
-//! The cases are those of [`tower_distributed_lock::testing::conformance`]. Each runs as the test
+//! The cases are those of [`tower_distributed_lock_testing::conformance`]. Each runs as the test
 //! `conformance::<store>::<case>::<mode>`; [`complete`] fails if one of these tests is missing without a reason. No case
 //! sleeps where it can wait for a condition, and each ends with the assertion that nothing is left: no key in use in a
 //! client, nothing in the store.
 //!
-//! The stores: `memory` on paused time; `distant`, the same with random delays in both directions; `quorum`, three of
-//! those, of which two make a majority; `redis`, a server for each test, in real time and on several threads; `cluster`,
-//! the same on a Redis Cluster of three masters that all tests share, with names of their own; `worked`, the example in the
-//! documentation of `LockStore`.
+//! The stores: `memory` on paused time; `distant`, the same with random delays in both directions; `redis`, a server
+//! for each test, in real time and on several threads; `cluster`, the same on a Redis Cluster of three masters that all tests share,
+//! with names of their own; `worked`, the example in the documentation of `LockStore`. Those of `crates` run it in their own tests.
 
 mod apart;
 mod lone;
@@ -26,14 +25,13 @@ macro_rules! on {
         $(mod $store { on!(@ $testbed $claim); })+
     };
     (@ $testbed:ident ($($claim:tt)+)) => {
-        tower_distributed_lock::testing::conformance!(super::testbeds::$testbed: $($claim)+);
+        tower_distributed_lock_testing::conformance!(super::testbeds::$testbed: $($claim)+);
     };
 }
 
 on! {
     memory: Memory, (reentrant fair read write permit, fenced, line);
     distant: Distant, (reentrant fair read write permit, fenced, line);
-    quorum: Quorum, (reentrant read write);
     redis: Redis, (reentrant fair read write permit, fenced, line);
     cluster: Cluster, (reentrant fair read write permit, fenced, line);
     worked: Worked, (reentrant);
