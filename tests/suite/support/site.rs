@@ -39,6 +39,11 @@ impl Site {
         !matches!(self, Self::Quorum(_))
     }
 
+    /// Whether it lists its keys.
+    pub(crate) fn lists(&self) -> bool {
+        !matches!(self, Self::Quorum(_))
+    }
+
     /// A client like that of another process.
     pub(crate) async fn client(&self) -> LockClient {
         self.builder().await.build()
