@@ -9,7 +9,7 @@ use axum::response::{Html, IntoResponse};
 use axum::routing::get;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::shared::Shared;
+use crate::shared::Shared;
 
 const PAGE: &str = include_str!("page/index.html");
 
@@ -40,7 +40,7 @@ const MARKUP: &AsciiSet = &CONTROLS
     .add(b'<')
     .add(b'>');
 
-pub(super) fn routes() -> Router<Arc<Shared>> {
+pub(crate) fn routes() -> Router<Arc<Shared>> {
     let page = async |OriginalUri(uri): OriginalUri| Html(PAGE.replace(BASE, &base(uri.path())));
     let routes = Router::new().route("/", get(page));
     FILES

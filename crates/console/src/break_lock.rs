@@ -11,12 +11,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::Instrument;
 
-use super::key::in_store;
-use super::problem::Problem;
-use super::same_origin::is_same_origin;
-use super::shared::{Shared, done};
-use crate::lock::LockKey;
-use crate::telemetry;
+use crate::key::in_store;
+use crate::problem::Problem;
+use crate::same_origin::is_same_origin;
+use crate::shared::{Shared, join};
+use tower_distributed_lock::LockKey;
+use tower_distributed_lock::telemetry::digest;
 
 /// The longest body. No program has keys of this length.
 const LONGEST: usize = 64 * 1024;
@@ -27,17 +27,30 @@ struct BreakRequest {
     key: String,
     /// The key again, as the user has typed it.
     confirm: String,
+    /// The ids of the holders that the user has seen: no other is ended.
+    holders: Vec<String>,
 }
 
 /// `api/break`: the answer has the state of the key just before, and whether any hold was ended.
-pub(super) async fn break_lock(
+pub(crate) async fn break_lock(
     State(shared): State<Arc<Shared>>,
     request: Request,
 ) -> Result<Json<Value>, Problem> {
     let (parts, body) = request.into_parts();
     let caller = caller(&parts.extensions, &parts.headers);
     let refused = |status, why: &str| {
-        tracing::warn!(caller, why, "the console has refused to break a lock");
+        // A stranger may send any number of them.
+        match shared.refused_breaks.due() {
+            Some(left_out) => {
+                tracing::warn!(
+                    caller,
+                    why,
+                    left_out,
+                    "the console has refused to break a lock"
+                );
+            }
+            None => tracing::debug!(caller, why, "the console has refused to break a lock"),
+        }
         Problem::new(status, why)
     };
     if !shared.may_break {
@@ -49,28 +62,40 @@ pub(super) async fn break_lock(
         return Err(refused(StatusCode::FORBIDDEN, why));
     }
     if !is_json(&parts.headers) {
-        let why = "the body is to be application/json";
+        let why = "the body must be application/json";
         return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
     let body = to_bytes(body, LONGEST).await;
     let body =
         body.map_err(|_| Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"))?;
-    let BreakRequest { key, confirm } = serde_json::from_slice(&body)
-        .map_err(|_| Problem::bad_request("the body is to be {\"key\": …, \"confirm\": …}"))?;
-    if key != confirm {
-        return Err(Problem::bad_request("`confirm` is to be the key's name"));
+    let request: BreakRequest = serde_json::from_slice(&body).map_err(|_| {
+        let shape = "the body must be {\"key\": …, \"confirm\": …, \"holders\": […]}";
+        Problem::bad_request(shape)
+    })?;
+    if request.key != request.confirm {
+        return Err(Problem::bad_request("`confirm` must be the key's name"));
     }
     // The break is logged even if the caller does not wait for the answer.
-    let breaking = break_now(shared, LockKey::new(key), caller).in_current_span();
-    done(tokio::spawn(breaking)).await.map(Json)
+    let breaking = break_now(shared, request, caller).in_current_span();
+    join(tokio::spawn(breaking)).await.map(Json)
 }
 
 /// Ends the holds, and logs the caller.
-async fn break_now(shared: Arc<Shared>, key: LockKey, caller: String) -> Result<Value, Problem> {
+async fn break_now(
+    shared: Arc<Shared>,
+    request: BreakRequest,
+    caller: String,
+) -> Result<Value, Problem> {
+    let key = LockKey::new(request.key);
     let admin = shared.locks.admin()?;
     let was = admin.inspect(&key).await?;
+    let mut ids = was.holders.iter().map(|holder| &holder.id);
+    if let Some(other) = ids.find(|id| !request.holders.contains(id)) {
+        let why = format!("it is not held any more by the one that was shown, but by {other}");
+        return Err(Problem::new(StatusCode::CONFLICT, why));
+    }
     let broken = admin.force_unlock(&key).await?;
-    let digest = telemetry::digests(|| [&key]).to_string();
+    let digest = digest(&key).to_string();
     let holders = was.holders.len();
     tracing::warn!(
         key = %digest,
@@ -81,9 +106,6 @@ async fn break_now(shared: Arc<Shared>, key: LockKey, caller: String) -> Result<
     );
     for holder in &was.holders {
         tracing::debug!(key = %digest, holder = holder.id, "it was held");
-    }
-    if broken {
-        shared.locks.journal().broken(&key, caller);
     }
     let was = in_store(&was, &shared.holders);
     Ok(json!({ "key": key, "broken": broken, "was": was }))

@@ -1,11 +1,11 @@
 //! The hottest keys of the last minutes.
 
+use std::collections::HashMap;
 use std::mem;
 use std::time::Duration;
 
 use tokio::time::Instant;
-
-use crate::lock::{KeyMap, LockKey};
+use tower_distributed_lock::LockKey;
 
 /// How many keys are counted in a window. A further key replaces the one with the shortest total wait, so the hottest keys
 /// are kept.
@@ -24,22 +24,22 @@ pub(crate) struct Waits {
 
 /// The keys of two windows.
 #[derive(Debug)]
-pub(super) struct ContendedKeys {
+pub(crate) struct ContendedKeys {
     began: Instant,
-    now: KeyMap<Waits>,
-    before: KeyMap<Waits>,
+    now: HashMap<LockKey, Waits>,
+    before: HashMap<LockKey, Waits>,
 }
 
 impl ContendedKeys {
-    pub(super) fn new(began: Instant) -> Self {
+    pub(crate) fn new(began: Instant) -> Self {
         Self {
             began,
-            now: KeyMap::default(),
-            before: KeyMap::default(),
+            now: HashMap::new(),
+            before: HashMap::new(),
         }
     }
 
-    pub(super) fn add(&mut self, key: &LockKey, waited: Duration, now: Instant) {
+    pub(crate) fn add(&mut self, key: &LockKey, waited: Duration, now: Instant) {
         self.turn_page(now);
         if self.now.len() == KEPT && !self.now.contains_key(key) {
             let coldest = self.now.iter().min_by_key(|(_, waits)| waits.sum);
@@ -53,7 +53,7 @@ impl ContendedKeys {
     }
 
     /// The hottest first.
-    pub(super) fn all(&mut self, now: Instant) -> Vec<(LockKey, Waits)> {
+    pub(crate) fn all(&mut self, now: Instant) -> Vec<(LockKey, Waits)> {
         self.turn_page(now);
         let mut sums = self.now.clone();
         for (key, before) in &self.before {
@@ -73,7 +73,7 @@ impl ContendedKeys {
         }
         self.before = match age < 2 * WINDOW {
             true => mem::take(&mut self.now),
-            false => KeyMap::default(),
+            false => HashMap::new(),
         };
         self.now.clear();
         self.began = now;

@@ -1,91 +1,179 @@
-//! Events, durations and contended keys since the console exists, as JSON. The guide has the fields.
+//! What has happened since the console exists: events, waits and contended keys. The guide has the fields of the JSON.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use tower_distributed_lock::client::{LockEvent, LockEventKind, LockEvents};
+use tower_distributed_lock::{LockClient, LockError};
 
-use super::shared::Shared;
-use super::{millis, problem};
-use crate::telemetry::journal::{BOUNDS, Event, EventCause, Histogram, WINDOW, quantile};
-use crate::telemetry::{self, Labels};
+use crate::contended::{ContendedKeys, WINDOW};
+use crate::durations::{BOUNDS, Durations, Histogram};
+use crate::recent::Recent;
+use crate::{millis, problem};
 
 /// How many contended keys are shown.
 const HOTTEST: usize = 20;
 
-/// `api/events`.
-pub(super) fn events(shared: &Shared) -> Value {
-    let events = shared.locks.journal().events();
-    let latest: Vec<_> = events.latest().into_iter().map(event).collect();
-    json!({
-        "lost": events.lost,
-        "refused": events.refused,
-        "broken": events.broken,
-        "last": events.last,
-        "events": latest,
-    })
+/// What the events of a client add up to, in bounded memory.
+#[derive(Debug)]
+pub(crate) struct History {
+    past: Mutex<Past>,
+    /// Until a task reads them.
+    unread: Mutex<Option<LockEvents>>,
 }
 
-fn event(event: &Event) -> Value {
-    let (kind, refusal, cause) = match &event.cause {
-        EventCause::Lost(reason) => ("lost", None, (*reason).to_owned()),
-        EventCause::Broken(by) => ("broken", None, format!("broken from {by}")),
-        EventCause::Refused { error, waited } => {
-            let refusal = (telemetry::outcome(error), millis::of(*waited));
+#[derive(Debug)]
+struct Past {
+    recent: Recent,
+    durations: Durations,
+    contended: ContendedKeys,
+    missed: u64,
+}
+
+impl History {
+    pub(crate) fn of(locks: &LockClient) -> Arc<Self> {
+        Arc::new(Self {
+            past: Mutex::new(Past {
+                recent: Recent::default(),
+                durations: Durations::default(),
+                contended: ContendedKeys::new(Instant::now()),
+                missed: 0,
+            }),
+            unread: Mutex::new(Some(locks.events())),
+        })
+    }
+
+    /// Begins to read the events, once, if there is a runtime for the task.
+    pub(crate) fn listen(self: &Arc<Self>) {
+        if let Ok(runtime) = Handle::try_current()
+            && let Some(events) = lock(&self.unread).take()
+        {
+            runtime.spawn(read(events, Arc::downgrade(self)));
+        }
+    }
+
+    /// `api/events`.
+    pub(crate) fn events(&self) -> Value {
+        let past = lock(&self.past);
+        let recent = &past.recent;
+        let latest = recent.latest().into_iter();
+        json!({
+            "lost": recent.lost,
+            "refused": recent.refused,
+            "broken": recent.broken,
+            "missed": past.missed,
+            "last": recent.last,
+            "events": latest.map(|(number, event)| shown(*number, event)).collect::<Vec<_>>(),
+        })
+    }
+
+    /// `api/durations`.
+    pub(crate) fn durations(&self) -> Value {
+        let past = lock(&self.past);
+        let series = past.durations.all().into_iter();
+        let series = series.map(|((route, mode), waits)| {
+            json!({ "route": &**route, "mode": mode, "waits": histogram(waits) })
+        });
+        // One more bucket has longer durations than the last bound.
+        json!({ "bounds_ms": BOUNDS, "series": series.collect::<Vec<_>>() })
+    }
+
+    /// `api/contended`.
+    pub(crate) fn contended(&self) -> Value {
+        let contended = lock(&self.past).contended.all(Instant::now());
+        let hottest = contended.into_iter().take(HOTTEST);
+        let keys = hottest.map(|(key, waits)| {
+            json!({ "key": key, "waits": waits.count, "waited_ms": millis::to_ms(waits.sum) })
+        });
+        // The longest time that the counts cover.
+        let window = 2 * millis::to_ms(WINDOW);
+        json!({ "window_ms": window, "keys": keys.collect::<Vec<_>>() })
+    }
+}
+
+impl Past {
+    fn add(&mut self, event: LockEvent) {
+        self.missed += event.missed;
+        let waited = match event.kind {
+            LockEventKind::Granted { waited } | LockEventKind::Refused { waited, .. } => waited,
+            _ => return self.recent.add(event),
+        };
+        // A request that does not wait is refused at once.
+        if waited >= Duration::from_millis(1) {
+            self.contended.add(&event.key, waited, Instant::now());
+        }
+        let route = event.route.clone().unwrap_or_else(|| "none".into());
+        let mode = event.mode.map_or("mixed", |mode| mode.as_str());
+        self.durations.record((route, mode), waited);
+        self.recent.add(event);
+    }
+}
+
+/// Reads until the client is gone, or the console.
+async fn read(mut events: LockEvents, history: Weak<History>) {
+    while let Some(event) = events.next().await {
+        let Some(history) = history.upgrade() else {
+            return;
+        };
+        lock(&history.past).add(event);
+    }
+}
+
+/// A panic under these mutexes leaves nothing that is worse than a count that misses an event.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn shown(number: u64, event: &LockEvent) -> Value {
+    let (kind, refusal, cause) = match &event.kind {
+        LockEventKind::Lost { reason } => ("lost", None, (*reason).to_owned()),
+        LockEventKind::Refused { error, waited } => {
+            let refusal = (outcome(error), millis::to_ms(*waited));
             ("refused", Some(refusal), problem::text(error))
         }
+        _ => ("broken", None, "broken through this process".to_owned()),
     };
     let (outcome, waited) = refusal.unzip();
+    let mode = event.mode.map(|mode| mode.as_str());
     json!({
-        "number": event.number,
-        "at_ms": millis::of_day(event.at),
+        "number": number,
+        "at_ms": millis::unix_ms(event.at),
         "kind": kind,
         "outcome": outcome,
         "key": event.key,
-        "mode": event.mode,
-        "route": event.route.as_str(),
+        "mode": mode.or(outcome.map(|_| "mixed")),
+        "route": event.route.as_deref().unwrap_or("none"),
         "cause": cause,
         "waited_ms": waited,
     })
 }
 
-/// `api/durations`.
-pub(super) fn durations(shared: &Shared) -> Value {
-    let durations = shared.locks.journal().durations();
-    let series = durations.iter().map(|(Labels(route, mode), one)| {
-        json!({
-            "route": route.as_str(),
-            "mode": mode,
-            "waits": histogram(&one.waits),
-            "holds": histogram(&one.holds),
-        })
-    });
-    // One more bucket has longer durations than the last bound.
-    json!({ "bounds_ms": BOUNDS, "series": series.collect::<Vec<_>>() })
+/// The short name of a refusal, as the spans of waits have it.
+fn outcome(error: &LockError) -> &'static str {
+    match error {
+        LockError::Busy { .. } => "contended",
+        LockError::Overloaded => "overloaded",
+        LockError::Unavailable(_) => "unavailable",
+        LockError::Conflict(_) => "conflict",
+        LockError::Lost => "lost",
+        LockError::Shutdown => "shutdown",
+        _ => "misused",
+    }
 }
 
 fn histogram(histogram: &Histogram) -> Value {
-    let buckets = histogram.counts();
-    let count: u64 = buckets.iter().sum();
-    // `None`: longer than the last bound, or no entry.
-    let quantile = |per_cent: u64| BOUNDS.get(quantile(&buckets, per_cent)?);
-    let mean = histogram.sum().as_secs_f64() * 1000.0 / count.max(1) as f64;
+    let count = histogram.count();
+    let mean = histogram.sum.as_secs_f64() * 1000.0 / count.max(1) as f64;
     json!({
         "count": count,
         // Whole microseconds.
         "mean_ms": (mean * 1000.0).round() / 1000.0,
-        "p50_ms": quantile(50),
-        "p95_ms": quantile(95),
-        "p99_ms": quantile(99),
-        "buckets": buckets,
+        "p50_ms": histogram.quantile(50),
+        "p95_ms": histogram.quantile(95),
+        "p99_ms": histogram.quantile(99),
+        "buckets": histogram.buckets,
     })
-}
-
-/// `api/contended`.
-pub(super) fn contended(shared: &Shared) -> Value {
-    let contended = shared.locks.journal().contended();
-    let hottest = contended.into_iter().take(HOTTEST);
-    let keys = hottest.map(|(key, waits)| {
-        json!({ "key": key, "waits": waits.count, "waited_ms": millis::of(waits.sum) })
-    });
-    // The longest time that the counts cover.
-    let window = 2 * millis::of(WINDOW);
-    json!({ "window_ms": window, "keys": keys.collect::<Vec<_>>() })
 }

@@ -7,34 +7,31 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use super::millis;
-use crate::client::LockClient;
-use crate::error::LockError;
-use crate::lock::LockKey;
-use crate::store::{Holder, Inspection, ProcessInfo};
+use crate::millis;
+use tower_distributed_lock::{Holder, Inspection, LockClient, LockError, LockKey, ProcessInfo};
 
 /// How many keys are asked about at a time.
 const AT_A_TIME: usize = 16;
 
 /// How long a viewer waits for the store's answers about a page of keys.
-const LIMIT: Duration = Duration::from_millis(500);
+const FIND_LIMIT: Duration = Duration::from_millis(500);
 
 /// Asks the store for the holders of a key.
-pub(super) struct Holders {
+pub(crate) struct Holders {
     locks: LockClient,
     here: String,
 }
 
 /// The first holder of a key, by the store's answer.
-pub(super) struct HolderElsewhere {
-    pub(super) who: Value,
+pub(crate) struct HolderElsewhere {
+    pub(crate) who: Value,
     /// The rest of its lease, in milliseconds; `None` if it does not end.
-    pub(super) left: Option<u64>,
+    pub(crate) left: Option<u64>,
 }
 
 /// A holder: its kind, its name in the store, and its process and the route of its request, if that has announced itself. The
 /// kind is `here`: this process; `ours`: another process of this crate; `java`: a Redisson client; or `unknown`.
-pub(super) fn who(
+pub(crate) fn who(
     kind: &str,
     id: Option<&str>,
     process: Option<&ProcessInfo>,
@@ -44,7 +41,7 @@ pub(super) fn who(
 }
 
 impl Holders {
-    pub(super) fn new(locks: &LockClient) -> Self {
+    pub(crate) fn new(locks: &LockClient) -> Self {
         Self {
             here: locks.id().to_string(),
             locks: locks.clone(),
@@ -52,7 +49,7 @@ impl Holders {
     }
 
     /// Describes a holder.
-    pub(super) fn who(&self, holder: &Holder) -> Value {
+    pub(crate) fn who(&self, holder: &Holder) -> Value {
         let kind = match () {
             () if holder.id.starts_with(&self.here) => "here",
             () if holder.is_ours() => "ours",
@@ -63,12 +60,12 @@ impl Holders {
     }
 
     /// The state of a key in the store.
-    pub(super) async fn inspect(&self, key: &LockKey) -> Result<Inspection, LockError> {
+    pub(crate) async fn inspect(&self, key: &LockKey) -> Result<Inspection, LockError> {
         self.locks.admin()?.inspect(key).await
     }
 
     /// Finds the holders of these keys, as far as the store answers in time. It is asked once for each cell.
-    pub(super) async fn find<'a>(
+    pub(crate) async fn find<'a>(
         &self,
         keys: impl Iterator<Item = (&'a LockKey, &'a OnceCell<Option<HolderElsewhere>>)>,
     ) {
@@ -78,7 +75,7 @@ impl Holders {
         let asked: Vec<_> = asked.collect();
         let asked = stream::iter(asked).for_each_concurrent(AT_A_TIME, |ask| ask);
         // Holders that are not known by then are left out this time.
-        drop(timeout(LIMIT, asked).await);
+        drop(timeout(FIND_LIMIT, asked).await);
     }
 
     async fn holder(&self, key: &LockKey) -> Option<HolderElsewhere> {
@@ -86,7 +83,7 @@ impl Holders {
         let holder = inspection.holders.first()?;
         Some(HolderElsewhere {
             who: self.who(holder),
-            left: millis::left(holder.remaining),
+            left: millis::remaining_ms(holder.remaining),
         })
     }
 }

@@ -3,52 +3,42 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
-use super::holders::Holders;
-use super::millis;
-use super::problem;
-use super::row::held_here;
-use super::shared::Shared;
-use crate::lock::LockKey;
-use crate::store::Inspection;
+use crate::holders::Holders;
+use crate::millis;
+use crate::problem;
+use crate::row::held_here;
+use crate::shared::Shared;
+use tower_distributed_lock::lock::LockKey;
+use tower_distributed_lock::store::Inspection;
 
 /// How many holds and waiters of this process are shown.
 const SHOWN: usize = 200;
 
 /// `api/key`: the state of `key` here and in the store. Waits for the store for `limit` at most.
-pub(super) async fn look(shared: &Shared, key: &LockKey, limit: Duration) -> Value {
+pub(crate) async fn look(shared: &Shared, key: &LockKey, limit: Duration) -> Value {
     let store = match timeout(limit, shared.holders.inspect(key)).await {
         Ok(Ok(inspection)) => in_store(&inspection, &shared.holders),
         Ok(Err(error)) => unknown(problem::text(&error)),
         Err(_) => unknown(format!("the store has not answered within {limit:?}")),
     };
-    let locks = &shared.locks;
-    let key = locks.named(key.clone());
-    let (holds, queued) = locks.queues().view_of(&key);
-    let now = Instant::now();
-    let refused = locks.journal().store_waiters();
-    let refused = refused.into_iter().filter(|waiter| waiter.key == key);
-    // The store has refused the first ones, and will wake them. The others wait behind them in the process.
-    let refused = refused.map(|waiter| (waiter.since, waiter.mode, waiter.route, true));
-    let queued = queued.into_iter();
-    let queued = queued.map(|waiter| (waiter.since, waiter.mode, waiter.route, false));
-    let mut waiters: Vec<_> = refused.chain(queued).collect();
-    // Requests of one mode remain in the order of their queue.
-    waiters.sort_by_key(|(since, ..)| *since);
-    let shown = waiters.iter().take(SHOWN);
-    let shown = shown.map(|(since, mode, route, asks_store)| {
+    let here = shared.locks.snapshot_of(key.clone());
+    let (holds, waiters) = here
+        .map(|here| (here.holds, here.waiters))
+        .unwrap_or_default();
+    let shown = waiters.iter().take(SHOWN).map(|waiter| {
         json!({
-            "mode": mode.as_str(),
-            "route": route.as_str(),
-            "waited_ms": millis::since(*since, now),
-            "asks_store": asks_store,
+            "mode": waiter.mode.as_str(),
+            "route": waiter.route.as_deref().unwrap_or("none"),
+            "waited_ms": millis::to_ms(waiter.waited),
+            "asks_store": waiter.in_store,
         })
     });
     let holds = holds.iter().take(SHOWN);
     json!({
         "key": key,
-        "holds": holds.map(|hold| held_here(hold, now)).collect::<Vec<_>>(),
+        "holds": holds.map(held_here).collect::<Vec<_>>(),
         "waiters": shown.collect::<Vec<_>>(),
         "waiting": waiters.len(),
         "store": store,
@@ -56,12 +46,12 @@ pub(super) async fn look(shared: &Shared, key: &LockKey, limit: Duration) -> Val
 }
 
 /// The state of a key in the store.
-pub(super) fn in_store(inspection: &Inspection, holders: &Holders) -> Value {
+pub(crate) fn in_store(inspection: &Inspection, holders: &Holders) -> Value {
     let held = inspection.holders.iter().map(|holder| {
         let mut shown = holders.who(holder);
         shown["mode"] = holder.mode.as_str().into();
         shown["count"] = holder.count.into();
-        shown["lease_left_ms"] = millis::left(holder.remaining).into();
+        shown["lease_left_ms"] = millis::remaining_ms(holder.remaining).into();
         shown
     });
     json!({

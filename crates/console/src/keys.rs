@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::Instant;
 
-use super::holders::Holders;
-use super::row::Row;
+use crate::holders::Holders;
+use crate::row::Row;
 
 /// The default and the largest size of a page.
 const SIZE: (usize, usize) = (50, 200);
@@ -15,35 +14,34 @@ const SIZE: (usize, usize) = (50, 200);
 /// `api/keys?…`: the filter and the order of the keys.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct KeysQuery {
-    pub(super) sort: Sort,
-    pub(super) order: Order,
+pub(crate) struct KeysQuery {
+    pub(crate) sort: Sort,
+    pub(crate) order: Order,
     /// The text that the names contain.
     #[serde(rename = "match")]
-    pub(super) text: String,
-    pub(super) which: Which,
+    pub(crate) text: String,
+    pub(crate) which: Which,
     page: Option<usize>,
     size: Option<usize>,
     /// The key that `api/live` shows in full.
-    pub(super) key: Option<String>,
+    pub(crate) key: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Sort {
+pub(crate) enum Sort {
     Key,
     Mode,
     Route,
     #[default]
     Age,
     Lease,
-    Renewals,
     Waiters,
     Token,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
-pub(super) enum Order {
+pub(crate) enum Order {
     #[serde(rename = "asc")]
     Ascending,
     #[default]
@@ -53,7 +51,7 @@ pub(super) enum Order {
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Which {
+pub(crate) enum Which {
     #[default]
     All,
     /// Held by this process.
@@ -66,30 +64,29 @@ pub(super) enum Which {
 
 impl KeysQuery {
     /// From 1.
-    pub(super) fn page(&self) -> usize {
+    pub(crate) fn page(&self) -> usize {
         self.page.unwrap_or(1).max(1)
     }
 
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.size.unwrap_or(SIZE.0).clamp(1, SIZE.1)
     }
 }
 
 /// The rows of one page, and the counts beside them.
-pub(super) struct KeysPage {
-    pub(super) at: Instant,
-    pub(super) counts: Value,
-    pub(super) rows: Vec<Arc<Row>>,
+pub(crate) struct KeysPage {
+    pub(crate) counts: Value,
+    pub(crate) rows: Vec<Arc<Row>>,
 }
 
 impl KeysPage {
     /// `api/keys`. Asks the store for the holders of the keys that this process does not hold.
-    pub(super) async fn json(mut self, holders: &Holders) -> Value {
+    pub(crate) async fn json(mut self, holders: &Holders) -> Value {
         // The rows are those of a survey, which several viewers share: the store is asked once for each.
         let elsewhere = self.rows.iter().filter(|row| !row.is_held());
-        let elsewhere = elsewhere.map(|row| (&row.view.key, &row.elsewhere));
+        let elsewhere = elsewhere.map(|row| (&row.key.key, &row.elsewhere));
         holders.find(elsewhere).await;
-        let rows = self.rows.iter().map(|row| row.json(self.at));
+        let rows = self.rows.iter().map(|row| row.json());
         self.counts["keys"] = rows.collect();
         self.counts
     }

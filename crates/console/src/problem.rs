@@ -9,24 +9,24 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use crate::error::LockError;
+use tower_distributed_lock::error::LockError;
 
 /// A problem in the format of RFC 9457.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     status: StatusCode,
     detail: String,
 }
 
 impl Problem {
-    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self {
             status,
             detail: detail.into(),
         }
     }
 
-    pub(super) fn bad_request(detail: impl Into<String>) -> Self {
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 }
@@ -52,7 +52,7 @@ impl From<QueryRejection> for Problem {
 }
 
 /// An error with its causes.
-pub(super) fn text(error: &LockError) -> String {
+pub(crate) fn text(error: &LockError) -> String {
     let causes = successors(error.source(), |&cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -3,17 +3,17 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Console;
+use crate::Console;
 
 /// The page of another process.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Peer {
+pub(crate) struct Peer {
     name: String,
     address: String,
 }
 
 /// `api/process`, but for the time since the console exists.
-pub(super) fn json(console: &Console) -> Value {
+pub(crate) fn json(console: &Console) -> Value {
     let name = console.process.clone();
     json!({
         "name": name.unwrap_or_else(name_of_this_process),
@@ -26,7 +26,7 @@ pub(super) fn json(console: &Console) -> Value {
 }
 
 impl Peer {
-    pub(super) fn new(name: String, address: String) -> Self {
+    pub(crate) fn new(name: String, address: String) -> Self {
         let is_link = ["https://", "http://", "/"];
         let is_link = is_link.iter().any(|start| address.starts_with(start));
         assert!(

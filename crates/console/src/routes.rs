@@ -12,11 +12,11 @@ use axum::{Json, Router, middleware};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::keys::KeysQuery;
-use super::problem::Problem;
-use super::shared::Shared;
-use super::{assets, break_lock, history, key, live};
-use crate::lock::LockKey;
+use crate::keys::KeysQuery;
+use crate::problem::Problem;
+use crate::shared::Shared;
+use crate::{assets, break_lock, host, key, live};
+use tower_distributed_lock::lock::LockKey;
 
 /// Only code from the page's own files, and no connection to another origin. `require-trusted-types-for` makes the browser
 /// refuse text as markup.
@@ -42,16 +42,16 @@ const HEADERS: [(HeaderName, &str); 7] = [
 ];
 
 /// How long a request waits for the store.
-const LIMIT: Duration = Duration::from_secs(10);
+const STORE_ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 type Locks = State<Arc<Shared>>;
 
-pub(super) fn router(shared: Arc<Shared>) -> Router {
+pub(crate) fn router(shared: Arc<Shared>) -> Router {
     let api = Router::new()
         .route("/api/process", read(Shared::process))
-        .route("/api/events", read(history::events))
-        .route("/api/durations", read(history::durations))
-        .route("/api/contended", read(history::contended))
+        .route("/api/events", read(|shared| shared.history.events()))
+        .route("/api/durations", read(|shared| shared.history.durations()))
+        .route("/api/contended", read(|shared| shared.history.contended()))
         .route("/api/keys", get(keys))
         .route("/api/key", get(one_key))
         .route("/api/store", get(store))
@@ -60,6 +60,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
     assets::routes()
         .merge(api)
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "the console has no such page"))
+        .layer(middleware::from_fn_with_state(shared.clone(), host::check))
         .layer(middleware::map_response(secured))
         .with_state(shared)
 }
@@ -78,7 +79,7 @@ fn read(read: fn(&Shared) -> Value) -> MethodRouter<Arc<Shared>> {
 }
 
 async fn store(State(shared): Locks) -> Json<Value> {
-    Json(shared.store(LIMIT).await)
+    Json(shared.store(STORE_ANSWER_LIMIT).await)
 }
 
 async fn keys(
@@ -86,7 +87,7 @@ async fn keys(
     query: Result<Query<KeysQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Query(query) = query?;
-    Ok(Json(shared.keys(query).await))
+    shared.keys(query).await.map(Json)
 }
 
 #[derive(Deserialize)]
@@ -99,5 +100,7 @@ async fn one_key(
     query: Result<Query<KeyQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Query(KeyQuery { key }) = query?;
-    Ok(Json(key::look(&shared, &LockKey::new(key), LIMIT).await))
+    Ok(Json(
+        key::look(&shared, &LockKey::new(key), STORE_ANSWER_LIMIT).await,
+    ))
 }

@@ -2,16 +2,18 @@
 
 use axum::http::{HeaderMap, Uri, header};
 
+use crate::host::host;
+
 /// Returns `false` for a request that a page of another origin may have sent, and for a request without its origin.
 ///
 /// A browser sets `Sec-Fetch-Site` itself, and no script can: if the header is present, it decides. Older browsers, and
 /// addresses without TLS, send `Origin` only: its host and port must be those of the request.
-pub(super) fn is_same_origin(headers: &HeaderMap, uri: &Uri) -> bool {
+pub(crate) fn is_same_origin(headers: &HeaderMap, uri: &Uri) -> bool {
     let mut sites = headers.get_all("sec-fetch-site").iter();
     if let Some(site) = sites.next() {
         return site == "same-origin" && sites.next().is_none();
     }
-    let both = origin(headers).zip(host(headers, uri));
+    let both = origin(headers).zip(host(headers, uri).ok().flatten());
     both.is_some_and(|(origin, host)| origin.eq_ignore_ascii_case(host))
 }
 
@@ -22,13 +24,6 @@ fn origin(headers: &HeaderMap) -> Option<&str> {
     let address = origin.strip_prefix("https://");
     let address = address.or_else(|| origin.strip_prefix("http://"));
     address.filter(|_| origins.next().is_none())
-}
-
-/// The host of the request: `Host`, or the authority of HTTP/2.
-fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
-    let host = headers.get(header::HOST);
-    let host = host.and_then(|host| host.to_str().ok());
-    host.or_else(|| uri.authority().map(|authority| authority.as_str()))
 }
 
 #[cfg(test)]

@@ -3,6 +3,9 @@
 import { byId, count, duration, lease, make, named, printable, setText, who } from "./dom.js";
 
 let shown = null;
+// The ids of the holders on the screen, and those that were on it when the user began to type the name: only these are broken.
+let holders = [];
+let chosen = null;
 let mayBreak = false;
 
 export const allowBreak = (allowed) => {
@@ -12,6 +15,8 @@ export const allowBreak = (allowed) => {
 /** Opens the dialog for a key. What it shows comes with `showDetail`. */
 export function openDetail(key) {
   shown = key;
+  holders = [];
+  chosen = null;
   byId("detail-title").replaceChildren(make("span", { class: "name" }, ...named(key)));
   byId("detail-body").replaceChildren(make("p", { class: "empty" }, "Asking the store…"));
   byId("broken").replaceChildren();
@@ -28,7 +33,8 @@ export function showDetail(data) {
     return;
   }
   byId("detail-body").replaceChildren(...holdsHere(data), ...waitersHere(data), ...inStore(data.store));
-  const held = data.store.holders.length > 0;
+  holders = data.store.holders.map((holder) => holder.id);
+  const held = holders.length > 0;
   byId("break").hidden = !(mayBreak && held);
 }
 
@@ -36,14 +42,12 @@ function holdsHere({ holds }) {
   if (holds.length === 0) {
     return [make("h3", {}, "Held by this process"), make("p", { class: "empty" }, "No.")];
   }
-  const heads = ["Mode", "Route", "Age", "Lease left", "Renewals", "Hand-overs", "Guards", "Token", "Id"];
+  const heads = ["Mode", "Route", "Age", "Lease left", "Guards", "Token", "Id"];
   const rows = holds.map((hold) => [
     hold.state === "held" ? hold.mode : `${hold.mode}, ${hold.state}`,
     route(hold.route),
     duration(hold.age_ms),
     lease(hold.lease_left_ms, hold.lease_ms),
-    count(hold.renewals),
-    count(hold.handovers),
     count(hold.shares),
     hold.token ?? "–",
     make("span", { class: "name" }, hold.id),
@@ -117,6 +121,7 @@ function table(heads, rows, name) {
 }
 
 byId("break-name").addEventListener("input", () => {
+  chosen = byId("break-name").value === "" ? null : (chosen ?? holders);
   byId("break-button").disabled = shown === null || byId("break-name").value !== printable(shown);
 });
 
@@ -125,15 +130,17 @@ byId("break").addEventListener("submit", async (event) => {
   const key = shown;
   byId("break-button").disabled = true;
   byId("break-name").value = "";
-  byId("broken").replaceChildren(await breakLock(key));
+  const seen = chosen ?? holders;
+  chosen = null;
+  byId("broken").replaceChildren(await breakLock(key, seen));
 });
 
-async function breakLock(key) {
+async function breakLock(key, holders) {
   try {
     const answer = await fetch(new URL("api/break", import.meta.url), {
       method: "POST",
       headers: { "content-type": "application/json" },
-      body: JSON.stringify({ key, confirm: key }),
+      body: JSON.stringify({ key, confirm: key, holders }),
     });
     const told = await answer.json();
     if (!answer.ok) {

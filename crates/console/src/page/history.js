@@ -1,4 +1,4 @@
-// Losses and refusals, the hottest keys, and how long requests waited and held.
+// Losses and refusals, the hottest keys, and how long requests waited.
 
 import { bar, byId, count, draw, duration, make, named, setText } from "./dom.js";
 
@@ -59,14 +59,13 @@ export function showDurations(data) {
       {},
       make("th", { scope: "row" }, series.route === "none" ? "no route" : series.route),
       make("td", { "data-label": "Mode", "data-wide": true }, series.mode),
-      ...half("Waits", series.waits, data.bounds_ms),
-      ...half("Holds", series.holds, data.bounds_ms),
+      ...waits(series.waits, data.bounds_ms),
     ),
   );
   byId("durations").replaceChildren(...rows);
 }
 
-function half(name, histogram, bounds) {
+function waits(histogram, bounds) {
   const within = (quantile) => {
     if (histogram.count === 0) {
       return "–";
@@ -74,10 +73,11 @@ function half(name, histogram, bounds) {
     return quantile === null ? `over ${duration(bounds.at(-1))}` : duration(quantile);
   };
   return [
-    make("td", { "data-label": name }, chart(name, histogram, bounds)),
-    make("td", { "data-label": `${name}, count`, class: "number" }, count(histogram.count)),
-    make("td", { "data-label": "half within", class: "number" }, within(histogram.p50_ms)),
-    make("td", { "data-label": "99 % within", class: "number" }, within(histogram.p99_ms)),
+    make("td", { "data-label": "Waits" }, chart("Waits", histogram, bounds)),
+    make("td", { "data-label": "Count", class: "number" }, count(histogram.count)),
+    make("td", { "data-label": "p50", class: "number" }, within(histogram.p50_ms)),
+    make("td", { "data-label": "p95", class: "number" }, within(histogram.p95_ms)),
+    make("td", { "data-label": "p99", class: "number" }, within(histogram.p99_ms)),
   ];
 }
 

@@ -45,7 +45,6 @@ function makeRow(key, open) {
     route: cell("Route", null, true),
     age: cell("Age", "number"),
     lease: cell("Lease left", "number"),
-    renewals: cell("Renewals", "number"),
     waiters: cell("Waiters", "number"),
     token: cell("Token", "number", true),
   };
@@ -64,8 +63,6 @@ function fillRow({ node, cells }, data) {
   setText(cells.route, data.route === "none" ? "" : data.route);
   setText(cells.age, data.state === "waiting" ? "" : duration(data.age_ms));
   cells.lease.replaceChildren(lease(data.lease_left_ms, data.renewed === false ? null : data.lease_ms));
-  setText(cells.renewals, data.renewals === null ? "" : count(data.renewals));
-  cells.renewals.toggleAttribute("data-zero", data.renewals === 0);
   const waiters = data.waiters === 0 ? "0" : `${count(data.waiters)}, ${duration(data.longest_wait_ms)}`;
   setText(cells.waiters, waiters);
   cells.waiters.classList.toggle("waiting", data.waiters > 0);
@@ -91,7 +88,7 @@ function showCount(page, query) {
   const none = page.matching === 0;
   byId("no-rows").hidden = !none;
   const filtered = query.match !== "" || query.which !== "all";
-  setText(byId("no-rows"), filtered ? "No key is like that." : "This process holds no lock and waits for none.");
+  setText(byId("no-rows"), filtered ? "No key matches." : "This process holds no lock and waits for none.");
 }
 
 function showPager(page) {

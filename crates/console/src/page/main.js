@@ -93,7 +93,6 @@ function state(name) {
 function showProcess(data) {
   document.title = `Locks: ${data.name}`;
   setText(byId("process"), `${data.name}, version ${data.version}`);
-  setText(byId("durations-since"), `since ${duration(data.noted_ms)}`);
   allowBreak(data.may_break);
   byId("peers").hidden = data.peers.length === 0;
   const links = data.peers.map((peer) => make("a", { href: peer.address, rel: "noreferrer" }, peer.name));

@@ -1,17 +1,12 @@
 // The store: what it promises, and how it answers.
 
-import { byId, count, duration, make, micros, setText } from "./dom.js";
+import { byId, duration, make, micros, setText } from "./dom.js";
 
 export function showStore(data) {
   setText(byId("store-age"), age(data.audited_ms));
   byId("warnings").replaceChildren(...warnings(data));
   byId("facts").replaceChildren(...(data.audit ? facts(data.audit) : []));
-  byId("no-connections").hidden = data.connections.length > 0;
-  byId("connections").parentElement.hidden = data.connections.length === 0;
-  byId("connections").replaceChildren(...data.connections.map(connection));
-  const commands = data.connections.find((one) => one.carries === "commands");
-  const answers = commands?.last_minute.answers ?? 0;
-  setText(byId("sum-latency"), answers > 0 ? micros(commands.last_minute.p99_us) : "–");
+  setText(byId("sum-latency"), data.answered_us === null ? "–" : micros(data.answered_us));
 }
 
 function age(audited) {
@@ -55,20 +50,4 @@ function facts(audit) {
 function sentinels({ answering, listed, known, quorum, can_fail_over: canFailOver, down_after_ms: downAfter }) {
   const reached = { true: " reachable", false: " not reachable" }[canFailOver] ?? "";
   return `${answering} of ${listed} answer, ${known} known, quorum ${quorum}${reached}, down after ${duration(downAfter)}`;
-}
-
-function connection(one) {
-  const { answers, median_us, p99_us, longest_us } = one.last_minute;
-  const time = (us) => (answers > 0 ? micros(us) : "–");
-  const cells = [
-    ["Up", count(one.up)],
-    ["Opened", count(one.opened)],
-    ["Failed", count(one.failed)],
-    ["Answers, last minute", count(answers)],
-    ["Half within", time(median_us)],
-    ["99 % within", time(p99_us)],
-    ["Longest", time(longest_us)],
-  ];
-  const tds = cells.map(([label, text]) => make("td", { class: "number", "data-label": label }, text));
-  return make("tr", {}, make("th", { scope: "row" }, one.carries), ...tds);
 }
