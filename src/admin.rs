@@ -339,7 +339,7 @@ impl LockClient {
         Ok(LockAdmin {
             store,
             namespace: self.namespace().clone(),
-            events: self.event_teller().clone(),
+            events: self.event_reporter().clone(),
         })
     }
 }

@@ -376,8 +376,8 @@ impl LockClient {
         self.inner.queues.background().non_cancellable(answer)
     }
 
-    /// Where the events of the client are told.
-    pub(crate) fn event_teller(&self) -> &Events {
+    /// Where the client reports its events.
+    pub(crate) fn event_reporter(&self) -> &Events {
         &self.inner.events
     }
 

@@ -324,7 +324,7 @@ impl LockRequest {
                 error: error.clone(),
                 waited: began.elapsed(),
             };
-            let events = self.client.event_teller();
+            let events = self.client.event_reporter();
             events.tell(&first.key, mode, &self.terms.route, refused);
         }
     }

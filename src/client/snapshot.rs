@@ -82,7 +82,7 @@ pub struct WaiterSnapshot {
 pub struct Snapshot {
     locks: LockClient,
     next_page: usize,
-    /// When the page was read.
+    /// When it was made.
     at: Instant,
     page: vec::IntoIter<KeyView>,
 }
@@ -91,9 +91,9 @@ impl LockClient {
     /// Who holds and who waits in this process: every key in use, in no particular order. For dashboards and for the log of a
     /// program that hangs. [`LockAdmin`](crate::LockAdmin) sees the holders of all processes.
     ///
-    /// The keys are read in pages while the snapshot is iterated, so that no lock of the client is held for longer than a page
-    /// takes. So each page is of a slightly later instant, and a key may come or go meanwhile. With very many keys, iterate where
-    /// some milliseconds of work delay nobody.
+    /// The keys are read in pages while the snapshot is iterated, so that the client's requests wait for one page at most. So each
+    /// page is of a slightly later instant, and a key may come or go meanwhile. Times count up to the call. With very many keys, iterate where
+    /// some milliseconds of work delay no request.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -176,7 +176,6 @@ impl Iterator for Snapshot {
             }
             let page = self.locks.inner.queues.view(self.next_page)?;
             self.next_page += 1;
-            self.at = Instant::now();
             self.page = page.into_iter();
         }
     }

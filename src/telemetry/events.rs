@@ -56,7 +56,7 @@ pub enum LockEventKind {
         /// Why, as the log says it.
         reason: &'static str,
     },
-    /// A [`LockAdmin`](crate::LockAdmin) of this client has ended the holds on a key, whoever had them.
+    /// A [`LockAdmin`](crate::LockAdmin) of this client has ended the holds on a key, of any holder.
     Broken,
 }
 
@@ -82,7 +82,7 @@ impl LockEvents {
     }
 }
 
-/// Tells the events of one client to its listeners. Costs one load for each event until somebody has listened.
+/// Reports the events of one client to its listeners. Costs one load for each event until there is a listener.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Events(Arc<OnceLock<broadcast::Sender<LockEvent>>>);
 
@@ -164,9 +164,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_made_for_nobody_and_the_end_is_told() {
+    async fn no_event_is_made_without_a_listener_and_the_end_is_reported() {
         let events = Events::default();
-        let unheard = || -> LockEventKind { panic!("nobody listens") };
+        let unheard = || -> LockEventKind { panic!("there is no listener") };
         events.tell(&LockKey::new("k"), None, &Route::default(), unheard);
         let mut listener = events.listen();
         drop(events.listen());

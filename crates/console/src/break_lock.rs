@@ -94,7 +94,13 @@ async fn break_now(
         let why = format!("it is not held any more by the one that was shown, but by {other}");
         return Err(Problem::new(StatusCode::CONFLICT, why));
     }
-    let broken = admin.force_unlock(&key).await?;
+    // It expects a break until it is known that there is none.
+    shared.history.expect_break(key.name(), caller.clone());
+    let broken = admin.force_unlock(&key).await;
+    if !matches!(broken, Ok(true)) {
+        shared.history.no_break(key.name());
+    }
+    let broken = broken?;
     let digest = digest(&key).to_string();
     let holders = was.holders.len();
     tracing::warn!(

@@ -1,5 +1,6 @@
 //! What has happened since the console exists: events, waits and contended keys. The guide has the fields of the JSON.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tower_distributed_lock::{LockClient, LockError};
 
 use crate::contended::{ContendedKeys, WINDOW};
 use crate::durations::{BOUNDS, Durations, Histogram};
-use crate::recent::Recent;
+use crate::recent::{Noted, Recent};
 use crate::{millis, problem};
 
 /// How many contended keys are shown.
@@ -23,6 +24,8 @@ pub(crate) struct History {
     past: Mutex<Past>,
     /// Until a task reads them.
     unread: Mutex<Option<LockEvents>>,
+    /// The callers of breaks under way, by the names of the keys.
+    callers: Mutex<HashMap<String, String>>,
 }
 
 #[derive(Debug)]
@@ -43,6 +46,7 @@ impl History {
                 missed: 0,
             }),
             unread: Mutex::new(Some(locks.events())),
+            callers: Mutex::default(),
         })
     }
 
@@ -53,6 +57,24 @@ impl History {
         {
             runtime.spawn(read(events, Arc::downgrade(self)));
         }
+    }
+
+    /// The next break of this key is by this caller.
+    pub(crate) fn expect_break(&self, name: &str, caller: String) {
+        lock(&self.callers).insert(name.to_owned(), caller);
+    }
+
+    /// The key was free.
+    pub(crate) fn no_break(&self, name: &str) {
+        lock(&self.callers).remove(name);
+    }
+
+    fn add(&self, event: LockEvent) {
+        let caller = match event.kind {
+            LockEventKind::Broken => lock(&self.callers).remove(event.key.name()),
+            _ => None,
+        };
+        lock(&self.past).add(event, caller);
     }
 
     /// `api/events`.
@@ -66,7 +88,7 @@ impl History {
             "broken": recent.broken,
             "missed": past.missed,
             "last": recent.last,
-            "events": latest.map(|(number, event)| shown(*number, event)).collect::<Vec<_>>(),
+            "events": latest.map(shown).collect::<Vec<_>>(),
         })
     }
 
@@ -95,11 +117,11 @@ impl History {
 }
 
 impl Past {
-    fn add(&mut self, event: LockEvent) {
+    fn add(&mut self, event: LockEvent, caller: Option<String>) {
         self.missed += event.missed;
         let waited = match event.kind {
             LockEventKind::Granted { waited } | LockEventKind::Refused { waited, .. } => waited,
-            _ => return self.recent.add(event),
+            _ => return self.recent.add(event, caller),
         };
         // A request that does not wait is refused at once.
         if waited >= Duration::from_millis(1) {
@@ -108,7 +130,7 @@ impl Past {
         let route = event.route.clone().unwrap_or_else(|| "none".into());
         let mode = event.mode.map_or("mixed", |mode| mode.as_str());
         self.durations.record((route, mode), waited);
-        self.recent.add(event);
+        self.recent.add(event, None);
     }
 }
 
@@ -118,7 +140,7 @@ async fn read(mut events: LockEvents, history: Weak<History>) {
         let Some(history) = history.upgrade() else {
             return;
         };
-        lock(&history.past).add(event);
+        history.add(event);
     }
 }
 
@@ -127,14 +149,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn shown(number: u64, event: &LockEvent) -> Value {
+fn shown(
+    Noted {
+        number,
+        event,
+        caller,
+    }: &Noted,
+) -> Value {
     let (kind, refusal, cause) = match &event.kind {
         LockEventKind::Lost { reason } => ("lost", None, (*reason).to_owned()),
         LockEventKind::Refused { error, waited } => {
             let refusal = (outcome(error), millis::to_ms(*waited));
             ("refused", Some(refusal), problem::text(error))
         }
-        _ => ("broken", None, "broken through this process".to_owned()),
+        _ => {
+            let by = caller.as_deref().unwrap_or("this process");
+            ("broken", None, format!("broken from {by}"))
+        }
     };
     let (outcome, waited) = refusal.unzip();
     let mode = event.mode.map(|mode| mode.as_str());

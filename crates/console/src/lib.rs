@@ -37,7 +37,7 @@
 //!
 //! A process sees itself and the store, and no other process. [`peers`](Console::peers) links the pages of the others.
 //!
-//! The page is live through server-sent events. A stream ends after half a minute, even if nobody reads it, and the page opens the
+//! The page is live through server-sent events. A stream ends after half a minute, even if it is not read, and the page opens the
 //! next one, so that a server that stops gracefully does not wait for longer than that; the end of the client
 //! ([`LockClient::shutdown`]) ends streams within a second. At most 32 streams are open at a time.
 //!

@@ -237,7 +237,11 @@ async fn a_broken_lock_is_logged_with_the_callers_address_and_the_answer_says_wh
     );
     // The log has a digest of the name, and the page has the name.
     assert!(line.contains("key=8254c329"), "{line}");
-    let events = page.json("/api/events").await;
+    let events = eventually("the event", SOON, async || {
+        let events = page.json("/api/events").await;
+        (events["broken"] == 1).then_some(events)
+    });
+    let events = events.await;
     let broken = events["events"].as_array().unwrap().iter();
     let broken: Vec<_> = broken.filter(|event| event["kind"] == "broken").collect();
     assert_eq!(broken.len(), 1);

@@ -97,9 +97,9 @@ async fn so_many_streams_are_open_at_a_time_and_no_more() {
     .await;
 }
 
-/// A connection may be held open by somebody who reads nothing of it.
+/// A connection may stay open without being read.
 #[tokio::test(start_paused = true)]
-async fn streams_that_nobody_reads_give_their_places_back() {
+async fn streams_that_are_not_read_give_their_places_back() {
     let console = console::router(&locks());
     let open = async || {
         let request = http::Request::get("/api/live").body(axum::body::Body::empty());

@@ -1,4 +1,4 @@
-//! The place that a lock protects.
+//! What a lock protects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,12 +9,12 @@ use tower_distributed_lock::LockMode;
 /// Counts visits by reading, sleeping and writing, with no protection of its own, and panics when two visits overlap that
 /// must not.
 #[derive(Debug, Clone, Default)]
-pub struct Site {
-    inner: Arc<SiteState>,
+pub struct CriticalSection {
+    inner: Arc<SectionState>,
 }
 
 #[derive(Debug, Default)]
-struct SiteState {
+struct SectionState {
     writers: AtomicUsize,
     /// The holders of locks that others may hold at the same time.
     sharers: AtomicUsize,
@@ -22,8 +22,8 @@ struct SiteState {
     count: AtomicUsize,
 }
 
-impl Site {
-    /// Visits the site for `time`, as a holder of the lock in `mode`.
+impl CriticalSection {
+    /// Works in the section for `time`, as a holder of the lock in `mode`.
     pub async fn work(&self, mode: LockMode, time: Duration) {
         let state = &*self.inner;
         let limit = match mode {

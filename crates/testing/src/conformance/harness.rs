@@ -1,4 +1,4 @@
-//! The environment of a case.
+//! What a case works with.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -17,15 +17,15 @@ use tower_distributed_lock::lock::{Hold, Lease};
 use tower_distributed_lock::store::LATENESS;
 use tower_distributed_lock::{LockClient, LockClientBuilder, LockError, LockMode};
 
-/// What a case gets: a place, and two processes.
+/// What a case gets: the store of a testbed, and two clients, which stand for two processes.
 #[derive(Debug)]
-pub struct Env {
+pub struct Harness {
     pub(super) here: Process,
     pub(super) elsewhere: Process,
     place: Place,
 }
 
-impl Env {
+impl Harness {
     pub(super) async fn new<T: Testbed>(
         testbed: T,
         modes: &'static [LockMode],
@@ -75,7 +75,7 @@ impl Env {
     }
 }
 
-impl Deref for Env {
+impl Deref for Harness {
     type Target = Place;
 
     fn deref(&self) -> &Place {
