@@ -68,6 +68,7 @@ use tower_distributed_lock::store::{Feature, LockStore, LockStoreExt};
 use uuid::Uuid;
 
 mod asked;
+#[expect(missing_docs, reason = "the name of a case says what it promises")]
 pub mod cases;
 mod critical_section;
 mod harness;
