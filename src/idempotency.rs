@@ -119,20 +119,27 @@ use tower_layer::Layer;
 
 use crate::client::LockClient;
 use crate::error::BoxError;
-use crate::key::{IdempotencyKey, KeyExtractor};
+use crate::key::{IdempotencyKey as HeaderKey, KeyExtractor};
 use crate::layer::{Closure, Confirm, Locking, OnCancel, Rejection, Responder};
 use crate::lock::Lease;
 
 mod admission;
+mod claimed;
+mod fingerprint;
 mod identity;
+mod local;
 mod protocol;
 mod record;
 mod recording;
 mod settings;
 
 pub use crate::layer::ResponseFuture;
+pub use claimed::IdempotencyKey;
+pub use recording::Recording;
 
-use identity::{Fingerprint, Scope};
+use fingerprint::Fingerprint;
+use identity::Clients;
+use local::LocalRecords;
 use settings::IdempotencySettings;
 
 /// Runs each request once per idempotency key. See the [module](self).
@@ -168,7 +175,7 @@ use settings::IdempotencySettings;
 /// ```
 #[must_use = "a layer does nothing until it is applied"]
 #[derive(Clone)]
-pub struct IdempotencyLayer<K = IdempotencyKey> {
+pub struct IdempotencyLayer<K = HeaderKey> {
     key: K,
     settings: IdempotencySettings,
 }
@@ -177,7 +184,7 @@ impl IdempotencyLayer {
     /// A layer that uses `client`, with default settings. Also call [`tenant`](Self::tenant) or [`shared`](Self::shared).
     pub fn new(client: LockClient) -> Self {
         Self {
-            key: IdempotencyKey::default(),
+            key: HeaderKey::default(),
             settings: IdempotencySettings::new(client),
         }
     }
@@ -224,7 +231,7 @@ impl<K> IdempotencyLayer<K> {
     where
         F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     {
-        self.settings.scope = Scope::PerTenant(Closure(Arc::new(tenant)));
+        self.settings.scope.clients = Clients::PerTenant(Closure(Arc::new(tenant)));
         self
     }
 
@@ -233,7 +240,7 @@ impl<K> IdempotencyLayer<K> {
     /// **A client that sends the key and the request of another client gets that client's response**, and its own request does
     /// not run. Use it for webhooks, whose sender signs them and has no session, and for services with one client.
     pub fn shared(mut self) -> Self {
-        self.settings.scope = Scope::Shared;
+        self.settings.scope.clients = Clients::Shared;
         self
     }
 
@@ -266,9 +273,9 @@ impl<K> IdempotencyLayer<K> {
         F: Fn(&Parts, &[u8]) -> T + Send + Sync + 'static,
         T: AsRef<[u8]>,
     {
-        self.settings.fingerprint = Closure(Arc::new(move |parts: &Parts, body: &[u8]| {
+        self.settings.fingerprint = Some(Closure(Arc::new(move |parts: &Parts, body: &[u8]| {
             Fingerprint::of_bytes(fingerprint(parts, body).as_ref())
-        }));
+        })));
         self
     }
 
@@ -388,7 +395,7 @@ impl<K> IdempotencyLayer<K> {
 }
 
 /// Runs each request once per idempotency key. See [`IdempotencyLayer`].
-pub type Idempotency<S, K = IdempotencyKey> = Locking<S, IdempotencyLayer<K>>;
+pub type Idempotency<S, K = HeaderKey> = Locking<S, IdempotencyLayer<K>>;
 
 impl<S, K: Clone> Layer<S> for IdempotencyLayer<K> {
     type Service = Idempotency<S, K>;

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
+use http::header::ACCEPT_ENCODING;
 use http::request::Parts;
 use http_body::Body;
 use tokio::time::{Instant, timeout_at};
 
 use super::IdempotencyLayer;
-use super::identity::Fingerprint;
+use super::claimed::IdempotencyKey;
+use super::fingerprint::Fingerprint;
 use super::record::Recorded;
 use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
@@ -26,14 +28,11 @@ const LOOK_UP: Duration = Duration::from_secs(2);
 
 /// The data for the record of a request.
 pub(crate) struct RecordTerms {
+    pub(super) name: LockKey,
     pub(super) fingerprint: Fingerprint,
     pub(super) route: Route,
     pub(super) granted: Instant,
 }
-
-/// The names that layers further out have claimed for a request. In its extensions.
-#[derive(Clone, Default)]
-struct Claimed(Vec<LockKey>);
 
 /// What the store answers before `until`.
 async fn answered_by<T>(
@@ -73,17 +72,22 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
                 return Err(KeyError::missing_because(reason).into());
             }
         };
+        let name = self.settings.scope.name(parts, keys)?;
+        let name = self.settings.serve.client.named(name);
+        let outer = parts.extensions.get::<IdempotencyKey>();
+        let Some(key) = IdempotencyKey::claimed(name.clone(), outer) else {
+            // A layer further out holds the lock of this name for this request, which would wait for itself.
+            return Err(Unclaimed::Pass(body.body));
+        };
+        parts.extensions.insert(key);
         let (body, read) = body.take::<Buffered>(reader).await?;
         let read = read.unwrap_or_default();
-        let name = self.settings.scope.name(parts, keys);
-        let name = self.settings.serve.client.named(name);
-        let claimed = parts.extensions.get_or_insert_default::<Claimed>();
-        if claimed.0.contains(&name) {
-            // A layer further out holds the lock of this name for this request, which would wait for itself.
-            return Err(Unclaimed::Pass(body));
-        }
-        claimed.0.push(name.clone());
-        let fingerprint = (self.settings.fingerprint)(parts, &read);
+        let fingerprint = match &self.settings.fingerprint {
+            Some(fingerprint) => fingerprint(parts, &read),
+            None => self.settings.scope.fingerprint(parts, &read),
+        };
+        // The record answers clients that accept other encodings.
+        parts.headers.remove(ACCEPT_ENCODING);
         let wait = self.settings.serve.wait;
         let until = Instant::now() + wait.clamp(LOOK_UP, FOR_EVER);
         // A record does not change during its retention, so a replay needs no lock.
@@ -99,6 +103,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
             return Err(Unclaimed::Answer(replay.map(whole)));
         }
         let terms = RecordTerms {
+            name,
             fingerprint,
             route: route(parts),
             granted,
@@ -126,16 +131,24 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
     /// # Errors
     ///
     /// The key was used for another request, or the record is unavailable or unreadable.
-    async fn look_up(
+    pub(super) async fn look_up(
         &self,
         name: &LockKey,
         fingerprint: Fingerprint,
         until: Instant,
     ) -> Result<Option<Response<Bytes>>, Rejection> {
         let until = until.min(Instant::now() + LOOK_UP);
-        let record = self.settings.serve.client.record(name);
-        let Some(record) = answered_by(until, record).await? else {
-            return Ok(None);
+        let (local, retention) = (&self.settings.local, self.settings.retention);
+        let record = match local.get(name) {
+            Some(record) => record,
+            None => {
+                let record = self.settings.serve.client.record(name);
+                let Some(record) = answered_by(until, record).await? else {
+                    return Ok(None);
+                };
+                local.read(name, record.clone(), retention);
+                record
+            }
         };
         let recorded = Recorded::decode(&record).map_err(|error| {
             // Clients decide how many requests cause it.
