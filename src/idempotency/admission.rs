@@ -15,12 +15,12 @@ use super::fingerprint::Fingerprint;
 use super::record::Recorded;
 use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
-use crate::key::{KeyError, KeyExtractor, template};
+use crate::key::{KeyError, template};
 use crate::layer::{
     Buffered, Claim, ModePolicy, Rejection, RejectionKind, Unclaimed, by_method, extract, whole,
 };
 use crate::limits::{FOR_EVER, LAST_MOMENT};
-use crate::lock::{LockKey, LockMode};
+use crate::lock::{LockKey, LockMode, Owner};
 use crate::telemetry::Route;
 
 /// How long the store may take to read a record.
@@ -44,7 +44,7 @@ async fn answered_by<T>(
         .unwrap_or_else(|elapsed| Err(StoreError::new(StoreErrorKind::Unanswered, elapsed).into()))
 }
 
-impl<K: KeyExtractor> IdempotencyLayer<K> {
+impl IdempotencyLayer {
     /// Whether the layer applies to a request with this head: one that writes.
     pub(super) fn applies_to(&self, parts: &Parts) -> bool {
         by_method().mode(parts) == Some(LockMode::Write) && self.settings.serve.apply_to(parts)
@@ -94,7 +94,8 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
         if let Some(replay) = self.look_up(&name, fingerprint, until).await? {
             return Err(Unclaimed::Answer(replay.map(whole)));
         }
-        let guard = self.claim(&name, route(parts), until).await?;
+        let owner = parts.extensions.get_or_insert_with(Owner::new).clone();
+        let guard = self.claim(&name, &owner, route(parts), until).await?;
         let granted = Instant::now();
         // The response may have been recorded between the read and the grant. From here no other request records.
         let until = until.max(granted) + LAST_MOMENT;
@@ -102,6 +103,7 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
             guard.discard();
             return Err(Unclaimed::Answer(replay.map(whole)));
         }
+        parts.extensions.insert(guard.handle());
         let terms = RecordTerms {
             name,
             fingerprint,
@@ -114,11 +116,12 @@ impl<K: KeyExtractor> IdempotencyLayer<K> {
     async fn claim(
         &self,
         name: &LockKey,
+        owner: &Owner,
         route: Route,
         until: Instant,
     ) -> Result<LockGuard, Rejection> {
         let serve = &self.settings.serve;
-        let request = serve.request(serve.client.lock(name), route);
+        let request = serve.request(serve.client.lock(name).owner(owner), route);
         let left = until.saturating_duration_since(Instant::now());
         let request = request.wait(serve.wait.min(left));
         // The one attempt of a wait that is spent has no two seconds of its own.

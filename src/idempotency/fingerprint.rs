@@ -106,7 +106,7 @@ impl Multipart {
             seen(b"");
             rest = after;
         }
-        let mut starts = |rest: &[u8]| {
+        let starts = |rest: &[u8]| {
             let mut windows = rest.windows(delimiter.len());
             windows.position(|window| window[0] == b'\r' && window == delimiter)
         };

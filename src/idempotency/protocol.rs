@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use super::IdempotencyLayer;
 use super::admission::{RecordTerms, route};
 use crate::error::BoxError;
-use crate::key::KeyExtractor;
 use crate::layer::{
     Claim, Confirmation, Handling, NotConfirmed, Protocol, Rejection, ResponseBody, ServeSettings, Served,
     Unclaimed, confirm, confirmed, unless_lost, whole,
@@ -18,9 +17,8 @@ use crate::limits::CONFIRMATION;
 use crate::store::Record;
 use crate::telemetry::{idempotent_request, idempotent_response};
 
-impl<K, B, R> Protocol<B, R> for IdempotencyLayer<K>
+impl<B, R> Protocol<B, R> for IdempotencyLayer
 where
-    K: KeyExtractor + 'static,
     B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send + 'static,
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {
@@ -105,7 +103,7 @@ where
     }
 }
 
-impl<K: KeyExtractor> IdempotencyLayer<K> {
+impl IdempotencyLayer {
     /// The answer to a request whose lock was lost, or whose end the store did not confirm: the record, if there is one. It is of the
     /// request that has run in its place, or its own that was stored late.
     async fn answered_by_record<R, E>(&self, terms: &RecordTerms) -> Option<Served<R, E>> {

@@ -39,6 +39,9 @@ use crate::store::Record;
 pub enum Recording {
     /// It is recorded, and repeats get it.
     Always,
+    /// It is recorded with its `Set-Cookie`, so that every repeat sets the cookies of the first response. Use it only if every client
+    /// that knows the key may have this session.
+    WithCookies,
     /// It is not recorded, and a repeat runs again.
     Never,
 }
@@ -86,7 +89,7 @@ impl IdempotencySettings {
         };
         match read {
             Ok(body) => {
-                let cookies = self.record_cookies;
+                let cookies = parts.extensions.get() == Some(&Recording::WithCookies);
                 let recorded = Recorded::new(fingerprint, &parts, body.clone(), cookies);
                 let retention = self.retention.min(FOR_EVER);
                 let record = Record::new(recorded.encode(), retention);
@@ -130,7 +133,7 @@ impl IdempotencySettings {
             && !response.status.is_informational()
             && recording.map_or_else(
                 || (self.record_if)(response),
-                |recording| *recording == Recording::Always,
+                |recording| *recording != Recording::Never,
             )
     }
 

@@ -7,10 +7,11 @@ use axum::body::{Body, Bytes};
 use axum::http::HeaderMap;
 use axum::response::{AppendHeaders, IntoResponse};
 use axum::routing::post;
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use futures_util::{StreamExt, stream};
 use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
+use tower_distributed_lock::idempotency::Recording;
 use tower_distributed_lock::{DistributedLockLayer, LockMode, key};
 
 use super::{Runs, answering, is_replay, pay, remembering, text};
@@ -166,7 +167,6 @@ async fn an_answer_is_recorded_in_no_encoding_that_one_client_asked_for() {
 #[tokio::test(start_paused = true)]
 async fn a_repeat_gets_every_header_line_as_it_was() {
     let (_store, _locks, layer) = remembering();
-    let layer = layer.record_cookies();
     let app = answering(|| async {
         let mut headers = HeaderMap::new();
         headers.insert("x-bytes", HeaderValue::from_bytes(b"caf\xe9").unwrap());
@@ -176,7 +176,8 @@ async fn a_repeat_gets_every_header_line_as_it_was() {
             ("set-cookie", "b=2; HttpOnly"),
             ("set-cookie", "a=3"),
         ]);
-        (headers, cookies, [("etag", "\"1\"")], "body")
+        let recorded = Extension(Recording::WithCookies);
+        (headers, cookies, recorded, [("etag", "\"1\"")], "body")
     })
     .layer(layer);
     let mut first = pay(&app).await;

@@ -8,6 +8,7 @@ use http::Request;
 use http::request::Parts;
 
 use tower_distributed_lock::IdempotencyLayer;
+use tower_distributed_lock::idempotency::Recording;
 use tracing::Level;
 
 use super::{is_replay, problem, remembering, send, text};
@@ -182,10 +183,10 @@ async fn a_request_without_its_tenant_is_an_error_of_the_program_and_runs_nothin
 async fn a_tenant_gets_no_other_tenants_response_and_its_own_request_runs() {
     let (_store, _locks, layer) = remembering();
     let layer = layer
-        .record_cookies()
         .tenant(|parts: &Parts| Some(parts.extensions.get::<Tenant>()?.0.clone()));
     let pay = async |Extension(Tenant(name)): Extension<Tenant>| {
         (
+            Extension(Recording::WithCookies),
             [("set-cookie", format!("session={name}"))],
             format!("paid by {name}"),
         )

@@ -1,6 +1,11 @@
-//! Key extractors for idempotency keys.
+//! Key extractors for idempotency keys: the header `Idempotency-Key`, and what the senders of webhooks send in its place.
+//!
+//! **They verify nothing.** Each of them reads what names a request, and anybody can send that. Put the layer inside of the check of
+//! the sender's signature. Otherwise a stranger who sends an id first is answered, and the sender's own request gets a 422 for the
+//! whole retention.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use http::HeaderName;
 use http::header::CONTENT_TYPE;
@@ -8,9 +13,9 @@ use http::request::Parts;
 use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 
-use super::{
-    Header, JsonFields, KeyError, KeyExtractor, Keys, body, compose, header, json_field,
-    json_fields, only_line,
+use crate::key::{
+    JsonFields, KeyError, KeyExtractor, Keys, body, compose, header, json_field, json_fields,
+    only_line,
 };
 use crate::lock::hex;
 
@@ -22,23 +27,21 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The quotes are not part of the key: `"8e03978e"` and `8e03978e` are one. These are refused (400 `key-invalid`): an empty
 /// key, a header on several lines, text after the closing quote; and, in a key without quotes, white space, commas and
 /// quotes. A proxy may have joined two keys into such a header.
-pub fn idempotency_key() -> IdempotencyKey {
-    IdempotencyKey
+pub fn idempotency_key() -> impl KeyExtractor + Clone {
+    HeaderKey
 }
 
-/// See [`idempotency_key`].
-#[derive(Debug, Clone, Copy, Default)]
-#[non_exhaustive]
-pub struct IdempotencyKey;
+#[derive(Clone)]
+struct HeaderKey;
 
-impl KeyExtractor for IdempotencyKey {
+impl KeyExtractor for HeaderKey {
     async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
         let key = key_in(only_line(parts, &IDEMPOTENCY_KEY)?)?;
         compose("idempotency-key".into(), [&*key])
     }
 }
 
-/// Parses a string of RFC 8941, or a key without quotes.
+/// Parses a string of RFC 9651, or a key without quotes.
 fn key_in(value: &str) -> Result<Cow<'_, str>, KeyError> {
     let key = unquoted(value)?;
     let plain = |char: char| char.is_ascii_graphic() && !matches!(char, '"' | ',');
@@ -48,7 +51,7 @@ fn key_in(value: &str) -> Result<Cow<'_, str>, KeyError> {
     }
 }
 
-/// What is in the quotes, if `value` begins with one: the whole of it is a string of RFC 8941 then, and not empty.
+/// What is in the quotes, if `value` begins with one: the whole of it is a string of RFC 9651 then, and not empty.
 fn unquoted(value: &str) -> Result<Cow<'_, str>, KeyError> {
     let Some(quoted) = value.strip_prefix('"') else {
         return Ok(value.into());
@@ -76,34 +79,99 @@ fn not_one_string() -> KeyError {
     KeyError::invalid("the header is not one string")
 }
 
+/// The key of a provider's webhooks, and how that provider repeats them: for
+/// [`IdempotencyLayer::webhook`](crate::IdempotencyLayer::webhook).
+#[derive(Debug, Clone)]
+pub struct Provider<K> {
+    key: K,
+    patience: Duration,
+    pub(super) retention: Duration,
+}
+
+impl<K: KeyExtractor> Provider<K> {
+    /// Describes a provider that waits for an answer for `patience`, and repeats a webhook for less than `retention`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tower_distributed_lock::key;
+    /// use tower_distributed_lock::idempotency::key::Provider;
+    ///
+    /// let patience = Duration::from_secs(20);
+    /// let retention = Duration::from_secs(24 * 60 * 60);
+    /// let ours = Provider::new(key::header("x-delivery"), patience, retention);
+    /// ```
+    pub fn new(key: K, patience: Duration, retention: Duration) -> Self {
+        Self {
+            key,
+            patience,
+            retention,
+        }
+    }
+
+    /// How long a repeat waits: it is answered before the provider gives up.
+    pub(super) fn wait(&self) -> Duration {
+        self.patience * 4 / 5
+    }
+}
+
+impl<K: KeyExtractor> KeyExtractor for Provider<K> {
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+        self.key.extract(parts)
+    }
+}
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+const fn days(days: u64) -> Duration {
+    seconds(days * 24 * 60 * 60)
+}
+
 /// The header `webhook-id` of [Standard Webhooks](https://www.standardwebhooks.com).
-pub fn standard_webhooks() -> Header {
-    header("webhook-id")
+///
+/// It verifies nothing: check the signature, which covers this id, outside of the layer.
+pub fn standard_webhooks() -> Provider<impl KeyExtractor + Clone> {
+    Provider::new(header("webhook-id"), seconds(15), days(3))
 }
 
 /// The header `x-github-delivery` together with the body.
 ///
-/// GitHub repeats both when it sends a delivery again. It signs the body and not the header. A captured body under the id
-/// of another delivery does not replace that delivery, but under a new id it is a new delivery. The handler must refuse old
-/// deliveries by the timestamps in the body.
-pub fn github() -> Delivery {
-    Delivery {
-        id: "x-github-delivery",
-    }
+/// GitHub repeats both when it sends a delivery again. It signs the body, but not the header. A captured body under the id of another
+/// delivery does not replace that delivery, but under a new id it is a new delivery. So check the signature outside of the layer, and
+/// refuse old deliveries in the handler, by the timestamps in the body.
+pub fn github() -> Provider<impl KeyExtractor + Clone> {
+    let id = "x-github-delivery";
+    Provider::new(Delivery { id }, seconds(10), days(3))
 }
 
 /// The header `x-shopify-event-id` together with the body.
 ///
 /// Shopify repeats both when it sends an event again, and signs only the body: see [`github`].
-pub fn shopify() -> Delivery {
-    Delivery {
-        id: "x-shopify-event-id",
-    }
+pub fn shopify() -> Provider<impl KeyExtractor + Clone> {
+    let id = "x-shopify-event-id";
+    Provider::new(Delivery { id }, seconds(5), days(2))
+}
+
+/// The event's id in the body, as Stripe and others send it: `{"id": "evt_…"}`.
+///
+/// It verifies nothing: check the header `Stripe-Signature` outside of the layer.
+pub fn stripe() -> Provider<impl KeyExtractor + Clone> {
+    Provider::new(json_field("event", "/id"), seconds(10), days(3))
+}
+
+/// Source and id of a CloudEvents 1.0 event, which together name it: the headers `ce-source` and `ce-id` (binary mode), or
+/// the body's fields if its type is `application/cloudevents+json` (structured mode).
+///
+/// It verifies nothing, and CloudEvents has no signature of its own: check who sends the event outside of the layer.
+pub fn cloud_events() -> Provider<impl KeyExtractor + Clone> {
+    let structured = json_fields("cloudevent".into(), ["/source", "/id"]);
+    Provider::new(CloudEvents { structured }, seconds(10), days(1))
 }
 
 /// An id that the sender does not sign, together with the body that it signs: see [`github`].
-#[derive(Debug, Clone)]
-pub struct Delivery {
+#[derive(Clone)]
+struct Delivery {
     id: &'static str,
 }
 
@@ -116,23 +184,9 @@ impl KeyExtractor for Delivery {
     }
 }
 
-/// The event's id in the body, as Stripe and others send it: `{"id": "evt_…"}`.
-pub fn stripe() -> JsonFields {
-    json_field("event", "/id")
-}
-
-/// Source and id of a CloudEvents 1.0 event, which together name it: the headers `ce-source` and `ce-id` (binary mode), or
-/// the body's fields where its type is `application/cloudevents+json` (structured mode).
-pub fn cloud_events() -> CloudEvents {
-    CloudEvents {
-        structured: json_fields("cloudevent", ["/source", "/id"]),
-    }
-}
-
-/// See [`cloud_events`].
-#[derive(Debug, Clone)]
-pub struct CloudEvents {
-    structured: JsonFields,
+#[derive(Clone)]
+struct CloudEvents {
+    structured: JsonFields<2>,
 }
 
 impl KeyExtractor for CloudEvents {
