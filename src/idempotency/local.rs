@@ -45,13 +45,23 @@ impl LocalRecords {
     }
 
     /// Remembers a record that the store has recorded since `began`.
-    pub(super) fn recorded(&self, name: &LockKey, record: Bytes, began: Instant, retention: Duration) {
+    pub(super) fn recorded(
+        &self,
+        name: &LockKey,
+        record: Bytes,
+        began: Instant,
+        retention: Duration,
+    ) {
         self.insert(name, record, limits::after(began, retention));
     }
 
     /// Remembers a record that the store has returned.
     pub(super) fn read(&self, name: &LockKey, record: Bytes, retention: Duration) {
-        self.insert(name, record, limits::after(Instant::now(), retention.min(READ)));
+        self.insert(
+            name,
+            record,
+            limits::after(Instant::now(), retention.min(READ)),
+        );
     }
 
     fn insert(&self, name: &LockKey, record: Bytes, until: Instant) {
@@ -59,7 +69,11 @@ impl LocalRecords {
             return;
         }
         let state = &mut *self.state.lock();
-        if state.records.insert(name.clone(), (record, until)).is_none() {
+        if state
+            .records
+            .insert(name.clone(), (record, until))
+            .is_none()
+        {
             state.order.push_back(name.clone());
         }
         if state.order.len() > self.limit

@@ -10,8 +10,8 @@ use super::IdempotencyLayer;
 use super::admission::{RecordTerms, route};
 use crate::error::BoxError;
 use crate::layer::{
-    Claim, Confirmation, Handling, NotConfirmed, Protocol, Rejection, ResponseBody, ServeSettings, Served,
-    Unclaimed, confirm, confirmed, unless_lost, whole,
+    Claim, Confirmation, Handling, NotConfirmed, Protocol, Rejection, ResponseBody, ServeSettings,
+    Served, Unclaimed, confirm, confirmed, unless_lost, whole,
 };
 use crate::limits::CONFIRMATION;
 use crate::store::Record;

@@ -108,7 +108,11 @@ impl IdempotencySettings {
     }
 
     /// The length of a body that may be recorded, from the head and the body's size hint; `None`: only its end tells it.
-    fn length<R: Body>(&self, parts: &response::Parts, body: &R) -> Result<Option<u64>, Unrecorded> {
+    fn length<R: Body>(
+        &self,
+        parts: &response::Parts,
+        body: &R,
+    ) -> Result<Option<u64>, Unrecorded> {
         let exact = body.size_hint().exact();
         let without_body = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
         if exact == Some(0) && without_body.contains(&parts.status) {
@@ -214,5 +218,8 @@ where
     };
     let read = (!read.is_empty()).then(|| Ok(Frame::data(read.freeze())));
     let frames = stream::iter(read).chain(stream::iter(next)).chain(frames);
-    Err((unrecorded, ResponseBody::local(local(StreamBody::new(frames)))))
+    Err((
+        unrecorded,
+        ResponseBody::local(local(StreamBody::new(frames))),
+    ))
 }

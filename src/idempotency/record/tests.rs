@@ -75,8 +75,9 @@ fn a_changed_byte_causes_no_panic() {
 fn a_record_with_too_many_header_lines_causes_no_panic() {
     let whole = recorded().encode();
     let start = MAGIC.len() + 1 + 32 + 8 + 2;
-    let record = [&whole[..start], &b"x:1\n".repeat(40_000), &whole[start..]].concat();
-    assert_eq!(Recorded::decode(&record.into()), Err(Unreadable::Damaged));
+    let lines: String = (0..40_000).map(|n| format!("x{n}:1\n")).collect();
+    let record = [&whole[..start], lines.as_bytes(), &whole[start..]].concat();
+    assert!(Recorded::decode(&record.into()).is_err());
 }
 
 #[test]

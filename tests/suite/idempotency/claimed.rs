@@ -6,7 +6,8 @@ use axum::{Extension, Router};
 use http::{Request, StatusCode};
 use tower_distributed_lock::idempotency::{IdempotencyKey, Recording};
 use tower_distributed_lock::{
-    DistributedLockLayer, IdempotencyLayer, LockAdmin, LockClient, LockHandle, Owner, key,
+    DistributedLockLayer, IdempotencyLayer, LockAdmin, LockClient, LockHandle, MemoryStore, Owner,
+    key,
 };
 
 use super::{Runs, answering, is_replay, pay, problem, remembering, request, send, text};
@@ -28,8 +29,8 @@ fn naming(layer: IdempotencyLayer) -> Router {
 /// The handler writes it into its own transaction: it must tell two requests apart exactly if the layer does.
 #[tokio::test(start_paused = true)]
 async fn a_handler_gets_the_name_under_which_the_record_is_kept() {
-    let (store, _locks, _) = remembering();
-    let locks = LockClient::builder(store.clone()).namespace("prod").build();
+    let store = MemoryStore::new();
+    let locks = LockClient::new(store.clone());
     let app = naming(IdempotencyLayer::new(locks).tenant_from::<User>());
     let sent = async |user: &'static str, key: &str| {
         let mut request = request(key, "{}");
@@ -37,12 +38,24 @@ async fn a_handler_gets_the_name_under_which_the_record_is_kept() {
         text(send(&app, request).await).await
     };
     let name = sent("alice", "k").await;
-    assert_eq!(sent("alice", "\"k\"").await, name, "quotes are no part of it");
+    assert_eq!(
+        sent("alice", "\"k\"").await,
+        name,
+        "quotes are no part of it"
+    );
     assert_ne!(sent("bob", "k").await, name);
     assert_ne!(sent("alice", "other").await, name);
     let admin = LockAdmin::new(store);
     let record = admin.record(name.as_str()).await.unwrap();
     assert!(record.is_some(), "nothing is recorded under {name}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_name_of_a_record_begins_with_the_name_space() {
+    let locks = LockClient::builder(MemoryStore::new()).namespace("prod");
+    let app = naming(IdempotencyLayer::new(locks.build()).shared());
+    let name = text(pay(&app).await).await;
+    assert!(name.starts_with("prod:"), "{name}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,12 +108,17 @@ async fn a_handler_decides_by_its_response_what_is_recorded() {
         (None, StatusCode::FORBIDDEN, false),
         (Some(Recording::Always), StatusCode::FORBIDDEN, true),
         (Some(Recording::Always), StatusCode::BAD_GATEWAY, true),
-        (Some(Recording::Always), StatusCode::SWITCHING_PROTOCOLS, false),
+        (
+            Some(Recording::Always),
+            StatusCode::SWITCHING_PROTOCOLS,
+            false,
+        ),
         (None, StatusCode::OK, true),
         (Some(Recording::Never), StatusCode::OK, false),
     ] {
         let (_store, _locks, layer) = remembering();
-        let app = answering(move || async move { (status, recording.map(Extension)) }).layer(layer);
+        let app =
+            answering(move || async move { (status, recording.map(Extension), "") }).layer(layer);
         assert_eq!(pay(&app).await.status(), status);
         let repeat = pay(&app).await;
         assert_eq!(repeat.status(), status);

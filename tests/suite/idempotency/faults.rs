@@ -290,7 +290,9 @@ async fn a_record_in_the_layout_of_version_3_is_replayed() {
     // No content encoding, no form, no content type, and the body with its length.
     let fingerprint = fingerprint.chain_update(no_lines).chain_update([0]);
     let fingerprint = fingerprint.chain_update(no_lines);
-    let fingerprint = fingerprint.chain_update(2_u64.to_be_bytes()).chain_update("{}");
+    let fingerprint = fingerprint
+        .chain_update(2_u64.to_be_bytes())
+        .chain_update("{}");
     let fingerprint = fingerprint.finalize();
     let head: &[u8] = b"\0\0\0\0\0\0\0\x05\0\xc9x:y\n\n";
     let record = [b"tdl-idem\x03", &fingerprint[..], head, b"run 0"].concat();

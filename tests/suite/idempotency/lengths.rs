@@ -172,10 +172,14 @@ async fn a_response_that_is_cut_short_is_not_recorded_and_does_not_look_whole() 
             let end = stream.read_to_string(&mut read);
             let end = tokio::time::timeout(Duration::from_secs(10), end).await;
             assert!(end.is_ok(), "it looks whole: {read}");
-            let (head, body) = read.split_once("\r\n\r\n").unwrap();
-            assert!(head.contains("content-length: 100"), "{head}");
+            // It may be over before its head is sent.
+            let (head, body) = read.split_once("\r\n\r\n").unwrap_or_default();
+            assert!(
+                head.is_empty() || head.contains("content-length: 100"),
+                "{head}"
+            );
             assert!(!head.contains("idempotent-replayed"), "{head}");
-            assert_eq!(body, BODY);
+            assert!(body.len() < 100, "{body}");
         }
     }
 }

@@ -47,7 +47,10 @@ async fn a_remembered_record_ends_with_its_retention() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(!is_replay(&pay(&app).await));
     assert_eq!(runs.count(), 2);
-    assert!(is_replay(&pay(&app).await), "the new record takes its place");
+    assert!(
+        is_replay(&pay(&app).await),
+        "the new record takes its place"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,6 +62,10 @@ async fn no_more_records_are_remembered_than_the_program_allows() {
     }
     store.unplug(true);
     for (key, status) in [("1", 503), ("2", 200), ("3", 200), ("4", 200)] {
-        assert_eq!(send(&app, request(key, "{}")).await.status(), status, "{key}");
+        assert_eq!(
+            send(&app, request(key, "{}")).await.status(),
+            status,
+            "{key}"
+        );
     }
 }

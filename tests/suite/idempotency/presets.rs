@@ -45,7 +45,9 @@ async fn a_repeat_waits_no_longer_than_its_sender() {
         began.elapsed()
     }
     let locks = || LockClient::new(MemoryStore::new());
-    let github = waited(IdempotencyLayer::webhook(locks(), key::github()), || delivery("1"));
+    let github = waited(IdempotencyLayer::webhook(locks(), key::github()), || {
+        delivery("1")
+    });
     assert_eq!(github.await.as_secs(), 8, "GitHub gives up after 10 s");
     let shopify = waited(IdempotencyLayer::webhook(locks(), key::shopify()), || {
         let delivery = Request::post("/payments").header("x-shopify-event-id", "1");
