@@ -1,5 +1,6 @@
 //! The admission of a request: from its head to the lock of its key.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,6 +31,7 @@ const LOOK_UP: Duration = Duration::from_secs(2);
 pub(crate) struct RecordTerms {
     pub(super) name: LockKey,
     pub(super) fingerprint: Fingerprint,
+    pub(super) scope: Arc<str>,
     pub(super) route: Route,
     pub(super) granted: Instant,
 }
@@ -72,7 +74,7 @@ impl IdempotencyLayer {
                 return Err(KeyError::missing_because(reason).into());
             }
         };
-        let name = self.settings.scope.name(parts, keys)?;
+        let (name, scope) = self.settings.scope.name(parts, keys)?;
         let name = self.settings.serve.client.named(name);
         let outer = parts.extensions.get::<IdempotencyKey>();
         let Some(key) = IdempotencyKey::claimed(name.clone(), outer) else {
@@ -107,6 +109,7 @@ impl IdempotencyLayer {
         let terms = RecordTerms {
             name,
             fingerprint,
+            scope,
             route: route(parts),
             granted,
         };

@@ -1,6 +1,7 @@
 //! The name of a request's lock and record.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use http::request::Parts;
 use smallvec::SmallVec;
@@ -35,12 +36,13 @@ pub(super) enum Clients {
 }
 
 impl Scope {
-    /// The name of a request's lock and record: method and route, or the name of the scope; then tenant and key.
+    /// The name of a request's lock and record: method and route, or the name of the scope; then tenant and key. Beside it the
+    /// tenant, as the scope of the record.
     ///
     /// # Errors
     ///
     /// The program has put no tenant into the request.
-    pub(super) fn name(&self, parts: &Parts, keys: Keys) -> Result<LockKey, LockError> {
+    pub(super) fn name(&self, parts: &Parts, keys: Keys) -> Result<(LockKey, Arc<str>), LockError> {
         let tenant = match &self.clients {
             Clients::Undecided | Clients::Shared => None,
             Clients::PerTenant(tenant) => tenant(parts),
@@ -66,7 +68,8 @@ impl Scope {
         let scope = [method, &route, &tenant];
         let keys = keys.into_targets();
         let keys: SmallVec<[&LockKey; 1]> = keys.iter().map(Target::key).collect();
-        Ok(LockKey::scoped("idempotency", scope, &keys))
+        let name = LockKey::scoped("idempotency", scope, &keys);
+        Ok((name, tenant.into()))
     }
 
     /// The default fingerprint of a request. In a scope with a name it has the path inside of the nest that the layer is in, so

@@ -68,7 +68,10 @@ where
     ) -> Result<Served<R, E>, NotConfirmed> {
         let began = Instant::now();
         let (mut result, record) = match handled {
-            Ok(Ok((response, record))) => (Ok(response), record),
+            Ok(Ok((response, record))) => {
+                let scoped = record.map(|record| record.scope(terms.scope.clone()));
+                (Ok(response), scoped)
+            }
             Ok(Err(error)) => (Err(error), None),
             Err(NotConfirmed) => {
                 drop(guard);
