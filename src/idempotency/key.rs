@@ -1,6 +1,6 @@
 //! Key extractors for idempotency keys: the header `Idempotency-Key`, and what the senders of webhooks send in its place.
 //!
-//! **They verify nothing.** Each of them reads what names a request, and anybody can send that. Put the layer inside of the check of
+//! **They verify nothing.** Each of them reads what names a request, and any client can send that. Put the layer inside of the check of
 //! the sender's signature. Otherwise a stranger who sends an id first is answered, and the sender's own request gets a 422 for the
 //! whole retention.
 
