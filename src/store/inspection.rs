@@ -40,13 +40,6 @@ impl Inspection {
         }
     }
 
-    /// Shows a bounded number of holders and waiters.
-    pub(super) fn truncate(&mut self) {
-        self.truncated |= self.holders.len() > SHOWN || self.waiters.len() > SHOWN;
-        self.holders.truncate(SHOWN);
-        self.waiters.truncate(SHOWN);
-    }
-
     /// Whether the key has a holder.
     pub fn is_held(&self) -> bool {
         !self.holders.is_empty()

@@ -138,15 +138,12 @@ impl LockStore for MemoryStore {
         attempts: &[Attempt],
         want: Want,
     ) -> Result<SeveralOutcome, StoreError> {
-        for (index, attempt) in attempts.iter().enumerate() {
-            let key = &attempt.hold.key;
-            let outcome = self.change(key, |key, now| key.state.evaluate(attempt, now))?;
-            match (outcome, want) {
-                (_, Want::Any) | (Outcome::Granted { .. }, Want::All) => {}
-                (Outcome::Refused { retry_after }, Want::All) => {
-                    let index = Some(index);
-                    return Ok(SeveralOutcome::Refused { index, retry_after });
-                }
+        let all = attempts.iter().filter(|_| want == Want::All);
+        for (index, attempt) in all.enumerate() {
+            let look = |key: &mut Key, now| key.state.evaluate(attempt, now);
+            if let Outcome::Refused { retry_after } = self.change(&attempt.hold.key, look)? {
+                let index = Some(index);
+                return Ok(SeveralOutcome::Refused { index, retry_after });
             }
         }
         several::one_by_one(self, attempts, want).await

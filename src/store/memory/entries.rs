@@ -99,11 +99,8 @@ impl Entries {
         place.map(|place| self.all.remove(place)).is_some()
     }
 
-    /// Removes every entry of this part. Returns whether there was any.
-    pub(super) fn clear(&mut self, part: Part) -> bool {
-        let before = self.all.len();
-        self.all.retain(|entry| entry.part != part);
-        self.all.len() < before
+    pub(super) fn end_holds(&mut self) {
+        self.all.retain(|entry| entry.part.family().is_none());
     }
 
     /// Makes every entry of one part that of another.
@@ -122,7 +119,7 @@ impl Entries {
         all.find(|entry| entry.part == part && entry.id == id)
     }
 
-    pub(super) fn of(&self, part: Part) -> impl Iterator<Item = &Entry> + Clone {
+    pub(super) fn of(&self, part: Part) -> impl Iterator<Item = &Entry> {
         self.all.iter().filter(move |entry| entry.part == part)
     }
 
@@ -142,6 +139,10 @@ impl Entries {
     /// The family of the holds, which is one.
     pub(super) fn family(&self) -> Option<LockFamily> {
         self.all.iter().find_map(|entry| entry.part.family())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.all.iter()
     }
 
     pub(super) fn is_empty(&self) -> bool {

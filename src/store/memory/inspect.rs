@@ -53,7 +53,10 @@ impl Inspect for MemoryStore {
     /// Shard by shard, and some keys at a time, so that nobody waits for a list.
     async fn list_locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, StoreError> {
         let wanted = |key: &LockKey| key.as_str().starts_with(&query.prefix);
-        let (mut shard, mut end) = position(query)?;
+        let place = query.position().map(str::parse::<u64>).transpose();
+        let place = place.map_err(|_| foreign_cursor())?;
+        let place = place.unwrap_or(u64::from(u32::MAX));
+        let (mut shard, mut end) = ((place >> 32) as usize, place as u32 as usize);
         let mut entries = Vec::new();
         for _ in 0..LOOKS {
             let Some(keys) = self.shared.shards.get(shard) else {
@@ -61,7 +64,7 @@ impl Inspect for MemoryStore {
             };
             end = lock(keys).list(end, wanted, &mut entries, query.limit);
             if end == 0 {
-                (shard, end) = (shard + 1, usize::MAX);
+                (shard, end) = (shard + 1, u32::MAX as usize);
             }
             if entries.len() >= query.limit {
                 break;
@@ -110,16 +113,4 @@ impl Inspect for MemoryStore {
         };
         Ok(clients.iter().map(entry).collect())
     }
-}
-
-/// The shard where a page begins, and the place in it before which it begins.
-fn position(query: &ListQuery) -> Result<(usize, usize), StoreError> {
-    let Some(text) = query.position() else {
-        return Ok((0, usize::MAX));
-    };
-    let place = text.split_once('/').and_then(|(shard, end)| {
-        let shard = shard.parse().ok()?;
-        Some((shard, end.parse().ok()?))
-    });
-    place.ok_or_else(foreign_cursor)
 }

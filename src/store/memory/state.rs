@@ -24,14 +24,9 @@ use crate::store::{Attempt, Holder, Inspection, Outcome, SHOWN, WAITER_LIVENESS,
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) entries: Entries,
-    /// The limit of permits that was set, or that the first holder has named. The latter counts while a permit is held.
-    limit: Option<Limit>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Limit {
-    permits: NonZeroU32,
-    /// It was set for the key, and counts whatever limit an attempt names.
+    /// The limit of permits that was set for the key, or that the first holder has named.
+    limit: Option<NonZeroU32>,
+    /// It was set, and counts whatever limit an attempt names. Otherwise it counts while a permit is held.
     is_set: bool,
 }
 
@@ -111,33 +106,28 @@ impl State {
 
     /// Ends every hold, and returns the channels to wake; `None` if there is none.
     pub(super) fn force(&mut self) -> Option<Wake> {
-        let parts = [Part::Permit, Part::Exclusive, Part::Write, Part::Read];
-        let [permits, exclusive, write, read] = parts.map(|part| self.entries.clear(part));
-        if permits {
-            return Some(self.wake(Channel::Permits));
-        }
-        if exclusive {
-            let others = self.wake(Channel::Exclusive).into_iter();
-            return Some(others.chain(self.next_queued()).collect());
-        }
-        if write {
-            return Some(self.let_readers_go_first());
-        }
-        read.then(|| self.wake(Channel::ReadWrite))
+        let (family, written) = (self.entries.family()?, self.entries.has(Part::Write));
+        self.entries.end_holds();
+        Some(match family {
+            LockFamily::Permits => self.wake(Channel::Permits),
+            LockFamily::Exclusive => {
+                let others = self.wake(Channel::Exclusive).into_iter();
+                others.chain(self.next_queued()).collect()
+            }
+            LockFamily::ReadWrite if written => self.let_readers_go_first(),
+            LockFamily::ReadWrite => self.wake(Channel::ReadWrite),
+        })
     }
 
     /// Sets the limit of permits, or leaves it to attempts, and says who is to be woken. (11)
     pub(super) fn set_permits(&mut self, limit: Option<NonZeroU32>) -> Result<Wake, StoreError> {
         self.check_family(LockFamily::Permits)?;
-        let before = self.free_permits();
-        let is_set = limit.is_some();
-        self.limit = limit
-            .or(self.limit())
-            .map(|permits| Limit { permits, is_set });
-        let free = self.free_permits();
-        Ok(match limit {
-            Some(_) if free > 0 && free > before => self.wake(Channel::Permits),
-            _ => Wake::new(),
+        let before = self.limit();
+        self.limit = limit.or(before);
+        self.is_set = limit.is_some();
+        Ok(match limit > before && self.has_free_permit() {
+            true => self.wake(Channel::Permits),
+            false => Wake::new(),
         })
     }
 
@@ -159,36 +149,32 @@ impl State {
 
     /// The holders and the waiters.
     pub(super) fn inspect(&self, now: Instant) -> Inspection {
-        let permit = LockMode::Permit(self.limit().unwrap_or(NonZeroU32::MIN));
-        let holders = [
-            (Part::Exclusive, LockMode::Reentrant),
-            (Part::Write, LockMode::Write),
-            (Part::Read, LockMode::Read),
-            (Part::Permit, permit),
-        ];
-        let holders = holders.into_iter().flat_map(|(part, mode)| {
-            let of = self.entries.of(part);
-            of.map(move |entry| Holder::new(entry.id.to_string(), mode, entry.until - now))
-        });
-        let waiters = [
-            Part::Queued,
-            Part::Pass,
-            Part::InLine,
-            Part::Writer,
-            Part::Reader,
-        ];
-        let waiters = waiters.into_iter().flat_map(|part| self.entries.of(part));
-        let mut inspection = Inspection {
-            truncated: false,
-            holders: holders.take(SHOWN + 1).collect(),
-            waiters: waiters
-                .take(SHOWN + 1)
+        let mode = |part| match part {
+            Part::Exclusive => LockMode::Reentrant,
+            Part::Write => LockMode::Write,
+            Part::Read => LockMode::Read,
+            _ => LockMode::Permit(self.limit().unwrap_or(NonZeroU32::MIN)),
+        };
+        let (holders, others): (Vec<&Entry>, Vec<_>) = self
+            .entries
+            .iter()
+            .partition(|entry| entry.part.family().is_some());
+        let waiters = || {
+            others
+                .iter()
+                .filter(|other| !matches!(other.part, Part::Withdrawn(_)))
+        };
+        let holder =
+            |entry: &&Entry| Holder::new(entry.id.to_string(), mode(entry.part), entry.until - now);
+        Inspection {
+            truncated: holders.len() > SHOWN || waiters().count() > SHOWN,
+            holders: holders.iter().take(SHOWN).map(holder).collect(),
+            waiters: waiters()
+                .take(SHOWN)
                 .map(|entry| entry.id.to_string())
                 .collect(),
             limit: self.limit().map(NonZeroU32::get),
-        };
-        inspection.truncate();
-        inspection
+        }
     }
 
     /// When the hold's lease ends; `None` if there is no such hold.
@@ -213,10 +199,10 @@ impl State {
 
     /// Fails if other permits are held by a limit that an attempt has named. (4, 11)
     fn check_limit(&self, hold: &Hold) -> Result<(), StoreError> {
-        let limit = self.limit.filter(|limit| !limit.is_set);
-        let named = limit.and_then(|_| self.limit());
-        match (hold.mode, named) {
-            (LockMode::Permit(asked), Some(named)) if named != asked && !self.holds(hold) => {
+        match (hold.mode, self.limit()) {
+            (LockMode::Permit(asked), Some(named))
+                if !self.is_set && named != asked && !self.holds(hold) =>
+            {
                 Err(other_limit(named.get()))
             }
             _ => Ok(()),
@@ -225,15 +211,14 @@ impl State {
 
     /// The limit of permits that counts now.
     fn limit(&self) -> Option<NonZeroU32> {
-        let counts = |limit: &Limit| limit.is_set || self.entries.has(Part::Permit);
-        self.limit.filter(counts).map(|limit| limit.permits)
+        let counts = self.is_set || self.entries.has(Part::Permit);
+        self.limit.filter(|_| counts)
     }
 
-    /// How many permits are free: a negative number if more are held than a lowered limit allows, 0 if no limit counts.
-    pub(super) fn free_permits(&self) -> i64 {
-        let held = self.entries.of(Part::Permit).count() as i64;
-        self.limit()
-            .map_or(0, |limit| i64::from(limit.get()) - held)
+    /// Whether a permit is free under the limit that counts now.
+    pub(super) fn has_free_permit(&self) -> bool {
+        let limit = self.limit();
+        limit.is_some_and(|limit| self.next_permit(limit).is_none())
     }
 
     /// When the next permit expires; `None` if one is free.
@@ -299,10 +284,7 @@ impl State {
                 let read = self.entries.until(Part::Read, id);
                 until = read.map_or(until, |read| read.max(until));
             }
-            LockMode::Permit(permits) if self.limit().is_none() => {
-                let is_set = false;
-                self.limit = Some(Limit { permits, is_set });
-            }
+            LockMode::Permit(limit) if self.limit().is_none() => self.limit = Some(limit),
             _ => {}
         }
         self.entries.put(Part::held(hold.mode), id, until);

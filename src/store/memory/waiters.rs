@@ -54,12 +54,11 @@ impl State {
             LockMode::Write => {
                 let (stood, next) = self.leave_line(hold.id);
                 let waited = stood | self.entries.take(Part::Writer, hold.id);
-                let [line, writer, write, reader] =
-                    [Part::InLine, Part::Writer, Part::Write, Part::Reader]
-                        .map(|part| self.entries.has(part));
-                let held_back = waited && !line && !writer && !write;
+                let has = |part| self.entries.has(part);
+                let blocks = [Part::InLine, Part::Writer, Part::Write].map(has);
+                let held_back = waited && !blocks.contains(&true);
                 let others = held_back.then_some(Channel::ReadWrite);
-                let readers = (held_back && reader).then_some(Channel::Readers);
+                let readers = (held_back && has(Part::Reader)).then_some(Channel::Readers);
                 others.into_iter().chain(next).chain(readers).collect()
             }
         }
@@ -71,7 +70,7 @@ impl State {
         if exploration::has(Mutant::NextPermitForgotten) {
             return Wake::new();
         }
-        match self.free_permits() > 0 {
+        match self.has_free_permit() {
             true => self.first_in_line().into_iter().collect(),
             false => Wake::new(),
         }
