@@ -149,32 +149,29 @@ impl State {
 
     /// The holders and the waiters.
     pub(super) fn inspect(&self, now: Instant) -> Inspection {
-        let mode = |part| match part {
-            Part::Exclusive => LockMode::Reentrant,
-            Part::Write => LockMode::Write,
-            Part::Read => LockMode::Read,
-            _ => LockMode::Permit(self.limit().unwrap_or(NonZeroU32::MIN)),
-        };
-        let (holders, others): (Vec<&Entry>, Vec<_>) = self
-            .entries
-            .iter()
-            .partition(|entry| entry.part.family().is_some());
-        let waiters = || {
-            others
-                .iter()
-                .filter(|other| !matches!(other.part, Part::Withdrawn(_)))
-        };
-        let holder =
-            |entry: &&Entry| Holder::new(entry.id.to_string(), mode(entry.part), entry.until - now);
-        Inspection {
-            truncated: holders.len() > SHOWN || waiters().count() > SHOWN,
-            holders: holders.iter().take(SHOWN).map(holder).collect(),
-            waiters: waiters()
-                .take(SHOWN)
-                .map(|entry| entry.id.to_string())
-                .collect(),
+        let mut seen = Inspection {
             limit: self.limit().map(NonZeroU32::get),
+            ..Inspection::default()
+        };
+        for Entry { part, id, until } in self.entries.iter() {
+            let mode = match part {
+                Part::Exclusive => Some(LockMode::Reentrant),
+                Part::Write => Some(LockMode::Write),
+                Part::Read => Some(LockMode::Read),
+                Part::Permit => self.limit().map(LockMode::Permit),
+                Part::Withdrawn(_) => continue,
+                _ => None,
+            };
+            match mode {
+                Some(mode) if seen.holders.len() < SHOWN => {
+                    let holder = Holder::new(id.to_string(), mode, *until - now);
+                    seen.holders.push(holder);
+                }
+                None if seen.waiters.len() < SHOWN => seen.waiters.push(id.to_string()),
+                _ => seen.truncated = true,
+            }
         }
+        seen
     }
 
     /// When the hold's lease ends; `None` if there is no such hold.
@@ -226,10 +223,10 @@ impl State {
         let limit = self.limit().unwrap_or(asked).get() as usize;
         #[cfg(test)]
         let limit = limit + usize::from(exploration::has(Mutant::OnePermitMore));
-        let permits = self.entries.of(Part::Permit);
-        let mut ends: Vec<_> = permits.map(|entry| entry.until).collect();
+        let permits = || self.entries.of(Part::Permit);
         // More are held than there are permits after a limit was lowered.
-        let lacking = ends.len().checked_sub(limit)?;
+        let lacking = permits().count().checked_sub(limit)?;
+        let mut ends: Vec<_> = permits().map(|entry| entry.until).collect();
         ends.sort_unstable();
         Some(ends[lacking])
     }
