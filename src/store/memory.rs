@@ -186,8 +186,12 @@ impl LockStore for MemoryStore {
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
         let memory = unanswered.then(|| attempt.lease.max(LATENESS));
         let signals = self.change(&attempt.hold.key, |key, now| {
+            let held = key.state.holds(&attempt.hold);
             let wake = key.state.withdraw(attempt, memory, now);
-            key.signals(&wake)
+            match held {
+                true => key.ended(attempt.hold.mode, &wake, now).0,
+                false => key.signals(&wake),
+            }
         });
         signals.send();
         Ok(())
@@ -233,13 +237,12 @@ impl MemoryStore {
                 // The shard is still locked, so the record exists before another holder of the key can begin.
                 lock(&self.shared.records).keep(&hold.key, record, now);
             }
-            Some(key.listeners.signals(&wake))
+            Some(key.ended(hold.mode, &wake, now))
         });
-        let Some((signals, outside)) = released else {
+        let Some((signals, notified)) = released else {
             return Ok(Released::from(HoldStatus::Gone).in_line(true));
         };
         signals.send();
-        let notified = if hold.mode.has_line() { outside } else { 0 };
         Ok(Released::new(HoldStatus::Held, notified).in_line(true))
     }
 

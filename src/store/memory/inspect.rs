@@ -70,10 +70,8 @@ impl Inspect for MemoryStore {
                 break;
             }
         }
-        Ok(Page::new(
-            entries,
-            Some(Cursor::new(format!("{shard}/{end}"))),
-        ))
+        let next = (shard as u64) << 32 | end as u64;
+        Ok(Page::new(entries, Some(Cursor::new(next.to_string()))))
     }
 
     async fn list_records(&self, query: &ListQuery) -> Result<Page<RecordEntry>, StoreError> {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::channel::{Listeners, Signals, Wake};
 use super::state::State;
 use crate::error::StoreError;
-use crate::lock::{FencingToken, KeyMap, LockKey};
+use crate::lock::{FencingToken, KeyMap, LockKey, LockMode};
 use crate::store::{Attempt, Fencing, LockEntry, Outcome};
 
 /// How many keys each new key sweeps: more than one, so that the sweep gets around.
@@ -48,6 +48,16 @@ impl Key {
     /// The signals of these channels.
     pub(super) fn signals(&self, wake: &Wake) -> Signals {
         self.listeners.signals(wake).0
+    }
+
+    /// A hold has ended, which wakes `wake`. Returns the signals, and how many waiters outside the line are among them.
+    pub(super) fn ended(&mut self, mode: LockMode, wake: &Wake, now: Instant) -> (Signals, usize) {
+        let (signals, outside) = self.listeners.signals(wake);
+        if !mode.has_line() {
+            return (signals, 0);
+        }
+        self.state.give_outside_turn(outside, now);
+        (signals, outside)
     }
 
     fn is_idle(&self) -> bool {

@@ -28,12 +28,26 @@ pub(super) struct State {
     limit: Option<NonZeroU32>,
     /// It was set, and counts whatever limit an attempt names. Otherwise it counts while a permit is held.
     is_set: bool,
+    /// The turn of waiters outside the line, and its end. It has no meaning if none waits in line.
+    pub(super) outside: Option<(OutsideTurn, Instant)>,
+}
+
+/// The turns of waiters outside the line. So that the line is not overtaken again and again, it has the turn after them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OutsideTurn {
+    /// A release woke some: they go before the first in line.
+    First,
+    /// An attempt without a place was granted a hold while others waited in line, until the end of its lease.
+    Holding,
+    /// That hold was released: while others wait in line, attempts without a place are refused.
+    Over,
 }
 
 impl State {
     /// Removes what has ended. (2, 6)
     pub(super) fn expire(&mut self, now: Instant) {
         self.entries.expire(now);
+        self.outside.take_if(|(_, until)| *until <= now);
     }
 
     /// Whether nothing is left that could change an answer.
@@ -47,10 +61,18 @@ impl State {
         let outcome = self.evaluate(attempt, now)?;
         match outcome {
             Outcome::Granted { .. } => {
+                let overtakes = !in_line && !self.holds(hold);
+                let until = after(now, attempt.lease);
                 self.stop_waiting(hold);
-                self.live(hold, after(now, attempt.lease));
+                self.live(hold, until);
+                if overtakes {
+                    self.take_outside_turn(hold.mode, until, now);
+                }
             }
             Outcome::Refused { .. } if attempt.patience.is_some() => {
+                if in_line && !self.is_free() {
+                    self.end_outside_turn(hold.id);
+                }
                 self.wait(hold, in_line, after(now, WAITER_LIVENESS));
             }
             Outcome::Refused { .. } => {}
@@ -243,7 +265,15 @@ impl State {
             let other = first.filter(|first| first.id != hold.id);
             other.map(|first| first.until)
         };
-        let in_front = || in_line.then(|| before(Part::InLine)).flatten();
+        let outside = |which| {
+            let turn = self.outside.filter(|(turn, _)| *turn == which)?;
+            Some(turn.1)
+        };
+        let in_front = || match in_line {
+            true => before(Part::InLine).or_else(|| outside(OutsideTurn::First)),
+            false if entries.has(Part::InLine) => outside(OutsideTurn::Over),
+            false => None,
+        };
         let writer = entries.first(Part::Write);
         match hold.mode {
             LockMode::Reentrant => entries.longest(Part::Exclusive).or_else(in_front),

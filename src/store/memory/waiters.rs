@@ -1,13 +1,23 @@
 //! The places of those that wait for a key, and whom a change wakes.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::channel::{Channel, Wake};
 use super::entries::Part;
-use super::state::State;
+use super::state::{OutsideTurn, State};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
+use crate::limits::after;
 use crate::lock::{Hold, HoldId, LockMode};
+
+/// How long waiters outside the line have to take the lock after a release that woke them.
+const OUTSIDE_TURN: Duration = Duration::from_millis(5);
+
+/// For how long it is known that a hold was granted in front of the line: longer than nearly any hold lasts, however often it is
+/// renewed.
+const IN_FRONT: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl State {
     /// A writer has ended: the readers that wait now go before the next one. (7)
@@ -61,6 +71,39 @@ impl State {
                 let readers = (held_back && has(Part::Reader)).then_some(Channel::Readers);
                 others.into_iter().chain(next).chain(readers).collect()
             }
+        }
+    }
+
+    /// A hold with a line was released, which has woken waiters outside the line: one of them has time to take the lock before the
+    /// line, or the line has that time if one of them has just released it. (10)
+    pub(super) fn give_outside_turn(&mut self, woken: usize, now: Instant) {
+        let turn = match self.outside {
+            Some((OutsideTurn::Holding, _)) => OutsideTurn::Over,
+            _ if woken > 0 => OutsideTurn::First,
+            _ => return,
+        };
+        // In an exploration time does not pass, and their turn would never end.
+        #[cfg(test)]
+        if exploration::is_on() {
+            return;
+        }
+        self.outside = Some((turn, after(now, OUTSIDE_TURN)));
+    }
+
+    /// An attempt without a place in line is granted a hold, first until `until`. (10)
+    pub(super) fn take_outside_turn(&mut self, mode: LockMode, until: Instant, now: Instant) {
+        if mode.has_line() && self.entries.has(Part::InLine) {
+            let until = until.max(after(now, IN_FRONT));
+            self.outside = Some((OutsideTurn::Holding, until));
+        }
+    }
+
+    /// The first in line finds that the lock is taken: the turn of those outside is over.
+    pub(super) fn end_outside_turn(&mut self, asks: HoldId) {
+        let first = self.entries.first(Part::InLine);
+        if first.is_none_or(|first| first.id == asks) {
+            let is_first = |turn: &mut (OutsideTurn, _)| turn.0 == OutsideTurn::First;
+            self.outside.take_if(is_first);
         }
     }
 

@@ -294,3 +294,28 @@ fn clones_share_and_need_no_runtime() {
     released(&clone, &attempt(LockMode::Reentrant, 1));
     assert!(store.is_empty());
 }
+
+/// A renewed hold outlasts the lease with which it was granted.
+#[tokio::test(start_paused = true)]
+async fn after_a_long_hold_in_front_of_the_line_the_line_has_the_turn() {
+    for mode in [LockMode::Reentrant, LockMode::Write, LockMode::permits(1)] {
+        let store = MemoryStore::new();
+        let (first, overtaking) = (attempt(mode, 1), impatient(mode, 3));
+        granted(&store, &impatient(mode, 2));
+        assert!(matches!(outcome(&store, &first), Outcome::Refused { .. }));
+        released(&store, &impatient(mode, 2));
+        granted(&store, &overtaking);
+        for _ in 0..100 {
+            advance(SECOND).await;
+            assert_eq!(renew(&store, &overtaking, LEASE), HoldStatus::Held);
+            assert!(matches!(outcome(&store, &first), Outcome::Refused { .. }));
+        }
+        released(&store, &overtaking);
+        let next = outcome(&store, &impatient(mode, 4));
+        assert!(
+            matches!(next, Outcome::Refused { .. }),
+            "{mode:?}: overtaken again"
+        );
+        granted(&store, &first);
+    }
+}
