@@ -133,7 +133,7 @@ pub async fn another_limit_on_several_keys_is_overlooked(env: &Harness) {
 }
 
 /// Neither a request that names another limit nor one that comes too late.
-pub async fn a_refused_request_changes_no_limit(env: &Env) {
+pub async fn a_refused_request_changes_no_limit(env: &Harness) {
     let mut guards = all(env.both()).await;
     for process in env.both() {
         let now = |limit| process.lock(KEY).permits(limit).wait(Duration::ZERO);
