@@ -6,10 +6,8 @@ use axum::routing::any;
 use axum::{Extension, Router};
 use http::Request;
 use http::request::Parts;
-use tower_distributed_lock::{IdempotencyLayer, LockClient, MemoryStore};
-
-use tower_distributed_lock::IdempotencyLayer;
 use tower_distributed_lock::idempotency::Recording;
+use tower_distributed_lock::{IdempotencyLayer, LockClient, MemoryStore};
 use tracing::Level;
 
 use super::{is_replay, problem, remembering, send, text};
