@@ -6,9 +6,10 @@
 -- Needs    now.lua, permit/give.lua
 if redis.call('EXISTS', KEYS[2], KEYS[4], KEYS[6], KEYS[8]) == 0 then
   local free = redis.call('GET', KEYS[1])
-  if not free or free:find('^%-?%d+$') and redis.call('GET', KEYS[5]) == NAMED then
+  local named = free and free:find('^%-?%d+$') and redis.call('GET', KEYS[5])
+  if not free or named and named ~= 'set' then
     redis.call('SET', KEYS[1], ARGV[4] - 1, 'PX', ARGV[1] + IDLE)
-    redis.call('SET', KEYS[5], NAMED, 'PX', ARGV[1] + IDLE)
+    redis.call('SET', KEYS[5], ARGV[4], 'PX', ARGV[1] + IDLE)
     redis.call('ZADD', KEYS[2], now_ms() + ARGV[1], ARGV[2])
     redis.call('PEXPIRE', KEYS[2], ARGV[1] + IDLE)
     return 0

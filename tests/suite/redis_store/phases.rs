@@ -204,3 +204,23 @@ async fn lapse(server: &RedisServer, set: &str, attempt: &Attempt) {
         .await
         .unwrap();
 }
+
+/// A reader of Redisson knows no passes: it comes in beside them, and its release is told on a channel of Redisson only.
+#[tokio::test]
+async fn a_writer_that_waits_for_passes_listens_to_redisson() {
+    let (server, store) = server_and_store().await;
+    let (writing, next, waiting) = (write(), write(), read());
+    assert!(asks(&store, &writing).await);
+    assert!(!asks(&store, &waiting).await && !asks(&store, &next).await);
+    assert!(releases(&store, &writing).await);
+    let mut wakeups = store.subscribe(&next).await.unwrap();
+    assert!(!asks(&store, &next).await, "a reader has a pass");
+    eventually("it listens", Duration::from_secs(5), async || {
+        server.pubsub_channels().await.contains_key("redisson_rwlock:{k}")
+    })
+    .await;
+    woken(&mut wakeups).await;
+    let mut redis = server.connection().await;
+    redis.publish("redisson_rwlock:{k}", "0").await.unwrap();
+    woken(&mut wakeups).await;
+}
