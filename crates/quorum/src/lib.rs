@@ -264,7 +264,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         let limit = self.store_timeout;
         (self.inspected)(self, quorum)
             .renewal_runtime(move || shared.capabilities.iter().find_map(Capabilities::runtime))
-            .goes_on(move || {
+            .on_shutdown(move || {
                 let shared = ending.clone();
                 // Only a closed tracker is waited for. Tasks may be spawned all the same.
                 shared.running.close();
