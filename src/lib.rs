@@ -59,7 +59,7 @@
 //! | <a id="lock-overloaded"></a>`lock-overloaded` | 503 | repeat after `Retry-After`: too many requests wait for the lock |
 //! | <a id="lock-unavailable"></a>`lock-unavailable` | 503 | repeat after `Retry-After`: the lock store does not answer. Nothing was done |
 //! | <a id="lock-lost"></a>`lock-lost` | 500 | find out what was done: the request has run, in whole or in part, and it is not confirmed that no other ran at the same time |
-//! | <a id="lock-misconfigured"></a>`lock-misconfigured` | 500 | nothing: the server's program is to be changed |
+//! | <a id="lock-misconfigured"></a>`lock-misconfigured` | 500 | nothing; this is a bug or misconfiguration in the server |
 //! | <a id="key-missing"></a>`key-missing`, <a id="key-invalid"></a>`key-invalid` | 400 | send what names the resource; `detail` says what is wrong |
 //! | <a id="body-too-large"></a>`body-too-large` | 413 | send a shorter body |
 //! | <a id="body-timeout"></a>`body-timeout` | 408 | send the body faster |

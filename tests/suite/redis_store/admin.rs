@@ -110,7 +110,7 @@ async fn holders_and_waiters_are_shown_in_every_mode() {
 
 /// A list of waiters that changes with each question would change for ever.
 #[tokio::test]
-async fn waiters_are_shown_by_their_places_whoever_asked_last() {
+async fn waiters_are_shown_by_their_places_in_any_order_of_their_questions() {
     for mode in [
         LockMode::Reentrant,
         LockMode::Fair,
