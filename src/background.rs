@@ -40,7 +40,6 @@ struct Handle {
     tasks: Arc<CleanupTasks>,
     checks: OwnerChecks,
     release_limit: ReleaseLimit,
-    events: Events,
 }
 
 impl Background {
@@ -58,12 +57,11 @@ impl Background {
                     store.clone(),
                     runtime,
                     tasks.clone(),
-                    Events::clone(&events),
+                    events,
                     on_lost,
                 ),
                 checks: OwnerChecks::default(),
                 release_limit: ReleaseLimit::default(),
-                events,
                 tasks,
                 store,
             }),

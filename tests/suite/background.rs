@@ -8,4 +8,4 @@ pub(crate) mod runtimes;
 mod shutdown;
 mod slow;
 mod watchdog;
-mod wired;
+pub(crate) mod wired;

@@ -75,9 +75,10 @@ macro_rules! conformance {
                     several_holds_are_answered_in_their_order a_subscription_is_active_when_it_is_answered;
                 shutdown: a_client_that_ends_releases_its_locks a_client_that_ends_refuses_its_waiters
                     a_client_that_has_ended_refuses_requests no_hold_is_left_after_the_end;
+                unpolled: a_request_that_is_not_polled_delays_nobody;
             }
             [reentrant write] "never handed over: the store serves fair waiters in their order, readers share, and each permit is asked for" {
-                loss: a_stolen_hold_that_is_handed_over_is_lost;
+                loss: a_stolen_hold_that_is_handed_over_is_lost a_stolen_hold_blocks_no_waiter_of_its_process;
             }
             [reentrant read write permit] "each asks for its own place in the store's queue" {
                 any: few_requests_for_any_ask_at_each_release;
