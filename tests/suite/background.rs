@@ -8,4 +8,4 @@ pub(crate) mod runtimes;
 mod shutdown;
 mod slow;
 mod watchdog;
-pub(crate) mod wired;
+mod wired;
