@@ -53,13 +53,7 @@ impl Background {
         let tasks = Arc::<CleanupTasks>::default();
         Self {
             handle: Arc::new(Handle {
-                watchdog: Watchdog::new(
-                    store.clone(),
-                    runtime,
-                    tasks.clone(),
-                    events,
-                    on_lost,
-                ),
+                watchdog: Watchdog::new(store.clone(), runtime, tasks.clone(), events, on_lost),
                 checks: OwnerChecks::default(),
                 release_limit: ReleaseLimit::default(),
                 tasks,

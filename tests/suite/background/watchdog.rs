@@ -201,7 +201,8 @@ struct Warnings(std::sync::Arc<std::sync::atomic::AtomicUsize>);
 
 impl tracing::Subscriber for Warnings {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target().starts_with("tower_distributed_lock") && *metadata.level() == tracing::Level::WARN
+        metadata.target().starts_with("tower_distributed_lock")
+            && *metadata.level() == tracing::Level::WARN
     }
 
     fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
@@ -239,10 +240,17 @@ async fn thousands_of_losses_are_a_few_lines_and_starve_nobody() {
             counting.fetch_add(1, Ordering::Relaxed);
         }
     });
-    tokio::time::advance(Duration::from_secs(6)).await;
     turns.store(0, Ordering::Relaxed);
-    lost.expect("there are some").as_ref().expect("free").lost().await;
+    tokio::time::advance(Duration::from_secs(6)).await;
+    lost.expect("there are some")
+        .as_ref()
+        .expect("free")
+        .lost()
+        .await;
     other.abort();
-    assert!(turns.load(Ordering::Relaxed) >= 8, "another task has run meanwhile");
+    assert!(
+        turns.load(Ordering::Relaxed) >= 8,
+        "another task has run meanwhile"
+    );
     assert!(lines.load(Ordering::Relaxed) <= 2, "{lines:?} lines");
 }

@@ -54,7 +54,11 @@ pub async fn a_stolen_hold_blocks_no_waiter_of_its_process(env: &Harness) {
     let waiter = env.waits(env.here.request()).await;
     env.steal().await;
     let granted = timeout(Duration::from_secs(5), waiter.granted()).await;
-    granted.expect("the store is asked").release().await.unwrap();
+    granted
+        .expect("the store is asked")
+        .release()
+        .await
+        .unwrap();
     assert_err!(guard.release().await, Lost);
 }
 
