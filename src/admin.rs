@@ -80,7 +80,7 @@ impl LockAdmin {
     /// The key in the name space, unless it is in another.
     fn named(&self, key: impl Into<LockKey>) -> Result<LockKey, LockError> {
         let key = self.namespace.key(key.into());
-        self.namespace.check(&key)?;
+        self.namespace.check(&key).map_err(LockError::invalid)?;
         Ok(key)
     }
 

@@ -65,7 +65,7 @@ impl LockMode {
     /// A permit has no fencing token and leaves no record: others hold the key at the same time. A [quorum] of stores
     /// does not offer it.
     ///
-    /// [quorum]: crate::store::quorum
+    /// [quorum]: https://docs.rs/tower-distributed-lock-quorum
     ///
     /// # Panics
     ///

@@ -23,7 +23,6 @@ mod listing;
 pub mod memory;
 mod process;
 mod question;
-pub mod quorum;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod several;
@@ -164,7 +163,7 @@ fn other_limit(limit: u32) -> StoreError {
 ///
 /// The client drives every question to its end, even if its caller is dropped: the methods need not be cancel safe, and are
 /// dropped early only with their runtime. A `subscribe` that is dropped with it leaves no subscription. A
-/// [quorum](crate::QuorumStore) also drops an `audit`, and a question of [`Inspect`] that changes nothing, after 30 s without an answer.
+/// [quorum](https://docs.rs/tower-distributed-lock-quorum) also drops an `audit`, and a question of [`Inspect`] that changes nothing, if they take too long.
 ///
 /// # A whole store
 ///

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::LockKey;
-use crate::error::LockError;
 
 /// The longest name space, in bytes.
 const LONGEST: usize = 64;
@@ -45,21 +44,18 @@ impl Namespace {
         }
     }
 
-    /// Whether [`Namespace::key`] has put the key here.
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::Invalid`]: here it would name something else than where it comes from.
-    pub(crate) fn check(&self, key: &LockKey) -> Result<(), LockError> {
+    /// Whether [`Namespace::key`] has put the key here. Else the text says why not: here it would name something else than where it
+    /// comes from.
+    pub(crate) fn check(&self, key: &LockKey) -> Result<(), &'static str> {
         match key.namespace() {
             Some(namespace) if *namespace == *self.0 => Ok(()),
-            Some(_) => Err(LockError::invalid(
+            Some(_) => Err(
                 "the key belongs to another name space: use the client or the admin of that one, or name the key by \
                  `LockKey::name` if this name space has its own thing of that name",
-            )),
-            None => Err(LockError::invalid(
+            ),
+            None => Err(
                 "a name in a name space does not begin with a colon or a dot: it could be in another name space",
-            )),
+            ),
         }
     }
 
