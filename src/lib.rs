@@ -144,7 +144,9 @@ pub use store::memory::MemoryStore;
 pub use store::quorum::{InvalidQuorum, QuorumStore};
 #[cfg(feature = "redis")]
 #[doc(inline)]
-pub use store::redis::{AclRules, MissingRights, RedisStore, RedisStoreBuilder, Replicas};
+pub use store::redis::{
+    AclRules, Credentials, MissingRights, RedisStore, RedisStoreBuilder, Replicas,
+};
 #[doc(inline)]
 pub use store::{
     Cursor, Holder, Inspect, Inspection, ListQuery, LockEntry, LockStore, LockStoreExt, Page,

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+mod access;
 mod admin;
 mod audit;
 mod batches;
@@ -27,7 +28,6 @@ mod node;
 mod node_context;
 mod operations;
 mod outside;
-mod pooled;
 mod replicas;
 mod reply;
 mod rights;
@@ -46,6 +46,7 @@ mod tls;
 mod tls;
 mod waits;
 
+pub use access::Credentials;
 pub use builder::RedisStoreBuilder;
 use outside::Outside;
 pub use replicas::Replicas;

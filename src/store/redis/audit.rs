@@ -7,11 +7,11 @@ use std::time::SystemTime;
 use futures_util::future::join_all;
 use redis::{ServerErrorKind, Value};
 
+use super::connection::Purpose;
 use super::connection::SharedConnection;
 use super::connector::Connector;
 use super::info::Info;
 use super::node::Node;
-use super::pooled::Purpose;
 use super::reply::read;
 use super::{failure, rights};
 use crate::audit::{Audit, Deployment, Warning};

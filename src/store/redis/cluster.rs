@@ -15,12 +15,12 @@ mod slots;
 mod topology;
 
 use super::channels::Channels;
+use super::connection::Purpose;
 use super::connection::SharedConnection;
 use super::failure::{self, refused, transient};
 use super::live::Live;
 use super::names::Names;
 use super::node::Node;
-use super::pooled::Purpose;
 use super::script::Call;
 use super::slot::Slot;
 use crate::error::{StoreError, StoreErrorKind};
@@ -40,19 +40,33 @@ impl Cluster {
 
     /// The kind of channels.
     pub(super) async fn channels(self: &Arc<Self>) -> Result<Channels, StoreError> {
-        let channels = &self.factory.settings.channels;
-        if let Some(known) = channels.get() {
-            return Ok(*known);
+        let settings = &self.factory.settings;
+        match settings.channels.known() {
+            (Some(kind), false) => Ok(kind),
+            (Some(kind), true) => {
+                // Nobody waits for the answers: a server that hangs concerns its own slots only.
+                let cluster = self.clone();
+                let asking = async move { cluster.ask_for_channels().await.map(drop) };
+                settings.background.detach(asking);
+                Ok(kind)
+            }
+            // Boxed, so that the future of a call is small. The first callers ask each for itself: none waits for another, whose
+            // future may not be polled.
+            (None, _) => Box::pin(self.ask_for_channels()).await,
         }
-        // Boxed, so that the future of a call is small. The first callers ask each for itself, every master: none waits for
-        // another, whose future may not be polled.
-        let asked = Box::pin(async {
-            let map = self.map().await?;
-            let answers = map.masters.iter().map(|node| node.shards_channels());
-            agreed(join_all(answers).await)
-        });
-        let asked = asked.await?;
-        Ok(*channels.get_or_init(|| asked))
+    }
+
+    /// Asks every master. If the kind has changed, all subscriptions begin again.
+    async fn ask_for_channels(self: &Arc<Self>) -> Result<Channels, StoreError> {
+        let map = self.map().await?;
+        let answers = map.masters.iter().map(|node| node.shards_channels());
+        let kind = agreed(join_all(answers).await)?;
+        if self.factory.settings.channels.set(kind) {
+            for member in &map.masters {
+                member.node.subscriptions.begin_again();
+            }
+        }
+        Ok(kind)
     }
 
     /// Every server that has slots, in the order of their addresses, with a connection to it.
@@ -117,6 +131,13 @@ impl Cluster {
                 taken_in => taken_in?,
             }
         }
+    }
+
+    /// The number of the server that has the key's slot, as far as this process knows: the first slot that the server has, which
+    /// stays when a replica takes over.
+    pub(super) fn partition(&self, key: &LockKey) -> u16 {
+        let slot = Slot::of(key.as_str());
+        self.known().map_or(0, |map| map.first_with(slot))
     }
 
     /// The server that has the key's slot, as far as this process knows.

@@ -14,7 +14,6 @@ use super::endpoint::OnPush;
 use super::failure::{self, unreachable};
 use super::live::Live;
 use super::node_context::NodeContext;
-use super::pooled::{PoolPermit, Purpose};
 use super::script::Call;
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
@@ -26,6 +25,16 @@ mod probing;
 mod reconnecting;
 
 use greeting::NewConnection;
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Purpose {
+    /// The commands of callers. Their runtime drives the connection.
+    Commands,
+    /// Renewals, and questions about the slots of a Cluster. The store's thread drives the connection, so that these continue while
+    /// the callers' runtime is busy.
+    Renewals,
+}
 
 /// A connection that is replaced when it breaks.
 ///
@@ -40,14 +49,12 @@ pub(super) struct SharedConnection {
     purpose: Purpose,
     /// Takes in messages, if it is the connection for wake-ups.
     on_push: Option<OnPush>,
-    permit: PoolPermit,
     state: Mutex<ConnectionState>,
     /// Notified when the task has succeeded or failed, and when the connection is closed.
     settled: Notify,
 }
 
-/// Protected by one mutex, which is never held across an await. Under it, only the mutexes of
-/// the permit and of `waits` are taken.
+/// Protected by one mutex, which is never held across an await. Under it, only the mutex of `waits` is taken.
 ///
 /// Transitions: `Connecting` → `Up` or `Down`; `Down` → `Up`, or `Connecting` for another task; `Up` → `Connecting` when the connection ends or is given up;
 /// `Up` → `Up` when a probe has found it dead and another one answers. `Closed` is final: afterwards no connection is
@@ -96,7 +103,6 @@ impl SharedConnection {
             context: context.clone(),
             purpose,
             on_push,
-            permit: PoolPermit::default(),
             state: Mutex::new(ConnectionState {
                 link: LinkState::Connecting,
                 generation: 0,
@@ -133,8 +139,8 @@ impl SharedConnection {
         let (answer, sent) = self.answer(call, false).await?;
         match answer {
             Value::ServerError(error) => {
-                if failure::is_read_only(&error) {
-                    self.became_read_only(sent.generation);
+                if failure::needs_another_connection(&error) {
+                    self.became_useless(sent.generation);
                 }
                 Err(failure::refusal(error))
             }
@@ -150,10 +156,18 @@ impl SharedConnection {
         asking: bool,
     ) -> Result<(Value, Arc<Live>), StoreError> {
         let (answer, sent) = self.send(&call.command, asking).await?;
-        match is_unknown_script(&answer) {
-            true => self.send(&call.in_full(), asking).await,
-            false => Ok((answer, sent)),
+        if !is_unknown_script(&answer) {
+            return Ok((answer, sent));
         }
+        // After a restart or a failover, all calls under way find out at once. The text of a script has ten times the size of a
+        // call, so the first of a connection sends it. The others are behind it on the connection.
+        if !sent.is_first_to_load(call) {
+            let (answer, sent) = self.send(&call.command, asking).await?;
+            if !is_unknown_script(&answer) {
+                return Ok((answer, sent));
+            }
+        }
+        self.send(&call.in_full(), asking).await
     }
 
     /// The server's answer to a command; it may be an error.
@@ -285,11 +299,13 @@ impl SharedConnection {
         known
     }
 
-    /// The server is not a master any more: a new connection may lead to the new master.
-    fn became_read_only(self: &Arc<Self>, generation: u64) {
+    /// The server is not a master any more, or does not know the user any more: a new connection may lead to the new master, and
+    /// has new credentials.
+    fn became_useless(self: &Arc<Self>, generation: u64) {
         // There may be no new master yet, so not every such answer opens a new connection.
-        if self.state().since.elapsed() > Backoff::LONGEST {
-            self.replace(generation, "its server is read-only");
+        let since = self.state().since;
+        if since.elapsed() > Backoff::LONGEST {
+            self.replace(generation, "its server refuses commands on it");
         }
     }
 

@@ -1,10 +1,16 @@
 //! A connection that is up.
 
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::endpoint::RawConnection;
+use super::script::{Call, ScriptId};
 use super::waits::{self, AckQueue};
 use crate::error::StoreError;
+use crate::sync::Mutex;
 use crate::telemetry::store::ConnectionUp;
 
 /// One connection, from the first answer on it to its end.
@@ -16,15 +22,32 @@ pub(super) struct Live {
     pub(super) given_up: CancellationToken,
     /// `None` if a change counts without replicas.
     pub(super) waits: Option<AckQueue>,
+    /// When the text of a script was last sent on it. Protected by the mutex alone.
+    pub(super) loaded: Mutex<HashMap<ScriptId, Instant>>,
     /// Counts it while it is there.
     pub(super) _up: ConnectionUp,
 }
+
+/// How long a text that was sent is waited for.
+const LOADING: Duration = Duration::from_secs(1);
 
 impl Live {
     /// Whether the connection is known to have ended, or cannot wait for replicas any more. `false` does not prove that it is
     /// open.
     pub(super) fn has_ended(&self) -> bool {
         self.raw.has_ended() || self.waits.as_ref().is_some_and(AckQueue::has_ended)
+    }
+
+    /// Whether the caller must send the text of the script; otherwise it has just been sent on this connection.
+    pub(super) fn is_first_to_load(&self, call: &Call) -> bool {
+        let now = Instant::now();
+        let mut loaded = self.loaded.lock();
+        let before = loaded.insert(call.script_id(), now);
+        if let Some(before) = before.filter(|before| now < *before + LOADING) {
+            loaded.insert(call.script_id(), before);
+            return false;
+        }
+        true
     }
 
     /// Waits until enough replicas have everything that was written on this connection before.

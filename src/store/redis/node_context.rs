@@ -1,8 +1,8 @@
 //! What the connections of a node share.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use super::channels::Channels;
+use super::channels::ChannelKind;
 use super::connector::Connector;
 use super::replicas::Acknowledgement;
 use super::thread::ConnectionThread;
@@ -26,7 +26,7 @@ pub(super) struct ConnectionSettings {
     pub(super) acknowledgement: Acknowledgement,
     pub(super) background: Arc<ConnectionThread>,
     /// The kind of channels. A store in a Cluster asks the servers when it is first needed, unless the builder sets it.
-    pub(super) channels: Arc<OnceLock<Channels>>,
+    pub(super) channels: Arc<ChannelKind>,
 }
 
 type Probe = Box<dyn Fn() + Send>;

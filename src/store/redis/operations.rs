@@ -6,9 +6,9 @@ use bytes::Bytes;
 use redis::Value;
 
 use super::channels::Channels;
+use super::connection::Purpose;
 use super::live::Live;
 use super::names::Names;
-use super::pooled::Purpose;
 use super::router::Router;
 use super::script::{self, Call};
 use super::{RedisStore, StoreInner, audit, calls, many, reply};
@@ -166,11 +166,13 @@ impl RedisStore {
 
     /// Whether one script can ask for all of these.
     fn takes_at_once(&self, attempts: &[Attempt]) -> bool {
-        let partition = |attempt: &Attempt| self.partition(&attempt.hold.key).ok();
-        let mut partitions = attempts.iter().map(partition);
-        let first = partitions.next();
+        let router = &self.inner.router;
+        let slots = attempts.iter().map(|attempt| &attempt.hold.key);
+        let mut slots = slots.map(|key| router.partition(key).ok().map(|_| router.slot(key)));
+        let first = slots.next().flatten();
         (1..=BATCH).contains(&attempts.len())
             && several::are_apart(attempts)
-            && partitions.all(|other| Some(other) == first)
+            && first.is_some()
+            && slots.all(|other| other == first)
     }
 }

@@ -6,11 +6,11 @@ use redis::Value;
 
 use super::channels::Channels;
 use super::cluster::Cluster;
+use super::connection::Purpose;
 use super::connection::SharedConnection;
 use super::live::Live;
 use super::names::Names;
 use super::node::Node;
-use super::pooled::Purpose;
 use super::script::Call;
 use super::slot::Slot;
 use crate::error::StoreError;
@@ -55,7 +55,15 @@ impl Router {
     pub(super) fn together(&self, purpose: Purpose, key: &LockKey) -> usize {
         match self {
             Self::One(node) => node.together(purpose, key),
-            Self::Cluster(_) => Slot::of(key.as_str()).number().into(),
+            Self::Cluster(_) => self.slot(key).into(),
+        }
+    }
+
+    /// Keys with the same number may be in one script that asks for several of them.
+    pub(super) fn slot(&self, key: &LockKey) -> u16 {
+        match self {
+            Self::One(_) => 0,
+            Self::Cluster(_) => Slot::of(key.as_str()).number(),
         }
     }
 
@@ -115,13 +123,14 @@ impl Router {
         }
     }
 
-    /// The partition of the key: a part of the keys that can fail without the others.
+    /// The partition of the key: the keys of one server. As each slot has its own script, the scripts of a partition go out
+    /// together.
     pub(super) fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
         match self {
             Self::One(_) => Ok(0),
-            Self::Cluster(_) => Names::of(key)
+            Self::Cluster(cluster) => Names::of(key)
                 .share_a_slot()
-                .map(|()| Slot::of(key.as_str()).number())
+                .map(|()| cluster.partition(key))
                 .map_err(|reason| Unsupported::new(Feature::Key, reason)),
         }
     }

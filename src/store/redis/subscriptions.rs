@@ -10,10 +10,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::connection::Purpose;
 use super::connection::SharedConnection;
 use super::failure::{transient, unreachable};
 use super::node_context::NodeContext;
-use super::pooled::Purpose;
 use super::slot::Slot;
 use crate::error::StoreError;
 use crate::store::Wakeups;
@@ -152,6 +152,14 @@ impl Subscriptions {
         }
         drop(over);
         self.work.notify_one();
+    }
+
+    /// Every subscription is sent again, on another connection: the kind of channels has changed.
+    pub(super) fn begin_again(&self) {
+        if self.task.get().is_some() {
+            self.connection
+                .replace_any("the kind of channels has changed");
+        }
     }
 
     /// Ends the connection, the task and every subscription.

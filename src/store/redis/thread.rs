@@ -32,6 +32,14 @@ impl ConnectionThread {
         })
     }
 
+    /// The same for a task that nobody waits for. It ends with the thread.
+    pub(super) fn detach(&self, task: impl Future<Output: Send> + Send + 'static) {
+        drop(match self.runtime() {
+            Some(runtime) => runtime.spawn(task),
+            None => tokio::spawn(task),
+        });
+    }
+
     /// The runtime of the caller; `None` if the caller runs on the thread's runtime.
     pub(super) fn callers_runtime(&self) -> Option<Handle> {
         let here = Handle::try_current().ok()?;

@@ -1,6 +1,7 @@
 //! Too few replicas: grants are withdrawn, and nothing else is confirmed.
 
 use std::error::Error;
+use std::future::IntoFuture;
 use std::time::Duration;
 use tower_distributed_lock::LockStoreExt;
 use tower_distributed_lock::store::Want;
@@ -101,7 +102,12 @@ async fn a_caller_gets_the_kind_unacknowledged_with_the_counts() {
     .await;
     replicated.servers[1].pause();
     let errors = [
-        locks.lock("other").wait(LIMIT).await.map(drop).unwrap_err(),
+        locks
+            .lock("other")
+            .wait(SHORT * 3)
+            .await
+            .map(drop)
+            .unwrap_err(),
         guard.release().await.unwrap_err(),
     ];
     for error in errors {
@@ -117,6 +123,21 @@ async fn a_caller_gets_the_kind_unacknowledged_with_the_counts() {
         locks_in(replicated.master()).await.is_empty()
     })
     .await;
+}
+
+/// A failover takes longer than two attempts: the replicas come back within the wait.
+#[tokio::test]
+async fn a_request_waits_for_replicas_as_long_as_its_wait_lasts() {
+    let mut replicated = Replicated::start(1).await;
+    let store = patient_store(&replicated, Replicas::AtLeast(1), SHORT).await;
+    let locks = LockClient::new(store);
+    replicated.servers[1].pause();
+    let waiting = tokio::spawn(locks.lock("k").wait(LIMIT).into_future());
+    tokio::time::sleep(SHORT * 6).await;
+    assert!(!waiting.is_finished(), "it gave up");
+    replicated.servers[1].resume();
+    let guard = waiting.await.unwrap().expect("a replica is back");
+    guard.release().await.expect("it is acknowledged");
 }
 
 #[tokio::test]

@@ -1,13 +1,13 @@
 //! Opens a connection, and sends the first commands on it, before those of callers.
 
-use redis::{Pipeline, RedisResult, Value};
+use redis::Value;
 use tokio::time::timeout;
 
 use super::super::endpoint::{Endpoint, RawConnection};
 use super::super::failure::{accepted, transient, unreachable};
+use super::super::rights;
 use super::super::role::Role;
 use super::super::sentinel::FollowedMaster;
-use super::super::{pooled, rights};
 use super::{SharedConnection, is_unknown_script};
 use crate::error::StoreError;
 
@@ -58,47 +58,26 @@ impl SharedConnection {
         server: Endpoint,
         or_replica: bool,
     ) -> Result<(RawConnection, Value), StoreError> {
-        let connector = &self.context.connector;
         let rights = rights::question();
-        let mut questions = Pipeline::with_capacity(3);
-        questions.cmd("HELLO");
-        match self.on_push {
-            None => questions
-                .add_command(self.context.waits.greeting())
-                .add_command(rights.command.clone()),
+        let questions = match self.on_push {
+            None => vec![self.context.waits.greeting(), rights.command.clone()],
             // No script runs on it, and no `WAIT`: its user may have the rights for channels only.
-            Some(_) => questions.cmd("PING"),
+            Some(_) => vec![redis::cmd("PING")],
         };
-        // The target of a pool is unknown: `server` is that of the subscriptions then.
-        let pool = connector.pool().filter(|_| self.on_push.is_none());
-        let (mut raw, answers) = match pool {
-            None => {
-                let mut raw = server.open(self.on_push.as_ref()).await?;
-                let answers = server.first_answers(&mut raw, &questions).await?;
-                (raw, answers)
-            }
-            Some(pool) => {
-                let opening = self.permit.open(pool, self.purpose).await;
-                let mut raw = RawConnection::given(opening.map_err(pooled::unavailable)?);
-                let answers = raw.ask(&questions).await.map_err(pooled::failed)?;
-                (raw, answers)
-            }
-        };
-        let failed = |error| match pool {
-            None => server.failed(error),
-            Some(_) => pooled::failed(error),
-        };
+        let opening = server.open(self.on_push.as_ref(), &questions);
+        let (mut raw, hello, answers) = opening.await?;
         let mut answers = answers.into_iter();
         let mut next = || answers.next().unwrap_or(Value::Nil);
-        let (role, answer, mut missing) = (Role::read(&next()), next(), next());
-        let answer = accepted(answer)?;
-        connector.expect(role, or_replica)?;
+        let (answer, mut missing) = (accepted(next())?, next());
+        self.context
+            .connector
+            .expect(Role::read(&hello), or_replica)?;
         if self.on_push.is_some() {
             return Ok((raw, answer));
         }
         if is_unknown_script(&missing) {
-            let sent: RedisResult<_> = raw.handle.send_packed_command(&rights.in_full()).await;
-            missing = sent.map_err(failed)?;
+            let sent = raw.handle.send_packed_command(&rights.in_full()).await;
+            missing = sent.map_err(|error| server.failed(error))?;
         }
         rights::suffice(accepted(missing)?)?;
         Ok((raw, answer))

@@ -8,10 +8,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::super::live::Live;
-use super::super::pooled::Purpose;
 use super::super::sentinel::FollowedMaster;
-use super::{BoundedTask, ConnectionState, LinkState, NewConnection, SharedConnection, is_running};
+use super::{
+    BoundedTask, ConnectionState, LinkState, NewConnection, Purpose, SharedConnection, is_running,
+};
 use crate::backoff::Backoff;
+use crate::sync::Mutex;
 use crate::telemetry;
 
 impl SharedConnection {
@@ -91,10 +93,12 @@ impl SharedConnection {
         }: NewConnection,
     ) {
         state.generation += 1;
+        if state.generation > 1 {
+            self.context.settings.channels.doubt();
+        }
         state.since = Instant::now();
         let server = master.as_ref().map(|followed| followed.master.address());
         state.following = master.map(|followed| self.follow(state.generation, followed));
-        self.permit.keep(&raw.handle);
         let waits = match self.on_push {
             None => self.context.waits.begin(&raw.handle, server, &answer),
             Some(_) => None,
@@ -104,6 +108,7 @@ impl SharedConnection {
             generation: state.generation,
             given_up: CancellationToken::new(),
             waits,
+            loaded: Mutex::default(),
             _up: telemetry::store::connected(self.carries()),
         }));
         state.reconnecting = None;

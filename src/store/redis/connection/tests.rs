@@ -11,6 +11,8 @@ use tokio::runtime::Builder;
 use tokio::sync::watch;
 
 use super::*;
+use crate::store::redis::access::Access;
+use crate::store::redis::channels::ChannelKind;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::{Endpoint, RawConnection};
 use crate::store::redis::node_context::ConnectionSettings;
@@ -23,12 +25,12 @@ fn connection() -> Arc<SharedConnection> {
     let address = "redis://127.0.0.1:1".into_connection_info().unwrap();
     let tls = Tls::default().config([&address]).unwrap();
     let timeouts = Timeouts::default();
-    let connector = Connector::Server(Endpoint::new(address, tls, timeouts), None);
+    let connector = Connector::Server(Endpoint::new(address, tls, timeouts, Access::default()));
     let settings = ConnectionSettings {
         timeouts,
         acknowledgement: Acknowledgement::default(),
         background: Arc::default(),
-        channels: Arc::default(),
+        channels: Arc::new(ChannelKind::new(None)),
     };
     SharedConnection::new(
         &NodeContext::new(connector, settings),
@@ -59,7 +61,7 @@ async fn opened_on(
     let opening = MultiplexedConnection::new_with_config(&settings, stream, config);
     let (handle, driver) = opening.await.unwrap();
     let opened = NewConnection {
-        raw: RawConnection::given(handle),
+        raw: RawConnection::new(handle, std::future::pending()),
         answer: Value::Okay,
         master: None,
     };

@@ -84,7 +84,10 @@ pub(super) const TESTS: Tests = &[
     ),
     (
         "server: maxclients",
-        &["faults::outages::a_server_at_its_connection_limit_fails_waits_and_loses_no_lock"],
+        &[
+            "faults::outages::a_server_at_its_connection_limit_fails_waits_and_loses_no_lock",
+            "faults::outages::a_server_with_a_password_at_its_connection_limit_fails_waits_and_loses_no_lock",
+        ],
     ),
     (
         "server: output-buffer limit on pub/sub",
