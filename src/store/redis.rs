@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 mod access;
 mod admin;
@@ -98,6 +99,8 @@ struct StoreInner {
     background: Arc<ConnectionThread>,
     /// Whether replicas must acknowledge changes.
     acknowledging: bool,
+    /// Whether a record was kept or asked for: an audit warns where records may take the memory of locks.
+    recording: AtomicBool,
 }
 
 impl fmt::Debug for RedisStore {

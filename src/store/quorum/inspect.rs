@@ -116,14 +116,19 @@ impl<S: LockStore> QuorumStore<S> {
         let mut seen = HashMap::new();
         for (n, member) in (1..).zip(&audit.members) {
             match member {
-                Err(_) => audit.warnings.push(Warning::MemberSilent { member: n }),
+                Err(_) => {
+                    let text = format!("store {n} does not answer");
+                    audit.warnings.push(Warning::new("member_silent", text));
+                }
                 Ok(member) => {
                     let Some(id) = &member.server_id else {
                         continue;
                     };
                     if let Some(other) = seen.insert(id, n) {
-                        let members = [other, n];
-                        audit.warnings.push(Warning::SameServer { members });
+                        let text = format!(
+                            "stores {other} and {n} are one server, and fail together: use independent ones"
+                        );
+                        audit.warnings.push(Warning::new("same_server", text));
                     }
                 }
             }

@@ -33,10 +33,19 @@ impl Credentials {
         }
     }
 
-    fn command(&self) -> Cmd {
+    pub(super) fn command(&self) -> Cmd {
         let mut auth = redis::cmd("AUTH");
         auth.arg(self.user.as_deref()).arg(&self.password);
         auth
+    }
+
+    /// The settings of a connection for which the `redis` crate authenticates.
+    pub(super) fn added_to(&self, settings: RedisConnectionInfo) -> RedisConnectionInfo {
+        let settings = match &self.user {
+            Some(user) => settings.set_username(user),
+            None => settings,
+        };
+        settings.set_password(&self.password)
     }
 }
 
@@ -63,20 +72,19 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// The command with the credentials: those of the program, otherwise those of the address, if it has any.
+    /// The credentials of a new connection: those of the program, otherwise those of the address, if it has any.
     pub(super) async fn credentials(
         &self,
         settings: &RedisConnectionInfo,
-    ) -> Result<Option<Cmd>, StoreError> {
-        let credentials = match &self.provider {
+    ) -> Result<Option<Credentials>, StoreError> {
+        match &self.provider {
             // The source of the credentials may be down for a while.
-            Some(provider) => Some(provider().await.map_err(transient)?),
-            None => settings.password().map(|password| Credentials {
+            Some(provider) => provider().await.map(Some).map_err(transient),
+            None => Ok(settings.password().map(|password| Credentials {
                 user: settings.username().map(str::to_owned),
                 password: password.to_owned(),
-            }),
-        };
-        Ok(credentials.map(|credentials| credentials.command()))
+            })),
+        }
     }
 
     /// Where the server can be reached that others know by this host and port.

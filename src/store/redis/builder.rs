@@ -1,6 +1,7 @@
 //! The builder of a [`RedisStore`], and the deployments that it can be begun for.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use deadpool_redis::{Config, PoolConfig};
@@ -394,6 +395,7 @@ impl RedisStoreBuilder {
             outside: Arc::default(),
             background: settings.background.clone(),
             acknowledging: self.acknowledgement.is_wanted(),
+            recording: AtomicBool::new(false),
             router: Arc::new(self.router(settings)?),
         });
         Ok(RedisStore { inner })

@@ -83,6 +83,17 @@ impl Cluster {
         Ok(servers)
     }
 
+    /// The same servers, whole.
+    pub(super) async fn nodes(self: &Arc<Self>) -> Result<Vec<Arc<Node>>, StoreError> {
+        let map = self.map().await?;
+        let mut members: Vec<_> = map.masters.iter().collect();
+        members.sort_by_key(|member| format!("{:?}", member.address));
+        Ok(members
+            .into_iter()
+            .map(|member| member.node.clone())
+            .collect())
+    }
+
     /// Calls a script on the server that has the key's slot.
     pub(super) async fn call(
         self: &Arc<Self>,

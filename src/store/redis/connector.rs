@@ -33,6 +33,14 @@ impl Connector {
         }
     }
 
+    /// The settings with which replicas of the server are asked; the host and the port are not those of the server.
+    pub(super) fn like(&self) -> &Endpoint {
+        match self {
+            Self::Server(server) | Self::Node(server) => server,
+            Self::Sentinels(sentinels) => sentinels.group.server(),
+        }
+    }
+
     /// The server; behind sentinels, also which master it is.
     pub(super) async fn locate(&self) -> Result<(Endpoint, Option<FollowedMaster>), StoreError> {
         match self {

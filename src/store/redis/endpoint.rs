@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::access::Access;
+use super::access::{Access, Credentials};
 use super::failure::{self, accepted};
 use super::in_parts::InParts;
 use super::timeouts::Timeouts;
@@ -105,27 +105,33 @@ impl Endpoint {
     /// answer, and ends the connection. The `redis` crate would take this for the answer to its own `AUTH`, and report a wrong
     /// password without the text (`check_resp2_auth` in `connection.rs` of redis-rs 1.8).
     ///
-    /// With `on_push` it may subscribe: only RESP3 separates messages from answers.
+    /// With `on_push` it may subscribe: only RESP3 separates messages from answers. Then the `redis` crate introduces the store,
+    /// because it gives messages only to those that it has sent `HELLO` for; it passes the text of a refusal on.
     pub(super) async fn open(
         &self,
         on_push: Option<&OnPush>,
         questions: &[Cmd],
     ) -> Result<(RawConnection, Value, Vec<Value>), StoreError> {
-        let settings = self.address.redis_settings();
-        let mut commands = Vec::from_iter(self.access.credentials(settings).await?);
-        if settings.db() != 0 {
-            commands.push(redis::cmd("SELECT").arg(settings.db()).to_owned());
+        let credentials = self
+            .access
+            .credentials(self.address.redis_settings())
+            .await?;
+        let db = self.address.redis_settings().db();
+        let mut connection = self.connect(on_push, credentials.as_ref()).await?;
+        let mut commands = Vec::with_capacity(3 + questions.len());
+        if on_push.is_none() {
+            commands.extend(credentials.map(|credentials| credentials.command()));
+            let select = || redis::cmd("SELECT").arg(db).to_owned();
+            commands.extend((db != 0).then(select));
         }
         let must_be_done = commands.len();
-        let is_resp3 = on_push.is_some() || settings.protocol().supports_resp3();
+        let is_resp3 = self.address.redis_settings().protocol().supports_resp3();
         let mut hello = redis::cmd("HELLO");
-        if is_resp3 {
+        if is_resp3 && on_push.is_none() {
             hello.arg(3);
         }
         commands.push(hello);
         commands.extend_from_slice(questions);
-
-        let mut connection = self.connect(on_push).await?;
         let answers = connection.ask(&commands).await;
         let mut answers = answers.map_err(|error| self.failed(error))?.into_iter();
         for done in answers.by_ref().take(must_be_done) {
@@ -138,32 +144,38 @@ impl Endpoint {
         Ok((connection, hello, answers.collect()))
     }
 
-    /// Opens a connection on which nothing is sent.
-    async fn connect(&self, on_push: Option<&OnPush>) -> Result<RawConnection, StoreError> {
+    /// Opens a connection. Without `on_push`, nothing is sent on it.
+    async fn connect(
+        &self,
+        on_push: Option<&OnPush>,
+        credentials: Option<&Credentials>,
+    ) -> Result<RawConnection, StoreError> {
         let stream = connect(&self.address, &self.tls, self.timeouts).await;
         let stream = stream.map_err(|error| self.failed(error.into()))?;
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_pipeline_buffer_size(BACKLOG);
-        match on_push {
-            None => self.on_stream(InParts::new(stream), config).await,
-            Some(on_push) => {
-                let config = config.set_push_sender(on_push.clone());
-                self.on_stream(stream, config).await
-            }
+        // A user with the documented rights may not send the name of the library.
+        let silent = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let Some(on_push) = on_push else {
+            let silent = silent.set_protocol(ProtocolVersion::RESP2);
+            return self.on_stream(InParts::new(stream), &silent, config).await;
+        };
+        let mut speaking = silent.set_protocol(ProtocolVersion::RESP3);
+        if let Some(credentials) = credentials {
+            speaking = credentials.added_to(speaking);
         }
+        let config = config.set_push_sender(on_push.clone());
+        self.on_stream(stream, &speaking, config).await
     }
 
     async fn on_stream(
         &self,
         stream: impl Stream + 'static,
+        settings: &RedisConnectionInfo,
         config: AsyncConnectionConfig,
     ) -> Result<RawConnection, StoreError> {
-        // The `redis` crate sends nothing of its own.
-        let nothing = RedisConnectionInfo::default()
-            .set_protocol(ProtocolVersion::RESP2)
-            .set_skip_set_lib_name();
-        let opening = MultiplexedConnection::new_with_config(&nothing, stream, config);
+        let opening = MultiplexedConnection::new_with_config(settings, stream, config);
         let (handle, driver) = opening.await.map_err(|error| self.failed(error))?;
         Ok(RawConnection::new(handle, driver))
     }

@@ -39,7 +39,9 @@ struct Remedied {
 
 /// What to do about a refusal, inside a script or not.
 fn remedy(code: &str, details: Option<&str>) -> Option<&'static str> {
-    const REMEDIES: [(&str, &str); 3] = [
+    const REMEDIES: [(&str, &str); 5] = [
+        ("WRONGPASS", "the user or the password is wrong"),
+        ("NOAUTH", "the server wants a password"),
         (
             "NOPERM",
             "the Redis user lacks a right: the rules of `RedisStore::acl_rules` need the prefix of this lock's name, `.announce()` \

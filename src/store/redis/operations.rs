@@ -1,6 +1,7 @@
 //! The operations of the store.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use redis::Value;
@@ -72,8 +73,10 @@ impl LockStore for RedisStore {
 
     async fn audit(&self) -> Result<Audit, StoreError> {
         match &*self.inner.router {
-            Router::One(node) => audit::look_at_one(node, self.inner.acknowledging).await,
-            Router::Cluster(cluster) => Ok(audit::look_at_all(&cluster.servers().await?).await),
+            Router::One(node) => audit::look_at(node, &self.inner).await,
+            Router::Cluster(cluster) => {
+                Ok(audit::look_at_all(&cluster.nodes().await?, &self.inner).await)
+            }
         }
     }
 
@@ -90,6 +93,7 @@ impl LockStore for RedisStore {
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
+        self.inner.recording.store(true, Ordering::Relaxed);
         let call = script::RECORD.call([Names::of(key).record()]);
         reply::read(self.call(key, |_| Ok(call)).await?)
     }

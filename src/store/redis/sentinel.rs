@@ -194,6 +194,11 @@ async fn watch(sentinels: Arc<SentinelGroup>) {
 }
 
 impl SentinelGroup {
+    /// The settings of connections to the servers.
+    pub(super) fn server(&self) -> &Endpoint {
+        &self.server
+    }
+
     /// Asks all sentinels, and takes the answer with the latest failover.
     async fn ask(&self) -> Result<SentinelReply, StoreError> {
         let mut number = 0;

@@ -250,11 +250,13 @@ async fn a_batch_is_sent_as_one_script_for_each_slot_and_a_hundred_holds() {
     slots.sort_unstable();
     slots.dedup();
 
-    let monitors = watch(cluster).await;
     let renewals: Vec<_> = held
         .iter()
         .map(|held| Renewal::new(held.hold.clone(), LEASE))
         .collect();
+    // So that the servers know the script.
+    store.renew(&renewals).await.unwrap();
+    let monitors = watch(cluster).await;
     let standings = store.renew(&renewals).await.unwrap();
     for (place, standing) in standings.into_iter().enumerate() {
         assert_eq!(standing == HoldStatus::Held, place != 122);

@@ -43,8 +43,10 @@ fn silence(sentinel: &Endpoint, error: &StoreError) -> Warning {
     let sentinel = sentinel.address().to_string();
     let why = detail(error);
     let why = why.strip_prefix(&format!("{sentinel}: ")).unwrap_or(&why);
-    let why = why.to_owned();
-    Warning::SentinelSilent { sentinel, why }
+    Warning::new(
+        "sentinel_silent",
+        format!("sentinel {sentinel} cannot be used: {why}"),
+    )
 }
 
 /// The state by the answers of several sentinels.
