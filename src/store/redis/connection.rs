@@ -36,6 +36,9 @@ pub(super) enum Purpose {
     Renewals,
 }
 
+/// How often a call is sent by digest.
+const TRIES: usize = 3;
+
 /// A connection that is replaced when it breaks.
 ///
 /// The first command that finds it broken starts the one task that replaces it. Later commands wait for that task's first
@@ -155,16 +158,16 @@ impl SharedConnection {
         call: &Call,
         asking: bool,
     ) -> Result<(Value, Arc<Live>), StoreError> {
-        let (answer, sent) = self.send(&call.command, asking).await?;
-        if !is_unknown_script(&answer) {
-            return Ok((answer, sent));
-        }
-        // After a restart or a failover, all calls under way find out at once. The text of a script has ten times the size of a
-        // call, so the first of a connection sends it. The others are behind it on the connection.
-        if !sent.is_first_to_load(call) {
+        for _ in 0..TRIES {
+            let began = Instant::now();
             let (answer, sent) = self.send(&call.command, asking).await?;
             if !is_unknown_script(&answer) {
                 return Ok((answer, sent));
+            }
+            // After a restart or a failover, all calls under way find out at once. The text of a script has ten times the size of
+            // a call, so the first of a connection sends it. The others follow it on the connection.
+            if sent.must_load(call, began) {
+                break;
             }
         }
         self.send(&call.in_full(), asking).await

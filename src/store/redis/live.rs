@@ -1,7 +1,6 @@
 //! A connection that is up.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -28,9 +27,6 @@ pub(super) struct Live {
     pub(super) _up: ConnectionUp,
 }
 
-/// How long a text that was sent is waited for.
-const LOADING: Duration = Duration::from_secs(1);
-
 impl Live {
     /// Whether the connection is known to have ended, or cannot wait for replicas any more. `false` does not prove that it is
     /// open.
@@ -38,16 +34,16 @@ impl Live {
         self.raw.has_ended() || self.waits.as_ref().is_some_and(AckQueue::has_ended)
     }
 
-    /// Whether the caller must send the text of the script; otherwise it has just been sent on this connection.
-    pub(super) fn is_first_to_load(&self, call: &Call) -> bool {
-        let now = Instant::now();
+    /// The server did not know the script when it got a call that was sent at `began`. Whether the caller must send the text: only
+    /// if it was not sent on this connection since then.
+    pub(super) fn must_load(&self, call: &Call, began: Instant) -> bool {
         let mut loaded = self.loaded.lock();
-        let before = loaded.insert(call.script_id(), now);
-        if let Some(before) = before.filter(|before| now < *before + LOADING) {
-            loaded.insert(call.script_id(), before);
-            return false;
+        let sent = loaded.entry(call.script_id()).or_insert(began);
+        let is_first = *sent <= began;
+        if is_first {
+            *sent = Instant::now();
         }
-        true
+        is_first
     }
 
     /// Waits until enough replicas have everything that was written on this connection before.
