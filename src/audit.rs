@@ -85,29 +85,13 @@ pub struct Warning {
 
 impl Warning {
     /// The kinds of the stores of this crate. Metrics report each of them, also where it was not found.
-    pub const KINDS: [&str; 21] = [
-        "disk_fails",
-        "evicts",
-        "few_sentinels",
-        "grants_alone",
-        "grants_alone_for",
-        "member_silent",
-        "missing_rights",
-        "no_quorum",
-        "no_replica",
-        "not_master",
-        "not_persistent",
-        "old_server",
-        "records_fill_memory",
-        "replica_clock",
-        "replica_syncing",
-        "same_server",
-        "sentinel_silent",
-        "slow_failover",
-        "snapshots_only",
-        "unlisted_sentinels",
-        "unseen",
-    ];
+    #[cfg(any(test, feature = "metrics"))]
+    pub(crate) fn kinds() -> impl Iterator<Item = &'static str> {
+        "disk_fails evicts few_sentinels grants_alone grants_alone_for member_silent missing_rights no_quorum no_replica \
+         not_master not_persistent old_server records_fill_memory replica_clock replica_syncing same_server sentinel_silent \
+         slow_failover snapshots_only unlisted_sentinels unseen"
+            .split(' ')
+    }
 
     /// A warning of this kind. The text says what to do.
     pub fn new(kind: &'static str, text: impl Into<String>) -> Self {

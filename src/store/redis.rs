@@ -15,14 +15,13 @@ mod builder;
 mod calls;
 mod channels;
 mod cluster;
-mod connection;
 mod connector;
 mod endpoint;
 mod failure;
 mod in_parts;
 mod info;
+mod link;
 mod listing;
-mod live;
 mod many;
 mod names;
 mod node;
@@ -46,6 +45,7 @@ mod tls;
 #[path = "redis/no_tls.rs"]
 mod tls;
 mod waits;
+mod wire;
 
 pub use access::Credentials;
 pub use builder::RedisStoreBuilder;

@@ -193,7 +193,7 @@ pub(crate) fn handed_over(route: &Route, mode: LockMode) {
 pub(crate) fn audited(audit: &Audit) {
     let warnings = audit.every_warning();
     let found = warnings.iter().map(|warning| warning.kind);
-    for kind in BTreeSet::from_iter(Warning::KINDS.into_iter().chain(found)) {
+    for kind in BTreeSet::from_iter(Warning::kinds().chain(found)) {
         let count = warnings.iter().filter(|warning| warning.kind == kind);
         gauge!(AUDIT_WARNINGS, "warning" => kind).set(count.count() as f64);
     }

@@ -8,9 +8,9 @@ use futures_util::future::join_all;
 use redis::{Role, ServerErrorKind, Value};
 use tokio::time::timeout;
 
-use super::connection::{Purpose, SharedConnection};
 use super::connector::Connector;
 use super::info::Info;
+use super::link::{Link, Purpose};
 use super::node::Node;
 use super::reply::read;
 use super::{StoreInner, failure, rights};
@@ -50,11 +50,11 @@ struct Seen {
 }
 
 /// Audits the servers of a Cluster.
-pub(super) async fn look_at_all(nodes: &[Arc<Node>], store: &StoreInner) -> Audit {
+pub(super) async fn look_at_all(nodes: &[(String, Arc<Node>)], store: &StoreInner) -> Audit {
     let mut audit = Audit::new(Deployment::Failover);
     let masters = format!("a Cluster, {} masters", nodes.len());
     audit.facts.push(("server", masters));
-    audit.members = join_all(nodes.iter().map(|node| look_at(node, store))).await;
+    audit.members = join_all(nodes.iter().map(|(_, node)| look_at(node, store))).await;
     for (n, member) in (1..).zip(&audit.members) {
         if member.is_err() {
             let text = format!("store {n} does not answer");
@@ -94,8 +94,7 @@ pub(super) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, St
         acknowledging: store.acknowledging,
         recording: store.recording.load(std::sync::atomic::Ordering::Relaxed),
     };
-    let is_seen = seen.info.field("redis_version").is_some();
-    if is_seen {
+    if seen.is_seen() {
         if let (Some(server), Some(offset)) =
             (seen.info.field("run_id"), seen.info.clock_offset(received))
         {
@@ -109,7 +108,8 @@ pub(super) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, St
         audit.server_id = seen.info.field("run_id").map(str::to_owned);
         audit.facts = seen.facts(received);
     } else if !is_blind {
-        audit.warnings.push(unseen("the server", "+info"));
+        let text = "the server cannot be seen: grant the user +info";
+        audit.warnings.push(Warning::new("unseen", text));
     }
     if let Connector::Sentinels(sentinels) = node.connector() {
         // This also holds without replicas, or if the user may not ask the server.
@@ -132,21 +132,21 @@ pub(super) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, St
         audit.sentinels = state.clone();
         seen.sentinels = state;
     }
-    audit.warnings.extend(checks::unseen_of(&seen, is_seen));
-    audit.warnings.extend(checks::all(&seen, is_seen));
+    audit.warnings.extend(checks::all(&seen));
     Ok(audit)
 }
 
 impl Seen {
-    async fn read(
-        &mut self,
-        name: &str,
-        connection: &Arc<SharedConnection>,
-    ) -> Result<(), StoreError> {
+    async fn read(&mut self, name: &str, connection: &Arc<Link>) -> Result<(), StoreError> {
         if let Some(answer) = ask(connection, "CONFIG", &["GET", name]).await? {
             self.settings.extend(read::<HashMap<_, _>>(answer)?);
         }
         Ok(())
+    }
+
+    /// Whether the server has told about itself.
+    fn is_seen(&self) -> bool {
+        self.info.field("redis_version").is_some()
     }
 
     fn setting(&self, name: &str) -> Option<&str> {
@@ -234,15 +234,8 @@ impl Seen {
     }
 }
 
-fn unseen(what: &str, rule: &str) -> Warning {
-    Warning::new(
-        "unseen",
-        format!("{what} cannot be seen: grant the user {rule}"),
-    )
-}
-
 /// The replicas that can be asked, and how many seconds the clock of each is ahead of the master's.
-async fn clocks(node: &Node, info: &Info, master: &Arc<SharedConnection>) -> Vec<(String, f64)> {
+async fn clocks(node: &Node, info: &Info, master: &Arc<Link>) -> Vec<(String, f64)> {
     let time = redis::cmd("TIME");
     let here = Instant::now();
     let of_master = node.connector().like();
@@ -278,7 +271,7 @@ fn offset(answer: Value, began: Duration, here: Instant) -> Option<f64> {
 
 /// Sends a command; `None` if the user may not send it, or the service does not offer it.
 async fn ask(
-    connection: &Arc<SharedConnection>,
+    connection: &Arc<Link>,
     command: &str,
     words: &[&str],
 ) -> Result<Option<Value>, StoreError> {

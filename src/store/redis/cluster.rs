@@ -15,14 +15,13 @@ mod slots;
 mod topology;
 
 use super::channels::Channels;
-use super::connection::Purpose;
-use super::connection::SharedConnection;
 use super::failure::{self, refused, transient};
-use super::live::Live;
+use super::link::Purpose;
 use super::names::Names;
 use super::node::Node;
 use super::script::Call;
 use super::slot::Slot;
+use super::wire::Wire;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::Wakeups;
@@ -69,29 +68,14 @@ impl Cluster {
         Ok(kind)
     }
 
-    /// Every server that has slots, in the order of their addresses, with a connection to it.
-    pub(super) async fn servers(
-        self: &Arc<Self>,
-    ) -> Result<Vec<(String, Arc<SharedConnection>)>, StoreError> {
+    /// Every server that has slots, in the order of their addresses.
+    pub(super) async fn servers(self: &Arc<Self>) -> Result<Vec<(String, Arc<Node>)>, StoreError> {
         let map = self.map().await?;
-        let servers = map.masters.iter().map(|member| {
-            let connection = member.node.first(Purpose::Commands).clone();
-            (format!("{:?}", member.address), connection)
-        });
+        let servers = map.masters.iter();
+        let servers = servers.map(|member| (format!("{:?}", member.address), member.node.clone()));
         let mut servers: Vec<_> = servers.collect();
         servers.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(servers)
-    }
-
-    /// The same servers, whole.
-    pub(super) async fn nodes(self: &Arc<Self>) -> Result<Vec<Arc<Node>>, StoreError> {
-        let map = self.map().await?;
-        let mut members: Vec<_> = map.masters.iter().collect();
-        members.sort_by_key(|member| format!("{:?}", member.address));
-        Ok(members
-            .into_iter()
-            .map(|member| member.node.clone())
-            .collect())
     }
 
     /// Calls a script on the server that has the key's slot.
@@ -100,7 +84,7 @@ impl Cluster {
         purpose: Purpose,
         key: &LockKey,
         call: &Call,
-    ) -> Result<(Value, Arc<Live>), StoreError> {
+    ) -> Result<(Value, Arc<Wire>), StoreError> {
         let mut redirects = RedirectLoop::new(self, slot_of(key)?).await?;
         loop {
             let target = redirects.next().await?;

@@ -54,7 +54,7 @@ pub(super) struct RawConnection {
     /// Cancelled when the connection has ended, and when another one is to replace it.
     pub(super) ended: CancellationToken,
     /// The task of the connection. One ends with the other.
-    driver: AbortOnDropHandle<()>,
+    _driver: AbortOnDropHandle<()>,
 }
 
 impl Endpoint {
@@ -201,7 +201,7 @@ impl RawConnection {
         Self {
             handle,
             ended,
-            driver: AbortOnDropHandle::new(driver),
+            _driver: AbortOnDropHandle::new(driver),
         }
     }
 
@@ -222,11 +222,6 @@ impl RawConnection {
             }
         }
         Ok(answers)
-    }
-
-    /// Whether the connection is known to have ended. `false` does not prove that it is open.
-    pub(super) fn has_ended(&self) -> bool {
-        self.driver.is_finished()
     }
 }
 

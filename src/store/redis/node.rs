@@ -3,8 +3,8 @@
 use std::slice;
 use std::sync::Arc;
 
-use super::connection::{Purpose, SharedConnection};
 use super::connector::Connector;
+use super::link::{Link, Purpose};
 use super::node_context::{ConnectionSettings, NodeContext};
 use super::subscriptions::Subscriptions;
 use crate::error::StoreError;
@@ -14,9 +14,9 @@ use crate::lock::LockKey;
 pub(super) struct Node {
     context: Arc<NodeContext>,
     /// At least one.
-    commands: Box<[Arc<SharedConnection>]>,
+    commands: Box<[Arc<Link>]>,
     /// Carries renewals only. The store's thread drives it.
-    renewals: Arc<SharedConnection>,
+    renewals: Arc<Link>,
     pub(super) subscriptions: Arc<Subscriptions>,
 }
 
@@ -27,7 +27,7 @@ impl Node {
         settings: ConnectionSettings,
     ) -> Self {
         let context = NodeContext::new(connector, settings);
-        let connection = |purpose| SharedConnection::new(&context, purpose, None);
+        let connection = |purpose| Link::new(&context, purpose, None);
         Self {
             commands: (0..connections.max(1))
                 .map(|_| connection(Purpose::Commands))
@@ -51,12 +51,12 @@ impl Node {
     }
 
     /// The connection for all commands about this key.
-    pub(super) fn connection(&self, purpose: Purpose, key: &LockKey) -> &Arc<SharedConnection> {
+    pub(super) fn connection(&self, purpose: Purpose, key: &LockKey) -> &Arc<Link> {
         &self.connections(purpose)[self.together(purpose, key)]
     }
 
     /// A connection for commands about the server itself.
-    pub(super) fn first(&self, purpose: Purpose) -> &Arc<SharedConnection> {
+    pub(super) fn first(&self, purpose: Purpose) -> &Arc<Link> {
         &self.connections(purpose)[0]
     }
 
@@ -66,7 +66,7 @@ impl Node {
     }
 
     /// The connections of one purpose.
-    pub(super) fn connections(&self, purpose: Purpose) -> &[Arc<SharedConnection>] {
+    pub(super) fn connections(&self, purpose: Purpose) -> &[Arc<Link>] {
         match purpose {
             Purpose::Commands => &self.commands,
             Purpose::Renewals => slice::from_ref(&self.renewals),

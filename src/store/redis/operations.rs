@@ -7,11 +7,11 @@ use bytes::Bytes;
 use redis::Value;
 
 use super::channels::Channels;
-use super::connection::Purpose;
-use super::live::Live;
+use super::link::Purpose;
 use super::names::Names;
 use super::router::Router;
 use super::script::{self, Call};
+use super::wire::Wire;
 use super::{RedisStore, StoreInner, audit, calls, many, reply};
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
@@ -75,7 +75,7 @@ impl LockStore for RedisStore {
         match &*self.inner.router {
             Router::One(node) => audit::look_at(node, &self.inner).await,
             Router::Cluster(cluster) => {
-                Ok(audit::look_at_all(&cluster.nodes().await?, &self.inner).await)
+                Ok(audit::look_at_all(&cluster.servers().await?, &self.inner).await)
             }
         }
     }
@@ -133,7 +133,7 @@ impl RedisStore {
         &self,
         key: &LockKey,
         call: impl FnOnce(Channels) -> Result<Call, StoreError>,
-    ) -> Result<(Value, Arc<Live>), StoreError> {
+    ) -> Result<(Value, Arc<Wire>), StoreError> {
         let router = &self.inner.router;
         let call = call(router.channels().await?)?;
         router.call(Purpose::Commands, key, &call).await
@@ -154,7 +154,7 @@ impl RedisStore {
     }
 
     /// Waits until a grant counts; a grant that does not count is withdrawn.
-    async fn grant(&self, attempts: &[Attempt], sent: &Live) -> Result<(), StoreError> {
+    async fn grant(&self, attempts: &[Attempt], sent: &Wire) -> Result<(), StoreError> {
         let Err(error) = sent.acknowledged().await else {
             return Ok(());
         };

@@ -6,13 +6,12 @@ use redis::Value;
 
 use super::channels::Channels;
 use super::cluster::Cluster;
-use super::connection::Purpose;
-use super::connection::SharedConnection;
-use super::live::Live;
+use super::link::Purpose;
 use super::names::Names;
 use super::node::Node;
 use super::script::Call;
 use super::slot::Slot;
+use super::wire::Wire;
 use crate::error::StoreError;
 use crate::lock::LockKey;
 use crate::store::Wakeups;
@@ -42,7 +41,7 @@ impl Router {
         purpose: Purpose,
         key: &LockKey,
         call: &Call,
-    ) -> Result<(Value, Arc<Live>), StoreError> {
+    ) -> Result<(Value, Arc<Wire>), StoreError> {
         match self {
             Self::One(node) => node.connection(purpose, key).call(call).await,
             // Boxed, so that the future of a call to the only server is small.
@@ -112,13 +111,10 @@ impl Router {
         }
     }
 
-    /// Every server that has locks, in the order of their names, with a connection for commands about the server itself.
-    pub(super) async fn servers(&self) -> Result<Vec<(String, Arc<SharedConnection>)>, StoreError> {
+    /// Every server that has locks, in the order of their names.
+    pub(super) async fn servers(&self) -> Result<Vec<(String, Arc<Node>)>, StoreError> {
         match self {
-            Self::One(node) => {
-                let only = node.first(Purpose::Commands).clone();
-                Ok(vec![(String::new(), only)])
-            }
+            Self::One(node) => Ok(vec![(String::new(), node.clone())]),
             Self::Cluster(cluster) => cluster.servers().await,
         }
     }

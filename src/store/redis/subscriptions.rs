@@ -10,9 +10,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::connection::Purpose;
-use super::connection::SharedConnection;
 use super::failure::{transient, unreachable};
+use super::link::Link;
+use super::link::Purpose;
 use super::node_context::NodeContext;
 use super::slot::Slot;
 use crate::error::StoreError;
@@ -28,7 +28,7 @@ mod task;
 /// in which they arrive.
 pub(super) struct Subscriptions {
     pub(super) context: Arc<NodeContext>,
-    connection: Arc<SharedConnection>,
+    link: Arc<Link>,
     /// It starts with the first listener.
     task: OnceLock<AbortOnDropHandle<()>>,
     registry: Mutex<Registry>,
@@ -87,7 +87,7 @@ impl Subscriptions {
             });
             Self {
                 context: context.clone(),
-                connection: SharedConnection::new(context, Purpose::Commands, Some(on_push)),
+                link: Link::new(context, Purpose::Commands, Some(on_push)),
                 task: OnceLock::new(),
                 registry: Mutex::default(),
                 work: Notify::new(),
@@ -100,8 +100,10 @@ impl Subscriptions {
     /// [`end_all_but`](Self::end_all_but) and [`close`](Self::close).
     pub(super) async fn listen(self: &Arc<Self>, channel: String) -> Result<Wakeups, StoreError> {
         // It fails at once while the server is known to be down.
-        self.connection.look().transpose()?;
-        self.task.get_or_init(|| self.begin());
+        self.link.known().transpose()?;
+        let background = &self.context.settings.background;
+        self.task
+            .get_or_init(|| background.spawn(self.clone().run()));
         let (wakeups, mut answer) = self.register(channel);
         self.work.notify_one();
         let timeouts = self.context.timeouts();
@@ -156,15 +158,12 @@ impl Subscriptions {
 
     /// Every subscription is sent again, on another connection: the kind of channels has changed.
     pub(super) fn begin_again(&self) {
-        if self.task.get().is_some() {
-            self.connection
-                .replace_any("the kind of channels has changed");
-        }
+        self.link.begin_again("the kind of channels has changed");
     }
 
     /// Ends the connection, the task and every subscription.
     pub(super) fn close(&self) {
-        self.connection.close();
+        self.link.close();
         if let Some(task) = self.task.get() {
             task.abort();
         }
@@ -186,12 +185,8 @@ impl Subscriptions {
     /// No connection can be opened now: listeners that wait for an acknowledgement get the error.
     fn failed(&self, error: &StoreError) {
         let registry = self.registry.lock();
-        // What is sent is on a connection, which a former task may not know.
-        let unsent = registry
-            .channels
-            .values()
-            .filter(|channel| !channel.is_sent);
-        let answers: Vec<_> = unsent.map(|channel| channel.answer.clone()).collect();
+        let channels = registry.channels.values();
+        let answers: Vec<_> = channels.map(|channel| channel.answer.clone()).collect();
         drop(registry);
         for answer in answers {
             answer.send_replace(Some(Err(error.clone())));

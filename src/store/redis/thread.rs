@@ -39,14 +39,6 @@ impl ConnectionThread {
             None => tokio::spawn(task),
         });
     }
-
-    /// The runtime of the caller; `None` if the caller runs on the thread's runtime.
-    pub(super) fn callers_runtime(&self) -> Option<Handle> {
-        let here = Handle::try_current().ok()?;
-        let thread = self.0.get().and_then(Option::as_ref);
-        let is_thread = thread.is_some_and(|thread| thread.runtime.id() == here.id());
-        (!is_thread).then_some(here)
-    }
 }
 
 /// A thread with a current-thread runtime for the store's tasks. Dropping this ends both, and does not wait for the end.

@@ -7,10 +7,10 @@ use redis::{FromRedisValue, Value};
 
 use super::slots::{Address, Layout, ranges};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::connection::Purpose;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::failure::{self, transient};
+use crate::store::redis::link::Purpose;
 use crate::store::redis::node::Node;
 use crate::store::redis::node_context::ConnectionSettings;
 

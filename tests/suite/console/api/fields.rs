@@ -38,7 +38,8 @@ const FIELDS: &[(&str, &str)] = &[
     (
         "/api/store",
         "audit audit.deployment audit.facts audit.members audit.promises audit.promises[].id audit.promises[].kept \
-         audit.promises[].name audit.sentinels audit.server_id audit.warnings audited_ms connections error",
+         audit.promises[].name audit.sentinels audit.server_id audit.warnings audit.warnings[].kind \
+         audit.warnings[].text audited_ms connections error",
     ),
     (
         "/api/process",
