@@ -2,6 +2,9 @@
 //!
 //! The keys, fields, channels and messages are Redisson's, so Java services that use Redisson 3.15 to 4.7 share the same
 //! locks. Additional data is in separate keys, `tower_lock_…`. They expire, except the mark of a limit of permits that was set.
+//!
+//! Connections, parser and values are those of the `redis` crate. What is above them is the store's own, for reasons that stand where
+//! each part begins: `link` (a connection that heals), `subscriptions`, `sentinel` and `cluster`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -63,7 +66,7 @@ use thread::ConnectionThread;
 /// once, and a background task reconnects.
 ///
 /// Clients renew their holds on a thread of the store, so that locks stay held while all workers of the runtime are busy.
-/// The thread starts with the first hold or subscription, or, with sentinels, in a Cluster and with a pool, with the first connection.
+/// The thread starts with the first hold or subscription, or, with sentinels and in a Cluster, with the first connection.
 ///
 /// When its memory is full, Redis refuses new grants, unless the script of the attempt has first removed something, such as a permit
 /// that has lapsed. But holds are still released, with their records, and attempts

@@ -1,8 +1,14 @@
 //! Locks in a Redis Cluster: each on the server that serves its slot.
 //!
-//! This module routes commands, and not the cluster connection of the `redis` crate, because that connection repeats a
-//! command after a broken connection, and an acquire must not be repeated without the caller's knowledge. Here a command
-//! is sent again only if a server answered that it was not executed, or if it was never sent.
+//! A command is sent again only if a server answered that it was not executed, or if it was never sent. The cluster connection of the
+//! `redis` crate cannot be used (redis-rs 1.8, `cluster_handling/async_connection`):
+//!
+//! * It repeats a command after a broken connection, up to 16 times (`choose_response` in `request.rs`: `RetryMethod::Reconnect`), and
+//!   an acquire must not be repeated without the caller's knowledge. `retries(0)` ends that, but also `MOVED`, `ASK` and `TRYAGAIN`.
+//! * A refresh of the slots holds the lock of all connections while it pings every server (`refresh_slots`), so that one server that
+//!   hangs delays the locks of all others.
+//! * `ASKING` and its command are two messages, so that the command of another task may take the permission.
+//! * If the server of a slot is down, it asks a replica or another server.
 
 use std::sync::Arc;
 

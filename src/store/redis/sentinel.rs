@@ -2,7 +2,8 @@
 //!
 //! A task for each sentinel keeps one connection to it, and asks on it whenever the store wants to know: for every new connection,
 //! whose first question is then about the server's role, and every second, so that connections to a replaced master end even if that
-//! master still answers. The answer with the highest configuration epoch counts.
+//! master still answers. The answer with the highest configuration epoch counts. `SentinelClient` of the `redis` crate believes the
+//! first sentinel that answers, knows no epochs, and does not tell of a failover (redis-rs 1.8, `sentinel.rs`).
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -1,4 +1,10 @@
 //! The subscriptions of a store, and their state on the server.
+//!
+//! They have a connection of their own. A server that moves a slot ends its sharded subscriptions without a request, and the `redis`
+//! crate takes that message for the answer to the oldest command under way (redis-rs 1.8, `send_result` in
+//! `aio/multiplexed_connection.rs`: each push with `has_reply()` takes an entry of `in_flight`). On a connection with other commands,
+//! each later answer would go to the wrong caller: a grant to one who was refused. Here only subscriptions and `PING` are sent, an
+//! answer that belongs to another command is found, and the connection is replaced.
 
 use std::collections::HashMap;
 use std::mem;
