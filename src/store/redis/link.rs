@@ -14,7 +14,7 @@ use std::sync::Arc;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, ServerErrorKind, Value};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -56,6 +56,8 @@ pub(super) struct Link {
     purpose: Purpose,
     /// Takes in messages, if it is the connection for wake-ups.
     on_push: Option<OnPush>,
+    /// Notified by a caller that finds no connection.
+    wanted: Notify,
     /// Only the task changes it, until `close`, which is final.
     state: watch::Sender<State>,
     /// Protected by the mutex, which is held neither across an await nor while other code runs. `None` before the first caller.
@@ -95,6 +97,7 @@ impl Link {
             context: context.clone(),
             purpose,
             on_push,
+            wanted: Notify::new(),
             state: watch::Sender::new(State::Opening),
             task: Mutex::default(),
         })
@@ -232,6 +235,7 @@ impl Link {
         let known = self.state.borrow().known();
         if !matches!(known, Some(Ok(_))) {
             self.start(None);
+            self.wanted.notify_one();
         }
         known
     }
@@ -292,6 +296,10 @@ impl Link {
                         }
                         None => {
                             drop(self.set(State::Opening));
+                            // A server may end connections that are idle: it gets another one when a caller wants it.
+                            if !wire.was_ended() {
+                                self.wanted.notified().await;
+                            }
                             // A server may accept connections and end them.
                             match wire.age() < Backoff::LONGEST {
                                 true => backoff.pause().await,

@@ -7,8 +7,6 @@ use tower_distributed_lock::LockStoreExt;
 use tower_distributed_lock::store::Want;
 
 use tokio::runtime::Builder;
-use tokio::sync::oneshot;
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tower_distributed_lock::store::{Record, Renewal};
 use tower_distributed_lock::{
@@ -221,50 +219,6 @@ async fn until_it_waits_for_a_replica(monitor: &Monitor<'_>) {
         lines.iter().any(|line| line.contains("\"WAIT\""))
     })
     .await;
-}
-
-/// L4. A caller's `WAIT` is under way on a runtime that is not driven any more, as between two calls of `block_on`.
-#[tokio::test]
-async fn a_runtime_that_is_not_driven_keeps_no_caller_of_another_waiting() {
-    let replicated = Replicated::start(1).await;
-    let builder = RedisStore::builder(replicated.master().url())
-        .replicas(Replicas::AtLeast(1))
-        .response_timeout(Duration::from_secs(3))
-        .replica_timeout(Duration::from_secs(1));
-    let first = Builder::new_current_thread().enable_all().build().unwrap();
-    let (first, store) = spawn_blocking(move || {
-        let store = first.block_on(builder.connect()).unwrap();
-        (first, store)
-    })
-    .await
-    .unwrap();
-    replicated.hold_links();
-    let monitor = replicated.master().monitor().await;
-    let hold = attempt("k", LockMode::Reentrant);
-    let (asking, asked) = (store.clone(), hold.clone());
-    let (stop, stopped) = oneshot::channel();
-    let first = spawn_blocking(move || {
-        first.block_on(async {
-            tokio::select! {
-                _ = asking.acquire(&asked) => {}
-                _ = stopped => {}
-            }
-        });
-        first
-    });
-    until_it_waits_for_a_replica(&monitor).await;
-    // It has ended if the answer was faster.
-    let _ = stop.send(());
-    let first = first.await.unwrap();
-    for link in &replicated.links {
-        link.requests.release();
-        link.replies.release();
-    }
-    eventually("it is granted", LIMIT / 3, async || {
-        store.acquire(&hold).await
-    })
-    .await;
-    first.shutdown_background();
 }
 
 /// L4. The runtime that drives the connection is blocked after it has delivered the answer of the caller's script.
