@@ -150,7 +150,7 @@ fn other_limit(limit: u32) -> StoreError {
 ///     granted. In a store without a line, no attempt has a place.
 /// 11. **Permits.** While permits of a key are held, an attempt that names another limit fails with
 ///    [`StoreErrorKind::Conflict`]; when none is held, the next attempt's limit counts. A limit that was
-///    [set](Inspect::set_permits) counts in place of what attempts name. A store may keep the name of a key for permits for a
+///    [set](Inspect::set_permits) counts in place of what attempts name. An attempt that is not granted changes no limit. A store may keep the name of a key for permits for a
 ///    while after the last of them was released.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 use http::HeaderName;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST};
 use http::request::Parts;
+use http::uri::Authority;
 use sha2::{Digest, Sha256};
 
 use crate::key::original_query;
@@ -18,7 +19,7 @@ impl Fingerprint {
     pub(super) fn of(parts: &Parts, path: &str, body: &[u8]) -> Self {
         let mut digest = Sha256::new();
         update(&mut digest, parts.method.as_str().as_bytes());
-        update(&mut digest, &host(parts));
+        update(&mut digest, host(parts).as_bytes());
         update(&mut digest, path.as_bytes());
         update(&mut digest, original_query(parts).as_bytes());
         update_lines(&mut digest, parts, CONTENT_ENCODING);
@@ -57,12 +58,14 @@ fn update_lines(digest: &mut Sha256, parts: &Parts, name: HeaderName) {
     }
 }
 
-/// The host in lower case. HTTP/2 has it in the request's target, HTTP/1 in a header.
-fn host(parts: &Parts) -> Vec<u8> {
-    let target = parts.uri.authority().map(|host| host.as_str().as_bytes());
-    let header = || parts.headers.get(HOST).map(|host| host.as_bytes());
-    let host = target.or_else(header);
-    host.unwrap_or_default().to_ascii_lowercase()
+/// The host in lower case, without a port: servers behind one name may listen on several. HTTP/2 has it in the request's target, HTTP/1
+/// in a header.
+fn host(parts: &Parts) -> String {
+    let header = || parts.headers.get(HOST)?.to_str().ok()?.parse().ok();
+    let authority: Option<Authority> = parts.uri.authority().cloned().or_else(header);
+    authority.map_or_else(String::new, |authority| {
+        authority.host().to_ascii_lowercase()
+    })
 }
 
 /// A body in parts that a boundary separates (RFC 2046, 5.1).

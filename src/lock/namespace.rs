@@ -40,7 +40,7 @@ impl Namespace {
     pub(crate) fn key(&self, key: LockKey) -> LockKey {
         let is_other = !self.0.is_empty() && key.as_str().starts_with(ENDS);
         match key.namespace() {
-            None if !is_other => key.within(&self.0),
+            None if !is_other => key.in_namespace(&self.0),
             _ => key,
         }
     }
@@ -67,7 +67,7 @@ impl Namespace {
     pub(crate) fn own(&self, key: LockKey) -> Option<LockKey> {
         let name = key.as_str().strip_prefix(&*self.0)?;
         let is_own = self.0.is_empty() || !name.starts_with(ENDS);
-        is_own.then(|| key.behind(self.0.len()))
+        is_own.then(|| key.with_namespace(self.0.len()))
     }
 
     /// What names in the store begin with.

@@ -344,7 +344,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         let ending = shared.clone();
         quorum
             .renewal_runtime(move || shared.capabilities.iter().find_map(Capabilities::runtime))
-            .goes_on(move || {
+            .on_shutdown(move || {
                 let shared = ending.clone();
                 // Only a closed tracker is waited for. Tasks may be spawned all the same.
                 shared.running.close();

@@ -97,7 +97,7 @@ scripts! {
     FORGET: "admin/forget";
     ANNOUNCE: "process/announce";
 
-    INSPECT: "shared/now" "shared/holds" "shared/sample" "admin/holders" "permit/look" "admin/inspect";
+    INSPECT: "shared/now" "shared/holds" "shared/sample" "admin/holders" "admin/waiters" "permit/look" "admin/inspect";
 
     FORCE:
         "shared/now" "shared/holds" "shared/sample" "shared/wake_all" "shared/waiters" "shared/line" "fair/queue"

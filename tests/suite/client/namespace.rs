@@ -182,7 +182,7 @@ async fn a_key_of_another_name_space_is_refused_and_nothing_else_is_touched() {
                     refused(&site, admin.inspect(&key).await);
                     refused(&site, admin.force_unlock(&key).await);
                     refused(&site, admin.set_permits(&key, 1).await);
-                    refused(&site, admin.leave_permits(&key).await);
+                    refused(&site, admin.clear_permit_limit(&key).await);
                     refused(&site, admin.record(&key).await);
                     refused(&site, admin.forget_record(&key).await);
                     refused(&site, locks.lock(&key).await);

@@ -44,11 +44,12 @@ fn left_in_redis(keys: Dump, channels: BTreeMap<String, usize>) -> Vec<String> {
 }
 
 /// Whether Redis keeps it when nothing is held: Redisson keeps the counter of the fencing tokens for ever, and a number of
-/// free permits is kept for a day, for clients of Redisson that wait.
+/// free permits, and the limit beside it, are kept for a day, for clients of Redisson that wait.
 fn is_remembered(key: &str, entry: &Entry) -> bool {
     let is_number = |text: &String| text.parse::<i64>().is_ok();
     let counts = matches!(&entry.stored, Stored::String(text) if is_number(text));
     key.starts_with("redisson_lock_token:")
+        || key.starts_with("tower_lock_limit:") && entry.ttl.is_some()
         || counts && entry.ttl.is_some() && !key.starts_with("tower_lock_")
 }
 

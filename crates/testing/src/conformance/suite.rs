@@ -102,6 +102,7 @@ macro_rules! conformance {
             [permit] "about permits" {
                 permits: no_more_hold_than_there_are_permits every_permit_is_granted one_release_admits_one
                     one_permits_lapse_ends_no_other a_lapsed_permit_is_given_back_once two_limits_at_once_conflict
+                    a_refused_request_changes_no_limit
                     another_limit_on_several_keys_is_overlooked a_limit_ends_with_its_holds
                     permits_of_one_process_are_asked_for_at_once few_of_a_crowd_ask_at_a_release
                     every_waiter_is_granted_when_several_permits_come_free;
