@@ -135,7 +135,9 @@ pub use lock::{
 pub use store::memory::MemoryStore;
 #[cfg(feature = "redis")]
 #[doc(inline)]
-pub use store::redis::{AclRules, MissingRights, RedisStore, RedisStoreBuilder, Replicas};
+pub use store::redis::{
+    AclRules, Credentials, MissingRights, RedisStore, RedisStoreBuilder, Replicas,
+};
 #[doc(inline)]
 pub use store::{
     Cursor, Holder, Inspect, Inspection, ListQuery, LockEntry, LockStore, LockStoreExt, Page,
