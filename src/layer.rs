@@ -118,50 +118,54 @@ use crate::lock::FencingToken;
 
 mod admission;
 mod body;
-mod body_mode;
+mod body_budget;
 mod body_reader;
 mod closure;
 mod confirm;
+#[cfg(feature = "tonic")]
+mod grpc;
 mod hold_times;
 mod lock_layer;
-mod locking;
-mod mode;
-mod overload_delay;
-mod payload;
+pub mod mode;
 mod policy;
 mod protocol;
 mod rejection;
+mod request_lock;
 mod respond;
 mod serve;
 mod serve_settings;
-mod server_timing;
+mod service;
+mod setters;
 mod settings;
+mod take_body;
+mod timing;
 mod unless_lost;
+mod wait;
 
 pub use body::ResponseBody;
-pub use body_mode::{BodyMode, Buffered, DefaultBody, Streamed};
 pub use confirm::Confirmation;
 pub use lock_layer::{DistributedLock, DistributedLockLayer};
-pub use locking::{Locking, ResponseFuture};
-pub use mode::{ByMethod, ModePolicy, by_method};
+pub use mode::ModePolicy;
 pub use rejection::{Rejection, RejectionKind};
-pub use settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn};
+pub use service::ResponseFuture;
+pub use settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReadPolicy, ReleaseOn};
+pub use take_body::TakesBody;
+pub use timing::LockTiming;
+pub use wait::WaitPolicy;
 
 pub(crate) use body::{LocalBody, local, whole};
-pub(crate) use closure::{Closure, OfRequest};
+pub(crate) use closure::{Closure, RequestFn};
 pub(crate) use confirm::{NotConfirmed, confirm};
-pub(crate) use payload::extract;
+pub(crate) use request_lock::RequestLock;
 #[cfg(feature = "axum")]
 pub(crate) use respond::RejectionLog;
 pub(crate) use respond::Responder;
-pub(crate) use serve::{Claim, Handling, Protocol, Served, Unclaimed, confirmed};
+pub(crate) use serve::{Claim, Handling, Protocol, Served, Unclaimed};
 pub(crate) use serve_settings::ServeSettings;
+pub(crate) use service::service;
+pub(crate) use setters::shared_setters;
+pub(crate) use take_body::{WholeBody, extract};
 pub(crate) use unless_lost::unless_lost;
-
-/// In the extensions of a request that a layer let pass without a lock. Beside a [`LockHandle`](crate::LockHandle), which is
-/// that of another layer.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Unlocked;
 
 /// In decimal digits, for a header such as `If-Match` or `X-Fencing-Token` of a request to the protected resource.
 impl From<FencingToken> for HeaderValue {

@@ -132,7 +132,7 @@ pub use idempotency::IdempotencyLayer;
 #[doc(inline)]
 pub use layer::{
     Confirm, Confirmation, DistributedLockLayer, OnCancel, OnLost, OnMissing, OnUnavailable,
-    Rejection, RejectionKind, ReleaseOn, by_method,
+    Rejection, RejectionKind, ReleaseOn,
 };
 #[doc(inline)]
 pub use lock::{

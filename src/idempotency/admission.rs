@@ -14,9 +14,8 @@ use super::record::Recorded;
 use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::key::{KeyError, template};
-use crate::layer::{
-    Buffered, Claim, ModePolicy, Rejection, RejectionKind, Unclaimed, by_method, extract, whole,
-};
+use crate::layer::ModePolicy;
+use crate::layer::{Claim, Rejection, RejectionKind, Unclaimed, WholeBody, extract, mode, whole};
 use crate::limits::{FOR_EVER, LAST_MOMENT};
 use crate::lock::{LockKey, LockMode};
 use crate::telemetry::Route;
@@ -29,6 +28,7 @@ pub(crate) struct RecordTerms {
     pub(super) fingerprint: Fingerprint,
     pub(super) route: Route,
     pub(super) granted: Instant,
+    pub(super) waited: Duration,
 }
 
 /// The names that layers further out have claimed for a request. In its extensions.
@@ -48,7 +48,7 @@ async fn answered_by<T>(
 impl IdempotencyLayer {
     /// Whether the layer applies to a request with this head: one that writes.
     pub(super) fn applies_to(&self, parts: &Parts) -> bool {
-        by_method().mode(parts) == Some(LockMode::Write) && self.settings.serve.apply_to(parts)
+        mode::by_method().mode(parts) == Some(LockMode::Write)
     }
 
     /// Answers a repeat, or claims the key of a request.
@@ -61,7 +61,7 @@ impl IdempotencyLayer {
         B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
     {
         let reader = &self.settings.serve.body_reader;
-        let (extracted, body) = extract::<Buffered, B>(&self.key, reader, parts, body).await?;
+        let (extracted, body) = extract::<WholeBody, B>(&self.key, reader, parts, body).await?;
         let keys = match extracted {
             Ok(keys) if !keys.is_empty() => keys,
             Err(error) if !error.is_missing() => return Err(error.into()),
@@ -73,8 +73,9 @@ impl IdempotencyLayer {
                 return Err(KeyError::missing_because(reason).into());
             }
         };
-        let (body, read) = body.take::<Buffered>(reader).await?;
-        let read = read.unwrap_or_default();
+        let (body, read) = body.take::<WholeBody>(reader, parts).await?;
+        // The room of the body is given back when its handler gets it.
+        let (read, _share) = read.unwrap_or_default();
         let name = self.settings.scope.name(parts, keys);
         let name = self.settings.serve.client.named(name);
         let claimed = parts.extensions.get_or_insert_default::<Claimed>();
@@ -84,13 +85,14 @@ impl IdempotencyLayer {
         }
         claimed.0.push(name.clone());
         let fingerprint = (self.settings.fingerprint)(parts, &read);
-        let wait = self.settings.serve.wait;
-        let until = Instant::now() + wait.clamp(LOOK_UP, FOR_EVER);
+        let wait = self.settings.serve.wait(parts);
+        let began = Instant::now();
+        let until = began + wait.clamp(LOOK_UP, FOR_EVER);
         // A record does not change during its retention, so a replay needs no lock.
         if let Some(replay) = self.look_up(&name, fingerprint, until).await? {
             return Err(Unclaimed::Answer(replay.map(whole)));
         }
-        let guard = self.claim(&name, route(parts), until).await?;
+        let guard = self.claim(&name, parts, until).await?;
         let granted = Instant::now();
         // The response may have been recorded between the read and the grant. From here no other request records.
         let until = until.max(granted) + LAST_MOMENT;
@@ -102,6 +104,7 @@ impl IdempotencyLayer {
             fingerprint,
             route: route(parts),
             granted,
+            waited: granted - began,
         };
         Ok((body, Claim { guard, data: terms }))
     }
@@ -109,13 +112,13 @@ impl IdempotencyLayer {
     async fn claim(
         &self,
         name: &LockKey,
-        route: Route,
+        parts: &Parts,
         until: Instant,
     ) -> Result<LockGuard, Rejection> {
         let serve = &self.settings.serve;
-        let request = serve.request(serve.client.lock(name), route);
+        let request = serve.request(serve.client.lock(name), parts);
         let left = until.saturating_duration_since(Instant::now());
-        let request = request.wait(serve.wait.min(left));
+        let request = request.wait(serve.wait(parts).min(left));
         // The one attempt of a wait that is spent has no two seconds of its own.
         let acquired = answered_by(until + LAST_MOMENT, request.acquire()).await;
         acquired.map_err(|error| Rejection::from(error).contended_as(RejectionKind::InProgress))

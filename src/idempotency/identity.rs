@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::client::Target;
 use crate::key::{Keys, original_path, original_query, template};
-use crate::layer::OfRequest;
+use crate::layer::RequestFn;
 use crate::lock::LockKey;
 
 /// Which clients share the idempotency keys of a layer.
@@ -20,7 +20,7 @@ pub(super) enum Scope {
     /// All clients.
     Shared,
     /// The clients of one tenant.
-    PerTenant(OfRequest<Option<String>>),
+    PerTenant(RequestFn<Option<String>>),
 }
 
 impl Scope {

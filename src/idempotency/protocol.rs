@@ -9,8 +9,8 @@ use super::IdempotencyLayer;
 use super::admission::{RecordTerms, route};
 use crate::error::BoxError;
 use crate::layer::{
-    Claim, Handling, NotConfirmed, Protocol, Rejection, ResponseBody, ServeSettings, Served,
-    Unclaimed, confirm, confirmed, unless_lost,
+    Claim, Handling, LockTiming, NotConfirmed, Protocol, Rejection, ResponseBody, ServeSettings,
+    Served, Unclaimed, confirm, unless_lost,
 };
 use crate::store::Record;
 use crate::telemetry::{idempotent_request, idempotent_response};
@@ -79,10 +79,11 @@ where
             (true, Err(_)) => "unknown",
         };
         idempotent_response(&terms.route, outcome);
-        self.settings.serve.hold_times.add(terms.granted.elapsed());
+        let held = terms.granted.elapsed();
+        self.settings.serve.hold_times.add(&terms.route, held);
         let confirmation = confirmation?;
         if let Ok(response) = &mut result {
-            confirmed(response, confirmation);
+            LockTiming::released(terms.waited, held, confirmation).put(response);
         }
         Ok(result)
     }
