@@ -37,7 +37,7 @@ async fn main() -> anyhow::Result<()> {
     // `Path<u64>` reads `1`, `01` and `+1` as one order, so they are one key.
     let typed = lock.clone().key(key::extract::<Path<u64>, _>(order));
     let field = key::json_field("lock:order", "/order/id");
-    let field = lock.clone().buffer_body(4096).key(field);
+    let field = lock.clone().key(field);
     let both = lock.key(key::extract::<Path<(String, String)>, _>(pair));
     let app: Router = Router::new()
         .route("/orders/{id}", get(show).put(show).route_layer(typed))

@@ -46,9 +46,7 @@ pub(crate) fn routes(
     once: IdempotencyLayer,
     secret: Option<Secret>,
 ) -> Router<Store> {
-    let lock = lock
-        .buffer_body(LIMIT)
-        .key(key::json_field("lock:order", "/order"));
+    let lock = lock.key(key::json_field("lock:order", "/order"));
     // Without this, a sender that disconnects between the write and its record would cause a second run.
     let once = once
         .key(standard_webhooks())

@@ -96,7 +96,7 @@ impl Budget {
 }
 
 /// The room of one body in the budget, which is given back when it is dropped. The default one has none.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Share {
     budget: Option<BodyBudget>,
     number: u64,

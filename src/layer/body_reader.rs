@@ -54,8 +54,6 @@ impl BodyReader {
         let longest = declared.upper().unwrap_or(u64::MAX);
         let limit = match self.limit {
             Some(limit) => limit,
-            // Looked up for bodies only that the handler's own extractor might refuse.
-            None if longest <= FREE as u64 => FREE,
             None => default_limit(parts),
         };
         let limit = limit.min(TOTAL);

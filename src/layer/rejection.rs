@@ -84,7 +84,21 @@ impl Rejection {
         self
     }
 
-    pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
+    /// The same rejection with another status, for a program's own response: many HTTP clients repeat a 409 or a 503 by themselves,
+    /// and not a 423.
+    ///
+    /// ```
+    /// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore, RejectionKind};
+    /// # let locks = LockClient::new(MemoryStore::new());
+    /// use http::StatusCode;
+    ///
+    /// DistributedLockLayer::new(locks).rejection(|rejection| match rejection.kind() {
+    ///     RejectionKind::Contended => rejection.clone().with_status(StatusCode::CONFLICT).to_response(),
+    ///     _ => rejection.to_response(),
+    /// })
+    /// # ;
+    /// ```
+    pub fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self
     }
