@@ -25,7 +25,7 @@ use checks::OwnerChecks;
 pub(crate) use hold_release::HoldRelease;
 pub(crate) use release::EndOfHold;
 use release::held;
-#[cfg(all(test, feature = "exploration"))]
+#[cfg(all(test, shuttle))]
 pub(crate) use release_question::ReleaseQuestion;
 
 /// A handle of the background work. The renewal task ends with the last handle.

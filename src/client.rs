@@ -346,7 +346,7 @@ impl LockClient {
         target.within(&self.inner.namespace)
     }
 
-    /// The key in the client's name space.
+    /// The key in the client's name space, unless it is in another.
     pub(crate) fn named(&self, key: LockKey) -> LockKey {
         self.inner.namespace.key(key)
     }
@@ -368,7 +368,9 @@ impl LockClient {
 
     /// The record under `key`.
     pub(crate) async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, LockError> {
-        let record = self.inner.store.clone().record(self.named(key.clone()));
+        let key = self.named(key.clone());
+        self.namespace().check(&key)?;
+        let record = self.inner.store.clone().record(key);
         Ok(self.non_cancellable(record).await?)
     }
 

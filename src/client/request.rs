@@ -420,6 +420,7 @@ impl LockRequest {
 
     fn check_one(&self, target: &Target) -> Result<(), LockError> {
         let mode = target.mode_in(self.mode);
+        self.client.namespace().check(&target.key)?;
         target.check(mode)?;
         if self.hold_at_least.is_some() && !mode.is_exclusive() {
             return Err(LockError::invalid(

@@ -1,5 +1,6 @@
 //! The admission of a request: from its head to the lock of its key.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,6 +27,7 @@ const LOOK_UP: Duration = Duration::from_secs(2);
 /// The data for the record of a request.
 pub(crate) struct RecordTerms {
     pub(super) fingerprint: Fingerprint,
+    pub(super) scope: Arc<str>,
     pub(super) route: Route,
     pub(super) granted: Instant,
     pub(super) waited: Duration,
@@ -76,7 +78,7 @@ impl IdempotencyLayer {
         let (body, read) = body.take::<WholeBody>(reader, parts).await?;
         // The room of the body is given back when its handler gets it.
         let (read, _share) = read.unwrap_or_default();
-        let name = self.settings.scope.name(parts, keys);
+        let (name, scope) = self.settings.scope.name(parts, keys);
         let name = self.settings.serve.client.named(name);
         let claimed = parts.extensions.get_or_insert_default::<Claimed>();
         if claimed.0.contains(&name) {
@@ -102,6 +104,7 @@ impl IdempotencyLayer {
         }
         let terms = RecordTerms {
             fingerprint,
+            scope,
             route: route(parts),
             granted,
             waited: granted - began,

@@ -13,9 +13,9 @@ async fn a_console_shows_and_breaks_the_locks_of_its_name_space_by_their_names()
         builder.namespace(namespace).build()
     };
     let (shop, second, stock) = (
-        client("prod:shop"),
-        client("prod:shop"),
-        client("prod:stock"),
+        client("prod-shop"),
+        client("prod-shop"),
+        client("prod-stock"),
     );
     let page = Page::serve(Console::new(&shop).allow_force_unlock().router()).await;
     let own = shop.lock("own").await.unwrap();
