@@ -9,7 +9,7 @@
 //! | [`Locked<T>`](Locked) | what `T` extracts, and the lock on what it names | `T` fails; the lock cannot be taken |
 //!
 //! Of nested layers, the lock is that of the innermost one that takes a lock for this request: one that skips it
-//! ([`OnMissing::Skip`](crate::OnMissing::Skip), a mode of `None`, [`when`](crate::DistributedLockLayer::when)) leaves the lock of
+//! ([`OnMissing::Skip`](crate::OnMissing::Skip), a mode of `None`) leaves the lock of
 //! a layer further out. One that goes on because the store is unavailable
 //! ([`OnUnavailable::Proceed`](crate::OnUnavailable::Proceed)) hides it, as the lock that the handler expects is not held.
 //!

@@ -35,10 +35,10 @@ macro_rules! pages {
                 "LockClient::lock" "LockClient::lock_any" "LockClient::once" "LockClient::shutdown"
                 "LockClient::try_lock" "LockClientBuilder" "LockClientBuilder::announce"
                 "LockClientBuilder::namespace" "LockClientBuilder::renew_on" "LockError::Conflict"
-                "LockError::Invalid" "LockError::Lost" "LockError::grpc_code" "LockHandle" "LockHandle::lost"
+                "LockError::Invalid" "LockError::Lost" "LockHandle" "LockHandle::lost"
                 "LockMode::Fair" "LockMode::Read" "LockMode::Reentrant" "LockMode::Write" "LockMode::permits"
                 "LockRequest::hold_at_least" "LockStore" "MemoryStore" "OnCancel::RunToCompletion" "OnLost::Abort"
-                "Owner" "QuorumStore" "RedisStoreBuilder::response_timeout" "Rejection" "RejectionKind::grpc_code"
+                "Owner" "QuorumStore" "RedisStoreBuilder::response_timeout" "Rejection"
                 "ReleaseOn::BodyEnd" "ReleaseOn::Head" "Replicas" "Resource" "idempotency::key::cloud_events()" "idempotency::key::github()"
                 "idempotency::key::shopify()" "idempotency::key::standard_webhooks()" "idempotency::key::stripe()" "layer"
             }]
