@@ -15,7 +15,7 @@ use crate::lock::{LockKey, Namespace};
 use crate::store::{
     DynInspect, Inspect, Inspection, ListQuery, LockEntry, Page, RecordEntry, inspector,
 };
-use crate::telemetry;
+use crate::telemetry::{self, Events, LockEventKind, Route};
 
 /// Inspects the locks of any holder, and breaks them.
 ///
@@ -49,6 +49,8 @@ use crate::telemetry;
 pub struct LockAdmin {
     store: Arc<dyn DynInspect>,
     namespace: Namespace,
+    /// Those of the client that it belongs to.
+    events: Events,
 }
 
 impl LockAdmin {
@@ -57,6 +59,7 @@ impl LockAdmin {
         Self {
             store: inspector(store),
             namespace: Namespace::default(),
+            events: Events::default(),
         }
     }
 
@@ -158,7 +161,14 @@ impl LockAdmin {
     ///
     /// A cancelled call may still take effect.
     pub async fn force_unlock(&self, key: impl Into<LockKey>) -> Result<bool, LockError> {
-        Ok(self.store.force_unlock(&self.named(key)?).await?)
+        let key = self.named(key)?;
+        let broken = self.store.force_unlock(&key).await?;
+        if broken {
+            let route = Route::default();
+            self.events
+                .tell(&key, None, &route, || LockEventKind::Broken);
+        }
+        Ok(broken)
     }
 
     /// Gives `key` so many permits ([`LockMode::permits`](crate::LockMode::permits)), whatever limit the requests name that
@@ -329,6 +339,7 @@ impl LockClient {
         Ok(LockAdmin {
             store,
             namespace: self.namespace().clone(),
+            events: self.event_reporter().clone(),
         })
     }
 }

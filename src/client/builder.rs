@@ -17,7 +17,7 @@ use crate::limits::FOR_EVER;
 use crate::lock::Namespace;
 use crate::queue::{HandoverLimits, Queues};
 use crate::store::{DynStore, LockStore, ProcessInfo, erase};
-use crate::telemetry::{self, Journal};
+use crate::telemetry::{self, Events};
 
 /// The default of [`LockClientBuilder::max_keys`].
 const MAX_KEYS: usize = 1 << 18;
@@ -208,13 +208,13 @@ impl LockClientBuilder {
             panic!("this `LockClient` has no proper `namespace`: {reason}");
         });
         let id = new_id();
-        let journal = Journal::default();
+        let events = Events::default();
         let queues = Queues::new(
             self.store.clone(),
             self.handover_limits,
             self.max_keys,
             self.renew_on,
-            Journal::clone(&journal),
+            Events::clone(&events),
         );
         let announcement = self.label.and_then(|label| {
             let store = self.store.capabilities().inspector().cloned();
@@ -230,7 +230,8 @@ impl LockClientBuilder {
                 grants: AtomicU64::new(1),
                 queues,
                 store: self.store,
-                journal,
+                events,
+                store_waiters: Default::default(),
                 tracker: RequestTracker::default(),
                 tasks: TaskTracker::new(),
                 token_retention: self.token_retention,
