@@ -141,12 +141,12 @@ mod postgres {
         let other = database.client().await;
         let enters = "SELECT pg_advisory_lock(hashtextextended('k', 4242))";
         other.simple_query(enters).await.unwrap();
-        let record = store.release(&[Release::new(Hold {
+        let release = [Release::new(Hold {
             key: LockKey::new("k"),
             mode: LockMode::Write,
             id: HoldId::new(uuid::Uuid::nil(), 1),
-        })]);
-        let failed = record.await.unwrap_err();
+        })];
+        let failed = store.release(&release).await.unwrap_err();
         assert_eq!(failed.kind(), StoreErrorKind::Transient, "{failed}");
         let waiting = "SELECT count(*) FROM pg_stat_activity
             WHERE datname = current_database() AND wait_event = 'advisory'";

@@ -16,7 +16,7 @@ fn what(event: &LockEvent) -> (&str, Option<LockMode>, Option<&str>) {
 async fn a_listener_is_told_of_a_grant_after_a_wait_a_refusal_a_break_and_a_loss() {
     let locks = LockClient::new(MemoryStore::new());
     let mut events = locks.events();
-    let write = |route: &str| locks.lock("k").mode(LockMode::Write).label(route);
+    let write = |route: &'static str| locks.lock("k").mode(LockMode::Write).label(route);
 
     // A lock that is free is no event.
     let first = write("/first").await.unwrap();
