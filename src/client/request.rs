@@ -372,6 +372,14 @@ impl LockRequest {
 
     /// Why the request would fail at once, as far as this process knows without a wait.
     pub(crate) fn refusal(&self) -> Result<(), LockError> {
+        let refused = self.is_refused();
+        if let Err(error) = &refused {
+            self.observed(Instant::now()).refused(error);
+        }
+        refused
+    }
+
+    fn is_refused(&self) -> Result<(), LockError> {
         if self.client.inner.tracker.is_closed() {
             return Err(LockError::Shutdown);
         }

@@ -19,7 +19,7 @@ use crate::telemetry::Route;
 /// or another extractor has already.
 ///
 /// The handler owns the guard. **A handler that does not await [`LockGuard::release`] is answered unconfirmed**: its guard releases
-/// when it is dropped, in the background, and nobody learns whether the lock was held until then. A layer confirms every response.
+/// when it is dropped, in the background, and the response goes out without a confirmation. A layer confirms every response.
 ///
 /// ```
 /// use axum::Router;

@@ -17,7 +17,7 @@ use crate::client::{LockRequest, Started, Target};
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::key::{Keys, template};
-use crate::lock::{LockKey, LockMode};
+use crate::lock::{LockKey, LockMode, Owner};
 use crate::telemetry::Route;
 
 /// What the end of a request needs.
@@ -34,7 +34,16 @@ struct Plan {
     request: LockRequest,
     /// The first key.
     key: LockKey,
+    owner: Owner,
     reads_only: bool,
+}
+
+impl Plan {
+    /// What its layers tell the handler.
+    fn request_lock<'a>(&self, parts: &'a mut Parts) -> &'a mut RequestLock {
+        let owner = || self.owner.clone();
+        RequestLock::or_of(&mut parts.extensions, owner)
+    }
 }
 
 impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
@@ -60,7 +69,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         let is_nested = parts.extensions.get::<RequestLock>().is_some();
         let plan = self.plan(parts, keys, mode);
         if !is_nested {
-            // An owner may join a hold of its own, whoever waits.
+            // An owner may join a hold of its own beside those that wait.
             self.foresee(&plan.request).await?;
         }
         let (body, read) = body.take::<Self>(reader, parts).await?;
@@ -75,7 +84,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         }
     }
 
-    fn plan(&self, parts: &mut Parts, keys: Keys, mode: LockMode) -> Plan {
+    fn plan(&self, parts: &Parts, keys: Keys, mode: LockMode) -> Plan {
         let serve = &self.policy.serve;
         let tenant = self.policy.tenant.as_ref().and_then(|of| of(parts));
         let mut targets = keys.into_targets();
@@ -92,17 +101,19 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
             Ok([target]) => serve.client.lock(target),
             Err(targets) => serve.client.lock_all(targets),
         };
-        let request = request.owner(&RequestLock::of(&mut parts.extensions).owner);
-        let request = serve.request(request, parts);
+        let owner = parts.extensions.get::<RequestLock>();
+        let owner = owner.map_or_else(Owner::new, |known| known.owner.clone());
+        let request = serve.request(request.owner(&owner), parts);
         let fenced = self.policy.fenced && request.has_exclusive();
         Plan {
             request: if fenced { request.fenced() } else { request },
             key,
+            owner,
             reads_only,
         }
     }
 
-    /// Refuses by its head a request that would be refused anyway, so that nobody sends its body in vain.
+    /// Refuses by its head a request that would be refused anyway, before its body is read.
     async fn foresee(&self, request: &LockRequest) -> Result<(), Rejection> {
         request.refusal()?;
         let down = &self.policy.store_is_down;
@@ -123,7 +134,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         let began = Instant::now();
         let error = match granted(&mut plan.request).await {
             Ok(guard) => {
-                RequestLock::of(&mut parts.extensions).lock = Some(guard.handle());
+                plan.request_lock(parts).lock = Some(guard.handle());
                 let granted = Instant::now();
                 let data = ReleaseContext {
                     confirm: self.policy.confirm(plan.reads_only),
@@ -143,7 +154,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
             return Err(error.into());
         }
         // The handle of a lock further out would be taken for this one.
-        RequestLock::of(&mut parts.extensions).lock = None;
+        plan.request_lock(parts).lock = None;
         if let Some(left_out) = self.policy.unlocked.due() {
             let error = cause as &dyn Error;
             tracing::warn!(error, left_out, "a request goes on without its lock");

@@ -47,7 +47,7 @@ struct Unfinished {
     bytes: usize,
     /// Until when a sender of [`FAST`] bytes a second would have sent what has arrived.
     due: Instant,
-    /// Its reader is told to give up.
+    /// Tells its reader to give up.
     gives_way: Arc<Notify>,
 }
 

@@ -17,8 +17,13 @@ pub(crate) struct RequestLock {
 
 impl RequestLock {
     pub(crate) fn of(extensions: &mut Extensions) -> &mut Self {
+        Self::or_of(extensions, Owner::new)
+    }
+
+    /// The one that is there, or a new one of `owner`.
+    pub(super) fn or_of(extensions: &mut Extensions, owner: impl FnOnce() -> Owner) -> &mut Self {
         extensions.get_or_insert_with(|| Self {
-            owner: Owner::new(),
+            owner: owner(),
             lock: None,
             passed: false,
         })

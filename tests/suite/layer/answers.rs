@@ -30,9 +30,9 @@ fn spread_over(seconds: u64) -> std::ops::RangeInclusive<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_lock_is_423_with_the_time_that_its_lease_has_left() {
+async fn a_busy_lock_is_423_with_a_second_or_two_before_any_was_released() {
     let (_store, locks, layer) = locking();
-    for (lease, retry_after) in [(400, 1), (2_500, 3), (3_600_000, 10)] {
+    for lease in [400, 2_500, 3_600_000] {
         let lease = Duration::from_millis(lease);
         let key = LockKey::from_parts("path", ["/orders/1"]);
         let elsewhere = locks
@@ -44,7 +44,7 @@ async fn a_busy_lock_is_423_with_the_time_that_its_lease_has_left() {
 
         let response = put(&app, "/orders/1").await;
         let told = retry_after_of(&response);
-        assert!(spread_over(retry_after).contains(&told), "{told}");
+        assert!((1..=2).contains(&told), "{told}");
         let rejection = response.extensions().get::<Rejection>().unwrap();
         assert_eq!(rejection.kind(), RejectionKind::Contended);
         let (status, problem) = problem(response).await;
@@ -58,7 +58,7 @@ async fn a_busy_lock_is_423_with_the_time_that_its_lease_has_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_in_the_queue_of_the_process_ends_with_the_time_that_the_lease_has_left() {
+async fn a_wait_in_the_queue_of_the_process_ends_with_a_time_to_come_back() {
     let (_store, _locks, layer) = locking();
     let app = Router::new()
         .route("/orders/{id}", any(std::future::pending::<()>))
@@ -73,11 +73,11 @@ async fn a_wait_in_the_queue_of_the_process_ends_with_the_time_that_the_lease_ha
     });
     assert_eq!(queued.status(), 423);
     let told = retry_after_of(&queued);
-    assert!(spread_over(7).contains(&told), "{told}");
+    assert!((1..=2).contains(&told), "{told}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_behind_one_that_asks_the_store_ends_with_the_time_that_the_store_gave() {
+async fn a_wait_behind_one_that_asks_the_store_ends_with_a_time_to_come_back() {
     for mode in [LockMode::Reentrant, LockMode::Write, LockMode::Read] {
         let (store, locks, layer) = locking();
         let layer = layer.key(key::path()).mode(mode);
@@ -98,11 +98,10 @@ async fn a_wait_behind_one_that_asks_the_store_ends_with_the_time_that_the_store
             settle().await;
             put(&hasty, "/orders/1").await
         });
-        let told = retry_after_of(&queued);
-        assert!(spread_over(7).contains(&told), "{mode:?} {told}");
-        // As the store answered the last time, at most a second before.
-        let told = retry_after_of(&asking);
-        assert!((3..=8).contains(&told), "{mode:?} {told}");
+        for answer in [queued, asking] {
+            let told = retry_after_of(&answer);
+            assert!((1..=2).contains(&told), "{mode:?} {told}");
+        }
         assert_eq!(locks.keys_in_use(), 0);
         elsewhere.release().await.unwrap();
     }
@@ -133,7 +132,7 @@ async fn a_request_whose_turn_comes_too_late_to_be_answered_is_423_too() {
         let (first, second, ()) = tokio::join!(put(&app, "/orders/1"), second, slow);
         for answer in [first, second] {
             let told = retry_after_of(&answer);
-            assert!(spread_over(10).contains(&told), "{mode:?} {told}");
+            assert!((1..=2).contains(&told), "{mode:?} {told}");
             let (status, problem) = problem(answer).await;
             assert_eq!(
                 (status, &problem["type"]),

@@ -88,7 +88,7 @@ async fn a_request_while_the_store_does_not_answer() {
     store.unplug(false);
     let request = Request::put("/orders/1").body(Body::from("body"));
     let served = send(&app, request.expect("valid")).await;
-    assert_eq!(text(served).await, "write lock:order:1");
+    assert_eq!(text(served).await, "done");
 }
 
 #[tokio::test(start_paused = true)]

@@ -276,7 +276,6 @@ async fn each_of_several_keys_has_a_token_of_its_own() {
     let app = Router::new().route("/", any(one)).layer(several);
     let refused = put(&app, "/").await;
     assert_eq!(refused.status(), 500);
-    assert!(text(refused).await.contains("fencing_tokens"));
 }
 
 #[tokio::test(start_paused = true)]
