@@ -151,7 +151,7 @@ pub use take_body::TakesBody;
 pub use timing::LockTiming;
 pub use wait::WaitPolicy;
 
-pub(crate) use body::{LocalBody, local, whole};
+pub(crate) use body::{local, whole};
 pub(crate) use closure::{Closure, RequestFn};
 pub(crate) use confirm::{NotConfirmed, confirm};
 pub(crate) use request_lock::RequestLock;
@@ -161,7 +161,7 @@ pub(crate) use respond::Responder;
 pub(crate) use serve::{Claim, Handling, Protocol, Served, Unclaimed};
 pub(crate) use serve_settings::ServeSettings;
 pub(crate) use service::service;
-pub(crate) use setters::shared_setters;
+pub(crate) use setters::{shared_setters, tenant_from};
 pub(crate) use take_body::{WholeBody, extract};
 pub(crate) use unless_lost::unless_lost;
 

@@ -5,18 +5,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
+use http::header::ACCEPT_ENCODING;
 use http::request::Parts;
 use http_body::Body;
 use tokio::time::{Instant, timeout_at};
 
 use super::IdempotencyLayer;
-use super::identity::Fingerprint;
+use super::claimed::IdempotencyKey;
+use super::fingerprint::Fingerprint;
 use super::record::Recorded;
 use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::key::{KeyError, template};
-use crate::layer::ModePolicy;
-use crate::layer::{Claim, Rejection, RejectionKind, Unclaimed, WholeBody, extract, mode, whole};
+use crate::layer::{
+    Claim, ModePolicy, Rejection, RejectionKind, RequestLock, Unclaimed, WholeBody, extract, mode,
+    whole,
+};
 use crate::limits::{FOR_EVER, LAST_MOMENT};
 use crate::lock::{LockKey, LockMode};
 use crate::telemetry::Route;
@@ -26,16 +30,13 @@ const LOOK_UP: Duration = Duration::from_secs(2);
 
 /// The data for the record of a request.
 pub(crate) struct RecordTerms {
+    pub(super) name: LockKey,
     pub(super) fingerprint: Fingerprint,
     pub(super) scope: Arc<str>,
     pub(super) route: Route,
     pub(super) granted: Instant,
     pub(super) waited: Duration,
 }
-
-/// The names that layers further out have claimed for a request. In its extensions.
-#[derive(Clone, Default)]
-struct Claimed(Vec<LockKey>);
 
 /// What the store answers before `until`.
 async fn answered_by<T>(
@@ -75,18 +76,23 @@ impl IdempotencyLayer {
                 return Err(KeyError::missing_because(reason).into());
             }
         };
+        let (name, scope) = self.settings.scope.name(parts, keys)?;
+        let name = self.settings.serve.client.named(name);
+        let outer = parts.extensions.get::<IdempotencyKey>();
+        let Some(key) = IdempotencyKey::claimed(name.clone(), outer) else {
+            // A layer further out holds the lock of this name for this request, which would wait for itself.
+            return Err(Unclaimed::Pass(body.body));
+        };
+        parts.extensions.insert(key);
         let (body, read) = body.take::<WholeBody>(reader, parts).await?;
         // The room of the body is given back when its handler gets it.
         let (read, _share) = read.unwrap_or_default();
-        let (name, scope) = self.settings.scope.name(parts, keys);
-        let name = self.settings.serve.client.named(name);
-        let claimed = parts.extensions.get_or_insert_default::<Claimed>();
-        if claimed.0.contains(&name) {
-            // A layer further out holds the lock of this name for this request, which would wait for itself.
-            return Err(Unclaimed::Pass(body));
-        }
-        claimed.0.push(name.clone());
-        let fingerprint = (self.settings.fingerprint)(parts, &read);
+        let fingerprint = match &self.settings.fingerprint {
+            Some(fingerprint) => fingerprint(parts, &read),
+            None => self.settings.scope.fingerprint(parts, &read),
+        };
+        // The record answers clients that accept other encodings.
+        parts.headers.remove(ACCEPT_ENCODING);
         let wait = self.settings.serve.wait(parts);
         let began = Instant::now();
         let until = began + wait.clamp(LOOK_UP, FOR_EVER);
@@ -102,7 +108,9 @@ impl IdempotencyLayer {
             guard.discard();
             return Err(Unclaimed::Answer(replay.map(whole)));
         }
+        RequestLock::of(&mut parts.extensions).lock = Some(guard.handle());
         let terms = RecordTerms {
+            name,
             fingerprint,
             scope,
             route: route(parts),
@@ -115,11 +123,13 @@ impl IdempotencyLayer {
     async fn claim(
         &self,
         name: &LockKey,
-        parts: &Parts,
+        parts: &mut Parts,
         until: Instant,
     ) -> Result<LockGuard, Rejection> {
         let serve = &self.settings.serve;
-        let request = serve.request(serve.client.lock(name), parts);
+        let owner = &RequestLock::of(&mut parts.extensions).owner;
+        let request = serve.client.lock(name).owner(owner);
+        let request = serve.request(request, parts);
         let left = until.saturating_duration_since(Instant::now());
         let request = request.wait(serve.wait(parts).min(left));
         // The one attempt of a wait that is spent has no two seconds of its own.
@@ -132,16 +142,24 @@ impl IdempotencyLayer {
     /// # Errors
     ///
     /// The key was used for another request, or the record is unavailable or unreadable.
-    async fn look_up(
+    pub(super) async fn look_up(
         &self,
         name: &LockKey,
         fingerprint: Fingerprint,
         until: Instant,
     ) -> Result<Option<Response<Bytes>>, Rejection> {
         let until = until.min(Instant::now() + LOOK_UP);
-        let record = self.settings.serve.client.record(name);
-        let Some(record) = answered_by(until, record).await? else {
-            return Ok(None);
+        let (local, retention) = (&self.settings.local, self.settings.retention);
+        let record = match local.get(name) {
+            Some(record) => record,
+            None => {
+                let record = self.settings.serve.client.record(name);
+                let Some(record) = answered_by(until, record).await? else {
+                    return Ok(None);
+                };
+                local.read(name, record.clone(), retention);
+                record
+            }
         };
         let recorded = Recorded::decode(&record).map_err(|error| {
             // Clients decide how many requests cause it.
