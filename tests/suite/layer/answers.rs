@@ -23,12 +23,6 @@ fn retry_after_of(response: &Response) -> u64 {
     told.parse().unwrap()
 }
 
-/// The range of `Retry-After` for this number of seconds: up to twice as long, so that clients do not return
-/// together.
-fn spread_over(seconds: u64) -> std::ops::RangeInclusive<u64> {
-    seconds..=(2 * seconds).max(seconds + 2)
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_busy_lock_is_423_with_a_second_or_two_before_any_was_released() {
     let (_store, locks, layer) = locking();
