@@ -49,7 +49,7 @@ impl Cluster {
         match settings.channels.known() {
             (Some(kind), false) => Ok(kind),
             (Some(kind), true) => {
-                // Nobody waits for the answers: a server that hangs concerns its own slots only.
+                // No caller waits for the answers: a server that hangs concerns its own slots only.
                 let cluster = self.clone();
                 let asking = async move { cluster.ask_for_channels().await.map(drop) };
                 settings.background.detach(asking);

@@ -139,7 +139,7 @@ fn is_encrypted(address: &ConnectionAddr) -> Result<bool, StoreError> {
     }
 }
 
-/// The refusal if the client and the server do not accept each other: it lasts until somebody changes a certificate. rustls names
+/// The refusal if the client and the server do not accept each other: it lasts until a certificate is changed. rustls names
 /// the reason. `None` for other errors.
 pub(super) fn tls_refusal(error: &RedisError, server: &dyn fmt::Display) -> Option<StoreError> {
     let boxed: &Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;
