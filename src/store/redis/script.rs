@@ -173,7 +173,14 @@ pub(super) struct Call {
     keys: usize,
 }
 
+/// Tells scripts apart: the address of the text.
+pub(super) type ScriptId = usize;
+
 impl Call {
+    pub(super) fn script_id(&self) -> ScriptId {
+        self.script.text.as_ptr().addr()
+    }
+
     /// Adds an argument, or a tuple of them.
     pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
         self.command.arg(arg);
