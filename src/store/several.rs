@@ -1,6 +1,5 @@
 //! Several attempts as one question, for a store that cannot answer them in one step.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -12,8 +11,10 @@ use super::{
 use crate::error::{StoreError, StoreErrorKind};
 
 /// Whether no key occurs twice. Only then the answers to the attempts are independent.
+#[cfg(feature = "redis")]
 pub(super) fn are_apart(attempts: &[Attempt]) -> bool {
-    let keys: HashSet<_> = attempts.iter().map(|attempt| &attempt.hold.key).collect();
+    let keys: std::collections::HashSet<_> =
+        attempts.iter().map(|attempt| &attempt.hold.key).collect();
     keys.len() == attempts.len()
 }
 
