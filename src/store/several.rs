@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
-
 use super::{
     Attempt, Grant, HoldStatus, LockStore, Outcome, Release, Released, SeveralOutcome, Want,
     undecided,
@@ -101,13 +99,15 @@ async fn any<S: LockStore + ?Sized>(
 }
 
 /// Asks about each of several holds. It fails if every question failed.
+#[cfg(feature = "redis")]
 pub(super) async fn of_each<A: From<HoldStatus>>(
     answers: impl IntoIterator<Item = impl Future<Output = Result<A, StoreError>>>,
 ) -> Result<Vec<A>, StoreError> {
-    known(join_all(answers).await)
+    known(futures_util::future::join_all(answers).await)
 }
 
 /// The answers about several holds. It fails if every question failed; otherwise a hold whose question failed is unknown.
+#[cfg(feature = "redis")]
 pub(super) fn known<A: From<HoldStatus>>(
     mut answers: Vec<Result<A, StoreError>>,
 ) -> Result<Vec<A>, StoreError> {

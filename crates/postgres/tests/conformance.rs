@@ -50,5 +50,8 @@ impl Testbed for Postgres {
 }
 
 mod postgres {
+    use tower_distributed_lock::store::Release;
+    use tower_distributed_lock::{HoldId, LockKey, LockMode, LockStore, StoreErrorKind};
+
     tower_distributed_lock_testing::conformance!(super::Postgres: reentrant fair read write, fenced);
 }
