@@ -284,7 +284,8 @@ impl Link {
                 Ok(Opened { wire, master }) => {
                     let wire = Arc::new(wire);
                     drop(self.set(State::Up(wire.clone())));
-                    match self.serve(&wire, master).await {
+                    let mut moved = pin!(replaced(master));
+                    match self.serve(&wire, moved.as_mut()).await {
                         Some(Ok(another)) => {
                             opened = Some(another);
                             wire.give_up();
@@ -296,9 +297,13 @@ impl Link {
                         }
                         None => {
                             drop(self.set(State::Opening));
-                            // A server may end connections that are idle: it gets another one when a caller wants it.
+                            // A server may end connections that are idle: it gets another one when a caller wants it. A new master
+                            // gets one at once.
                             if !wire.was_ended() {
-                                self.wanted.notified().await;
+                                tokio::select! {
+                                    () = self.wanted.notified() => {}
+                                    () = moved => {}
+                                }
                             }
                             // A server may accept connections and end them.
                             match wire.age() < Backoff::LONGEST {
@@ -323,11 +328,10 @@ impl Link {
     /// instead; its error means that the server answers on none.
     async fn serve(
         &self,
-        wire: &Arc<Wire>,
-        master: Option<FollowedMaster>,
+        wire: &Wire,
+        mut moved: Pin<&mut impl Future<Output = ()>>,
     ) -> Option<Result<Opened, StoreError>> {
         let mut late = self.context.late.subscribe();
-        let mut moved = pin!(replaced(master));
         let ended = loop {
             tokio::select! {
                 () = wire.ended() => break None,
