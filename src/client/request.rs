@@ -458,9 +458,8 @@ impl LockRequest {
         if self.terms.owner.is_none() && !self.wait.is_zero() {
             held::check(self.client.id(), &target.key, mode)?;
         }
-        let supported = self
-            .client
-            .supports(mode, self.terms.fenced && mode.is_exclusive());
+        let fenced = self.terms.fenced && mode.is_exclusive();
+        let supported = self.client.supports(mode, fenced);
         supported
             .and_then(|()| self.client.inner.store.partition(&target.key))
             .map(drop)

@@ -15,7 +15,6 @@ use tokio::time::timeout;
 
 use super::body_budget::{BodyBudget, FREE, Share, TOTAL};
 use super::rejection::RejectionKind;
-use super::take_body::ReadBody;
 use crate::error::BoxError;
 
 /// How long a body may take to arrive.
@@ -26,6 +25,9 @@ const DRAINED: usize = 256 * 1024;
 
 /// The time limit for that.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
+
+/// A body that was read, with its share of the budget until its handler is called.
+pub(crate) type ReadBody = (Bytes, Share);
 
 /// Reads request bodies within a limit for each, a time limit, and one budget for all of a layer.
 #[derive(Debug, Clone, Default)]

@@ -8,7 +8,7 @@ use http_body::Body;
 
 use super::DistributedLockLayer;
 use super::body_budget::Share;
-use super::body_reader::BodyReader;
+use super::body_reader::{BodyReader, ReadBody};
 use super::rejection::{Rejection, RejectionKind};
 use crate::error::BoxError;
 use crate::key::{AnyKey, KeyError, Keys, RequestBody};
@@ -28,9 +28,6 @@ pub trait TakesBody<B>: Take<B> {}
 
 #[diagnostic::do_not_recommend]
 impl<B, L: Take<B>> TakesBody<B> for L {}
-
-/// A body that was read, with its share of the budget until its handler is called.
-pub(crate) type ReadBody = (Bytes, Share);
 
 mod sealed {
     use super::{BodyReader, Parts, ReadBody, RejectionKind};

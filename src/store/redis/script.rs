@@ -297,7 +297,7 @@ mod tests {
                 }
                 files += 1;
                 let text = std::fs::read_to_string(&path).expect("text");
-                assert!(text.lines().count() <= 60, "{} is too long", path.display());
+                assert!(text.lines().count() <= 80, "{} is too long", path.display());
                 assert!(text.starts_with("-- "), "{} has no header", path.display());
             }
         }

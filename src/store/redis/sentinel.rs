@@ -225,7 +225,7 @@ impl SentinelGroup {
     }
 
     /// Takes in the sentinels' answer, unless they name a former master: a minority may be cut off from the others, and a majority
-    /// may not have heard of a failover. A lower epoch is accepted from all sentinels, or from a majority for [`DOUBT`], because
+    /// may not know of a failover. A lower epoch is accepted from all sentinels, or from a majority for [`DOUBT`], because
     /// sentinels that were set up anew count from zero.
     fn take_in(&self, reply: &SentinelReply) {
         let master = &reply.master;

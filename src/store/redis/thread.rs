@@ -32,7 +32,7 @@ impl ConnectionThread {
         })
     }
 
-    /// The same for a task that nobody waits for. It ends with the thread.
+    /// The same for a task for which no caller waits. It ends with the thread.
     pub(super) fn detach(&self, task: impl Future<Output: Send> + Send + 'static) {
         drop(match self.runtime() {
             Some(runtime) => runtime.spawn(task),

@@ -77,7 +77,7 @@ impl Wire {
         self.raw.ended.cancelled().await;
     }
 
-    /// It is dead: nobody waits for an answer on it any longer.
+    /// It is dead: no caller waits for an answer on it any longer.
     pub(super) fn give_up(&self) {
         self.given_up.cancel();
     }

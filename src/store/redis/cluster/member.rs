@@ -72,7 +72,7 @@ impl Member {
     }
 }
 
-/// The epoch in the answer to `CLUSTER INFO`: a server that is cut off from a failover, or has not heard of it yet, names a lower
+/// The epoch in the answer to `CLUSTER INFO`: a server that is cut off from a failover, or does not know of it yet, names a lower
 /// one. Zero if the user may not ask.
 fn epoch(about: &Value) -> u64 {
     let text = String::from_redis_value_ref(about).unwrap_or_default();

@@ -9,7 +9,10 @@ use redis::{AsyncConnectionConfig, IntoConnectionInfo, ProtocolVersion, RedisCon
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf, duplex};
 use tokio::sync::watch;
 
+use tokio::time::Instant;
+
 use super::*;
+use crate::error::StoreErrorKind;
 use crate::store::redis::access::Access;
 use crate::store::redis::channels::ChannelKind;
 use crate::store::redis::connector::Connector;

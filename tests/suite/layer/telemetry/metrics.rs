@@ -115,6 +115,9 @@ async fn a_life_with_redis() {
         },
     )
     .await;
+    drop(locks);
+    // The connections end on the store's thread.
+    tokio::time::sleep(Duration::from_millis(500)).await;
 }
 
 #[tokio::test]
