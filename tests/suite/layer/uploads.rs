@@ -157,7 +157,10 @@ const MIB: usize = 1024 * KIB;
 
 /// A body of a megabyte and a bit, whose end does not come.
 fn stalled(n: usize) -> Request<Body> {
-    upload(&format!("/orders/{n}"), dribbling(vec![b'x'; MIB + 1]))
+    upload(
+        &format!("/orders/{n}"),
+        dribbling(vec![b'x'; MIB + 64 * KIB]),
+    )
 }
 
 async fn is_served(app: &Router, n: usize, length: usize) {
@@ -166,7 +169,7 @@ async fn is_served(app: &Router, n: usize, length: usize) {
     assert_eq!(text(answer).await, length.to_string());
 }
 
-/// They occupy the whole budget: each has room for 2 MiB.
+/// They occupy the whole budget: each has a megabyte of it beside what is free.
 #[tokio::test(start_paused = true)]
 async fn slow_uploads_take_no_room_from_others() {
     let (_store, _locks, layer) = locking();
@@ -185,7 +188,7 @@ async fn slow_uploads_take_no_room_from_others() {
         assert_eq!(problem["type"], "body-budget");
         refused += 1;
     }
-    assert!((32..64).contains(&refused), "{refused} gave way");
+    assert!((1..32).contains(&refused), "{refused} gave way");
 }
 
 /// It takes a drop now and then to look alive, and no more.
@@ -194,7 +197,7 @@ async fn an_upload_that_drips_gives_way_too() {
     let (_store, _locks, layer) = locking();
     let app = reading().layer(layer);
     let drips = (0..32).map(|n| {
-        let begin = stream::iter([Bytes::from(vec![b'x'; MIB + 1])]);
+        let begin = stream::iter([Bytes::from(vec![b'x'; MIB + 64 * KIB])]);
         let drips = stream::unfold((), async |()| {
             tokio::time::sleep(Duration::from_millis(500)).await;
             Some((Bytes::from_static(b"x"), ()))
