@@ -363,7 +363,7 @@ impl IdempotencyLayer {
     }
 
     /// Sets how long (bytes) the body of a request with a key may be (default 2 MiB); a longer one is answered 413, as by
-    /// [`buffer_body`](crate::DistributedLockLayer::buffer_body).
+    /// the body limit of [`DistributedLockLayer`](crate::DistributedLockLayer).
     pub fn body_limit(mut self, limit: usize) -> Self {
         self.settings.serve.body_reader.limit = Some(limit);
         self
