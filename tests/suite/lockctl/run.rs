@@ -107,7 +107,7 @@ async fn of_two_at_once_the_second_waits_for_the_end_of_the_first() {
 #[tokio::test]
 async fn a_lock_stays_taken_for_the_least_time_although_its_command_has_ended() {
     let redis = RedisServer::start().await;
-    let once = ["--wait", "0", "--hold-at-least", "3s"];
+    let once = ["--wait", "0", "--hold-at-least", "3s", "--lease", "3s"];
     let began = Instant::now();
     let first = done(running(&redis, "k", &once, "echo it ran")).await;
     assert_eq!((first.code, &*first.out), (0, "it ran\n"), "{first:?}");
