@@ -221,7 +221,7 @@ impl LockClient {
     /// Requests begin at different keys, so that the segments are used equally. A request that waits is in the queue of every
     /// key, behind earlier requests of this process, and [`max_waiters`](LockRequest::max_waiters) counts it there. In the store
     /// it has no place in a fair queue. A key may come with a mode of its own. A key that is named twice counts twice in
-    /// [`max_keys_per_request`](crate::LockClientBuilder::max_keys_per_request).
+    /// [`max_keys_per_request`](crate::client::LockClientBuilder::max_keys_per_request).
     ///
     /// [`LockGuard::key`]: crate::LockGuard::key
     ///

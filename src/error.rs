@@ -57,7 +57,7 @@ pub enum LockError {
     /// has ended, and may have overlapped other work. The release continues in the background until the lease is over.
     #[error("the lock store has not confirmed the release")]
     Unconfirmed(#[source] StoreError),
-    /// The key is not this kind of lock: it has another program's data, a lock of another [family](crate::LockFamily), or
+    /// The key is not this kind of lock: it has another program's data, a lock of another [family](crate::lock::LockFamily), or
     /// [permits](crate::LockMode::permits) with another limit. Waiting does not help. Lock a resource under one name and in
     /// one family of modes everywhere: see [`Resource`](crate::Resource).
     #[error(

@@ -33,7 +33,7 @@
 //!   only a Java service holds the lock.
 //! * The latest losses and refusals with their cause, the keys that requests have waited for most in the last minutes, and how long
 //!   requests waited that could not have their lock at once, by route and mode.
-//! * The store: its [audit](tower_distributed_lock::Audit), and how fast it answered.
+//! * The store: its [audit](tower_distributed_lock::audit::Audit), and how fast it answered.
 //!
 //! A process sees itself and the store, and no other process. [`peers`](Console::peers) links the pages of the others.
 //!

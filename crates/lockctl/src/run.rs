@@ -210,7 +210,8 @@ mod tests {
 
     use clap::Parser;
     use tokio::time::sleep;
-    use tower_distributed_lock::{MemoryStore, StoreError, StoreErrorKind};
+    use tower_distributed_lock::MemoryStore;
+    use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 
     use super::*;
     use crate::cli::{Cli, Command};

@@ -1,7 +1,7 @@
 //! Several keys at once: promise S8.
 
 use super::*;
-use tower_distributed_lock::LockClientBuilder;
+use tower_distributed_lock::client::LockClientBuilder;
 
 pub async fn opposite_orders_do_not_deadlock(env: &Harness) {
     const ORDERS: [[&str; 3]; 4] = [
