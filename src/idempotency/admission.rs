@@ -64,7 +64,8 @@ impl IdempotencyLayer {
         B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
     {
         let reader = &self.settings.serve.body_reader;
-        let (extracted, body) = extract::<WholeBody, B>(&self.key, reader, parts, body).await?;
+        let (extracted, body) =
+            extract::<WholeBody, B>(&self.settings.key, reader, parts, body).await?;
         let keys = match extracted {
             Ok(keys) if !keys.is_empty() => keys,
             Err(error) if !error.is_missing() => return Err(error.into()),
@@ -76,7 +77,7 @@ impl IdempotencyLayer {
                 return Err(KeyError::missing_because(reason).into());
             }
         };
-        let (name, scope) = self.settings.scope.name(parts, keys)?;
+        let (name, scope) = self.settings.scope.name(&self.clients, parts, keys)?;
         let name = self.settings.serve.client.named(name);
         let outer = parts.extensions.get::<IdempotencyKey>();
         let Some(key) = IdempotencyKey::claimed(name.clone(), outer) else {
@@ -84,9 +85,7 @@ impl IdempotencyLayer {
             return Err(Unclaimed::Pass(body.body));
         };
         parts.extensions.insert(key);
-        let (body, read) = body.take::<WholeBody>(reader, parts).await?;
-        // The room of the body is given back when its handler gets it.
-        let (read, _share) = read.unwrap_or_default();
+        let (body, read, _room) = body.take::<WholeBody>(reader, parts, &name).await?;
         let fingerprint = match &self.settings.fingerprint {
             Some(fingerprint) => fingerprint(parts, &read),
             None => self.settings.scope.fingerprint(parts, &read),
@@ -108,7 +107,8 @@ impl IdempotencyLayer {
             guard.discard();
             return Err(Unclaimed::Answer(replay.map(whole)));
         }
-        RequestLock::of(&mut parts.extensions).lock = Some(guard.handle());
+        let request = RequestLock::of(&mut parts.extensions);
+        request.lock = Some(guard.handle().of_owner(&request.owner));
         let terms = RecordTerms {
             name,
             fingerprint,
@@ -149,7 +149,7 @@ impl IdempotencyLayer {
         until: Instant,
     ) -> Result<Option<Response<Bytes>>, Rejection> {
         let until = until.min(Instant::now() + LOOK_UP);
-        let (local, retention) = (&self.settings.local, self.settings.retention);
+        let (local, retention) = (&self.settings.local, self.settings.retention());
         let record = match local.get(name) {
             Some(record) => record,
             None => {

@@ -1,5 +1,7 @@
 //! How [`IdempotencyLayer`] treats a request.
 
+use std::pin::{Pin, pin};
+
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response};
@@ -47,17 +49,17 @@ where
         claimed
     }
 
-    fn handle<E: Send>(
+    async fn handle<E: Send>(
         &self,
         Claim { guard, data: terms }: &Claim<RecordTerms>,
-        calling: impl Future<Output = Result<Response<R>, E>> + Send,
-    ) -> impl Future<Output = Handling<Self::Handled, E>> + Send {
-        let fingerprint = terms.fingerprint;
-        unless_lost(Some(guard), async move {
+        calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
+    ) -> Handling<Self::Handled, E> {
+        let handling = pin!(async {
             let response = calling.await?;
-            let recorded = self.settings.record_response(response, fingerprint);
+            let recorded = self.settings.record_response(response, terms.fingerprint);
             Ok(recorded.await)
-        })
+        });
+        unless_lost(Some(guard), handling).await
     }
 
     async fn finish<E: Send>(
@@ -93,7 +95,7 @@ where
             return self.answered_by_record(&terms).await.ok_or(NotConfirmed);
         };
         if let (Some(value), Confirmation::Store) = (value, by) {
-            let (local, retention) = (&self.settings.local, self.settings.retention);
+            let (local, retention) = (&self.settings.local, self.settings.retention());
             local.recorded(&terms.name, value, began, retention);
         }
         if let Ok(response) = &mut result {

@@ -91,8 +91,7 @@ impl IdempotencySettings {
             Ok(body) => {
                 let cookies = parts.extensions.get() == Some(&Recording::WithCookies);
                 let recorded = Recorded::new(fingerprint, &parts, body.clone(), cookies);
-                let retention = self.retention.min(FOR_EVER);
-                let record = Record::new(recorded.encode(), retention);
+                let record = Record::new(recorded.encode(), self.retention());
                 let response = Response::from_parts(parts, ResponseBody::local(whole(body)));
                 (response, Some(record))
             }

@@ -8,7 +8,7 @@ use http::request::Parts;
 use tokio::time::Instant;
 
 use super::DistributedLockLayer;
-use super::rejection::{Rejection, RejectionKind};
+use super::rejection::Rejection;
 use super::request_lock::RequestLock;
 use super::serve::{Claim, Unclaimed};
 use super::settings::{Confirm, OnUnavailable};
@@ -72,12 +72,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
             // An owner may join a hold of its own beside those that wait.
             self.foresee(&plan.request).await?;
         }
-        let (body, read) = body.take::<Self>(reader, parts).await?;
-        // The room of the body is given back at the grant: from then on it is the handler's.
-        let mut share = read.map(|(_, share)| share).unwrap_or_default();
-        if !share.wait_for(&plan.key) {
-            return Err(Rejection::new(RejectionKind::BodyBudget).into());
-        }
+        let (body, _, _room) = body.take::<Self>(reader, parts, &plan.key).await?;
         match self.acquire(plan, parts).await? {
             Some(claim) => Ok((body, claim)),
             None => Err(Unclaimed::Proceed(body)),
@@ -134,7 +129,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         let began = Instant::now();
         let error = match granted(&mut plan.request).await {
             Ok(guard) => {
-                plan.request_lock(parts).lock = Some(guard.handle());
+                plan.request_lock(parts).lock = Some(guard.handle().of_owner(&plan.owner));
                 let granted = Instant::now();
                 let data = ReleaseContext {
                     confirm: self.policy.confirm(plan.reads_only),

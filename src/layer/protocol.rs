@@ -1,6 +1,7 @@
 //! How [`DistributedLockLayer`] treats a request.
 
 use std::future::ready;
+use std::pin::Pin;
 
 use futures_util::future::Either;
 use http::header::CONTENT_LENGTH;
@@ -47,7 +48,7 @@ where
     fn handle<E: Send>(
         &self,
         claim: &Claim<ReleaseContext>,
-        calling: impl Future<Output = Result<Response<R>, E>> + Send,
+        calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
     ) -> impl Future<Output = Handling<Response<R>, E>> + Send {
         let watched = (self.policy.on_lost == OnLost::Abort).then_some(&claim.guard);
         unless_lost(watched, calling)
@@ -78,9 +79,9 @@ where
             }
         };
         // Not an `async fn`, whose future has its arguments twice.
-        let mut confirming = confirm(terms.confirm, guard, None);
+        let confirming = confirm(terms.confirm, guard, None);
         Either::Right(async move {
-            let by = (&mut confirming).await;
+            let by = confirming.await;
             let held = terms.granted.elapsed();
             policy.serve.hold_times.add(&terms.route, held);
             let by = by?;

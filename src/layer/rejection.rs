@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::error::Error;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
@@ -17,9 +17,6 @@ pub use kind::RejectionKind;
 
 /// Where the problem types are explained.
 const PROBLEMS: &str = "https://docs.rs/tower-distributed-lock/latest/tower_distributed_lock/#";
-
-/// How much of a problem is the same for all.
-const PROBLEM: usize = PROBLEMS.len() + 80;
 
 /// Why a request was not served, or its response withheld.
 ///
@@ -145,22 +142,16 @@ impl Rejection {
     fn problem(&self) -> String {
         let (kind, title) = (self.kind.as_str(), self.kind.title());
         let status = self.status.as_u16();
-        let detail = self.detail.as_ref().map_or(0, |detail| detail.len());
-        let mut problem = String::with_capacity(PROBLEM + kind.len() + title.len() + detail);
-        write!(
-            problem,
-            r#"{{"type":"{PROBLEMS}{kind}","title":"{title}","status":{status}"#
+        let detail = self.detail.as_deref().map_or_else(String::new, |detail| {
+            format!(r#","detail":{}"#, serde_json::Value::from(detail))
+        });
+        let outcome = match self.kind {
+            RejectionKind::Lost => r#","outcome":"unknown""#,
+            _ => "",
+        };
+        format!(
+            r#"{{"type":"{PROBLEMS}{kind}","title":"{title}","status":{status}{detail}{outcome}}}"#
         )
-        .expect("a string grows");
-        if let Some(detail) = &self.detail {
-            problem.push_str(r#","detail":"#);
-            problem.push_str(&serde_json::Value::from(&**detail).to_string());
-        }
-        if self.kind == RejectionKind::Lost {
-            problem.push_str(r#","outcome":"unknown""#);
-        }
-        problem.push('}');
-        problem
     }
 }
 

@@ -1,5 +1,7 @@
 //! The steps of a request, which both layers have.
 
+use std::pin::{Pin, pin};
+
 use futures_util::future::Either;
 use http::request::Parts;
 use http::{Method, Request, Response};
@@ -39,7 +41,7 @@ pub(crate) trait Protocol<B, R>: Clone + Send + Sync + 'static {
     fn handle<E: Send>(
         &self,
         claim: &Claim<Self::ClaimData>,
-        calling: impl Future<Output = Result<Response<R>, E>> + Send,
+        calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
     ) -> impl Future<Output = Handling<Self::Handled, E>> + Send;
 
     /// Releases the lock, and makes the response to a request with `method`.
@@ -183,8 +185,10 @@ where
     B: Send + 'static,
     R: Body + Send + 'static,
 {
-    let calling = layer.handle(&claim, Oneshot::new(inner, request));
-    let handled = under(&claim.guard, calling).await;
+    let handled = {
+        let calling = pin!(Oneshot::new(inner, request));
+        under(&claim.guard, layer.handle(&claim, calling)).await
+    };
     layer.finish(claim, &head.method, handled).await
 }
 

@@ -49,7 +49,6 @@ macro_rules! service {
             type Service = $Service<S $(, $Const)?>;
 
             fn layer(&self, inner: S) -> Self::Service {
-                self.check_complete();
                 $Service::new(inner, self.clone())
             }
         }
