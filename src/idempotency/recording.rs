@@ -140,13 +140,11 @@ async fn read<R>(
 where
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {
-    let length = match length(parts, body.size_hint().exact()) {
-        Ok(Some(length)) if length > limit as u64 => Err(Unrecorded::TooLong),
-        length => length,
-    };
-    let length = match length {
-        Ok(length) => length,
-        Err(unrecorded) => return Err((unrecorded, ResponseBody::handlers(body))),
+    let exact = body.size_hint().exact();
+    let length = match length(parts, exact) {
+        Ok(length) if exact.or(length) <= Some(limit as u64) => length,
+        Ok(_) => return Err((Unrecorded::TooLong, ResponseBody::handlers(body))),
+        Err(misleads) => return Err((misleads, ResponseBody::handlers(body))),
     };
     let patience = length.map_or(LAST_MOMENT, |_| FOR_EVER);
     let until = Instant::now() + patience;
@@ -196,5 +194,8 @@ fn length(parts: &response::Parts, exact: Option<u64>) -> Result<Option<u64>, Un
     // Digits only: `parse` also accepts a sign.
     let is_number = line.bytes().all(|byte| byte.is_ascii_digit()) && lines.next().is_none();
     let length = line.parse().ok().filter(|_| is_number);
-    length.map(Some).ok_or(Unrecorded::Misleads)
+    match length {
+        Some(length) if exact.is_none_or(|exact| exact <= length) => Ok(Some(length)),
+        _ => Err(Unrecorded::Misleads),
+    }
 }

@@ -93,7 +93,7 @@ mod tests {
     fn room_is_given_back() {
         let budget = BodyBudget::default();
         for n in 0..100 {
-            let _room = budget.room(&key(n), TOTAL + FREE).expect("nobody waits");
+            let _room = budget.room(&key(n), TOTAL + FREE).expect("no other waits");
         }
         let taken = budget.0.lock();
         assert_eq!((taken.all, taken.by_key.len()), (0, 0));
@@ -112,9 +112,9 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_nobody_waits_for_has_room_for_one_body_of_any_length() {
+    fn a_key_without_other_waiters_has_room_for_one_body_of_any_length() {
         let budget = BodyBudget::default();
-        let _long = budget.room(&key(0), PER_KEY + MIB).expect("nobody waits");
+        let _long = budget.room(&key(0), PER_KEY + MIB).expect("no other waits");
         assert!(budget.room(&key(0), MIB).is_none());
         assert!(budget.room(&key(1), MIB).is_some());
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::error::Error;
-use std::fmt;
+use std::fmt::{self, Write};
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
@@ -17,6 +17,9 @@ pub use kind::RejectionKind;
 
 /// Where the problem types are explained.
 const PROBLEMS: &str = "https://docs.rs/tower-distributed-lock/latest/tower_distributed_lock/#";
+
+/// The length of the longest problem without a detail, rounded up.
+const PROBLEM: usize = PROBLEMS.len() + 192;
 
 /// Why a request was not served, or its response withheld.
 ///
@@ -149,9 +152,13 @@ impl Rejection {
             RejectionKind::Lost => r#","outcome":"unknown""#,
             _ => "",
         };
-        format!(
+        let mut problem = String::with_capacity(PROBLEM + detail.len());
+        write!(
+            problem,
             r#"{{"type":"{PROBLEMS}{kind}","title":"{title}","status":{status}{detail}{outcome}}}"#
         )
+        .expect("a string grows");
+        problem
     }
 }
 
