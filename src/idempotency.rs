@@ -50,8 +50,8 @@
 //! that dies in the middle leaves no record, so the repeat runs once the lease has expired.
 //!
 //! The promise costs one round trip to the store after the handler. If the store does not confirm the record within a second
-//! ([`Confirm::Strict`], the default), the layer looks for a record once more: its own, or the record of a request that ran in its
-//! place. Without one, the client gets a 500 with `"outcome": "unknown"`. [`Confirm::Store`] sends the handler's response in that
+//! ([`Confirm::Strict`](crate::Confirm::Strict), the default), the layer looks for a record once more: its own, or the record of a request that ran in its
+//! place. Without one, the client gets a 500 with `"outcome": "unknown"`. [`Confirm::Store`](crate::Confirm::Store) sends the handler's response in that
 //! case, without the promise: the record may never be stored, and a repeat may also run and be answered.
 //!
 //! | cause | status |
@@ -88,7 +88,7 @@
 //! A record is the response and about 100 bytes, and stays in the store for its retention. A client that chooses its keys can store a
 //! record for each of its requests, each with up to [`response_limit`](IdempotencyLayer::response_limit) bytes and the header lines:
 //! limit its rate, or choose smaller values. A [`MemoryStore`](crate::MemoryStore) drops the oldest records beyond its limit. Records
-//! may have a server of their own: with a separate [`LockClient`] for this layer, a server that is full of records refuses no other
+//! may have a server of their own: with a separate [`LockClient`](crate::LockClient) for this layer, a server that is full of records refuses no other
 //! lock.
 //!
 //! # Where to put it

@@ -129,7 +129,7 @@ impl IdempotencyLayer {
 }
 
 impl<C> IdempotencyLayer<C> {
-    /// Sets the extractor of the idempotency key: one of [`idempotency::key`](key), one of [`key`](crate::key), or a closure over
+    /// Sets the extractor of the idempotency key: one of [`idempotency::key`](super::key), one of [`key`](crate::key), or a closure over
     /// `&Parts`. Several keys together form one.
     pub fn key(self, key: impl KeyExtractor) -> Self {
         self.change(|settings| settings.key = AnyKey::new(key))
@@ -249,7 +249,7 @@ impl<C> IdempotencyLayer<C> {
     }
 
     /// Sets which responses are recorded, by their heads, instead of 2xx, 3xx, 402 and 410. A handler decides about a single response
-    /// by a [`Recording`] in its extensions.
+    /// by a [`Recording`](super::Recording) in its extensions.
     pub fn record_if<F>(self, is_final: F) -> Self
     where
         F: Fn(&response::Parts) -> bool + Send + Sync + 'static,
