@@ -36,7 +36,7 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 pub enum LockError {
     /// Another owner held the lock until the wait was over. The caller has no hold; its place in a queue is given up in the
     /// background, within about a round trip.
-    #[error("the lock is held elsewhere and the wait is over")]
+    #[error("the lock is still in use and the wait is over")]
     Busy {
         /// When the present holder's lease would end, as far as this process or the store knows. It may be renewed or
         /// released before.

@@ -140,7 +140,8 @@ impl<'a> Job<'a> {
             .lock(key)
             .mode(mode)
             .lease(Lease::Renewed(self.args.lease))
-            .wait(self.wait());
+            .wait(self.wait())
+            .hold_at_least(self.args.hold_at_least.unwrap_or_default());
         match self.fenced && mode.is_exclusive() {
             true => request.fenced(),
             false => request,
