@@ -217,8 +217,7 @@ async fn handlers_without_a_layer_do_not_fill_the_log() {
     assert_eq!(peer.hear().await, "one names the mistake");
 }
 
-/// A layer around a whole router does not see the route.
-/// Each `POST /orders` waits for the one before: whoever has not chosen that is told, at the first write of each such route.
+/// Each `POST /orders` waits for the one before, which the log says at the first write of each such route.
 #[tokio::test(start_paused = true)]
 async fn a_route_without_parameters_is_named_once_unless_its_key_is_chosen() {
     const WARNING: &str = "a route without parameters is one lock";
@@ -256,6 +255,7 @@ async fn a_route_without_parameters_is_named_once_unless_its_key_is_chosen() {
     assert!(payments.contains("route=\"/payments\""), "{payments}");
 }
 
+/// A layer around a whole router does not see the route.
 #[tokio::test]
 async fn a_layer_that_locks_paths_without_a_route_says_so_once() {
     const WARNING: &str = "a request that no axum route has matched is locked by its path";
