@@ -19,6 +19,7 @@ mod phases;
 mod protocols;
 mod records;
 mod shared_name;
+mod stalls;
 #[cfg(feature = "redis-tls")]
 mod tls;
 mod wakeups;

@@ -182,7 +182,7 @@ impl State {
             _ => self.sole.take_if(|sole| sole.is(hold)).is_some(),
         };
         held.then(|| match hold.mode {
-            LockMode::Reentrant => self.wake(Channel::Exclusive),
+            LockMode::Reentrant => self.wake_exclusive(),
             LockMode::Fair => self.tell_next(),
             LockMode::Read if self.is_free() => self.wake(Channel::ReadWrite),
             LockMode::Read => NONE_WOKEN,
@@ -198,10 +198,7 @@ impl State {
         }
         let read = !mem::take(&mut self.reads).is_empty();
         match self.sole.take().map(|sole| sole.family) {
-            Some(LockFamily::Exclusive | LockFamily::Permits) => {
-                let [others, _, first, _] = self.wake(Channel::Exclusive);
-                Some([others, self.next(), first, None])
-            }
+            Some(LockFamily::Exclusive | LockFamily::Permits) => Some(self.wake_exclusive()),
             Some(LockFamily::ReadWrite) => Some(self.let_readers_go_first()),
             None => read.then(|| self.wake(Channel::ReadWrite)),
         }

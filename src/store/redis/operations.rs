@@ -10,7 +10,7 @@ use super::live::Live;
 use super::names::Names;
 use super::pooled::Purpose;
 use super::router::Router;
-use super::script::{self, Call};
+use super::script::Call;
 use super::{RedisStore, StoreInner, audit, calls, many, reply};
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
@@ -90,7 +90,7 @@ impl LockStore for RedisStore {
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
-        let call = script::RECORD.call([Names::of(key).record()]);
+        let call = Call::about("GET", Names::of(key).record());
         reply::read(self.call(key, |_| Ok(call)).await?)
     }
 

@@ -153,6 +153,12 @@ impl State {
         [Some(without_place), None, self.first_in_line(), None]
     }
 
+    /// Wakes all that an exclusive hold has kept waiting: the line, the fair queue, and attempts without a place in either.
+    pub(super) fn wake_exclusive(&self) -> Wake {
+        let [others, _, first, _] = self.wake(Channel::Exclusive);
+        [others, self.next(), first, None]
+    }
+
     /// The channel of the next in the fair queue.
     pub(super) fn next(&self) -> Option<Channel> {
         self.queue.first().map(|(id, _)| Channel::Fair(id))

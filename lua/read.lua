@@ -1,0 +1,129 @@
+-- Read holds (PROTOCOL 1.3). Needs time.lua, hash.lua, line.lua, read_write.lua.
+
+--# grant_free
+-- This comes before the functions: in the usual case the script returns before Redis creates them, which saves time. Nothing
+-- about the lock is unusual, and no one shares it. If the expiry cannot be set, the steps below find the hold without one, and
+-- `expire` removes it.
+if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
+  redis.call('SET', KEYS[3], '1', 'PX', ARGV[1])
+  redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[2], '1')
+  if redis.pcall('PEXPIRE', KEYS[1], ARGV[1]) == 1 then
+    return 0
+  end
+end
+
+--# leave_lone
+-- The same for a release: nothing else has the lock's name, and nothing is unusual. Otherwise `lived` and `removed` are the
+-- answers to DEL and HDEL.
+local lived, removed
+if ARGV[3] ~= 'withdraw' then
+  lived, removed = redis.call('DEL', KEYS[4]), redis.pcall('HDEL', KEYS[1], ARGV[1])
+  if removed == 1 and lived == 1 and redis.call('EXISTS', KEYS[2]) == 0 and redis.call('HLEN', KEYS[1]) == 1
+    and redis.call('HDEL', KEYS[1], 'mode') == 1 then
+    redis.call(ARGV[2] or 'PUBLISH', KEYS[3], '0')
+    return 1
+  end
+end
+
+--# ask
+-- Decides whether a read hold can be granted now; a waiting writer goes before readers without a pass. Returns the reason of
+-- the refusal, or nil and the function that grants. A refused attempt that waits is recorded as waiting.
+local function ask_read(keys, args)
+  local name, lock, id, lease = keys[1], names(keys[2]), args[2], tonumber(args[1])
+  local now, life, mode, waits = now_ms(), lease, nil, false
+
+  local function grant()
+    redis.call('SET', keys[3], 1, 'PX', args[1])
+    redis.call('HSET', name, 'mode', mode or 'read', id, 1)
+    expire(name, life)
+    if waits then
+      redis.call('ZREM', lock.readers, id)
+      redis.call('ZREM', lock.pass, id)
+      tidy_up(lock, now)
+    end
+    return 0
+  end
+
+  if redis.call('EXISTS', name, lock.busy) == 0 then
+    return nil, grant
+  end
+  local v, void = waiters_time(lock, now)
+  if is_void(lock, void, args[4], id) then
+    return 2
+  end
+  local held, left = redis.call('HMGET', name, 'mode', id, id .. ':write'), redis.call('PTTL', name)
+  mode = held[1]
+  local no_lock = why_no_lock(mode, left)
+  if no_lock and not (no_lock == 4 and (held[2] or held[3])) then
+    return no_lock
+  end
+
+  local refused, writes = nil, held[3]
+  local reads = held[2] and redis.call('EXISTS', keys[3]) == 1
+  local passes = tonumber(redis.call('ZSCORE', lock.pass, id) or 0) > v
+  if mode == 'write' and not writes then
+    refused = left
+  elseif not (writes or reads or passes) then
+    refused = waiting(lock.writers, v)
+  end
+  if not refused then
+    life, waits = math.max(lease, left), true
+    return nil, grant
+  elseif args[3] == '0' then
+    return {1, refused}
+  end
+  join(lock.readers, id, v)
+  if passes then
+    join(lock.pass, id, v)
+  end
+  asked(lock, now, v)
+  -- While a writer of ours waits, its release wakes the readers without a pass. It waits for those with one.
+  if mode == 'write' and (passes or not waiting(lock.writers, v)) and is_redissons(name) then
+    return {1, refused, 1}
+  end
+  return {1, refused}
+end
+
+--# leave
+-- Ends a read hold. Beside a writer, the lock's expiry does not change. A reader whose timeout key has expired was gone before,
+-- but its field is still removed. Returns 1 ended, 0 gone before, -1 ended and data of the application is left.
+-- `removed`, `lived`: whether the field of the hold, and its timeout, were removed before (absent: it was not tried).
+local function leave_read(keys, args, removed, lived)
+  lived = lived or redis.call('DEL', keys[4])
+  if (removed or on_hash('HDEL', keys[1], args[1])) == 0 then
+    return 0
+  end
+  local left, lock, now = redis.call('HLEN', keys[1]), names(keys[2]), now_ms()
+  if left > 1 and redis.call('HGET', keys[1], 'mode') == 'write' then
+    return lived
+  end
+  local lives, data, unknown = settle(keys[1], lock.tag, left)
+  if data and not lives then
+    leave_data(keys[1])
+  end
+  if unknown or not lives then
+    local publish = args[2] or 'PUBLISH'
+    redis.call(publish, keys[3], '0')
+    call_first(lock, waiters_time(lock, now), publish)
+    tidy_up(lock, now)
+  end
+  return lived == 1 and data and -1 or lived
+end
+
+--# acquire
+local refused, grant = ask_read(KEYS, ARGV)
+return refused or grant()
+
+--# release
+if ARGV[3] ~= 'withdraw' then
+  return leave_read(KEYS, ARGV, tonumber(removed), lived)
+end
+-- If that was the last pass and the lock is free, the writers that waited for it are woken.
+local ended, lock, now = leave_read(KEYS, ARGV), names(KEYS[2]), now_ms()
+local v = waiters_time(lock, now)
+redis.call('ZREM', lock.readers, ARGV[1])
+if redis.call('ZREM', lock.pass, ARGV[1]) == 1 and not waiting(lock.pass, v) and redis.call('EXISTS', KEYS[1]) == 0 then
+  wake_all(ARGV[2], KEYS[3])
+  call_first(lock, v, ARGV[2])
+end
+return withdrawn(lock, now, ended)
