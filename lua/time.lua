@@ -11,7 +11,7 @@ local LIVENESS = 3000
 -- The silence after which the clock of those who wait stands still. A living waiter asks every second.
 local SILENCE = 1500
 -- For how many ms the keys of waiters are kept after the last question. A longer stall of the server ends all places.
-local KEPT = 10000
+local KEPT = 8000
 
 -- The server's time in milliseconds. No script trusts a client's clock.
 local function now_ms()

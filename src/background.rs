@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::cleanup::{CleanupTasks, Job, NonCancellable, ReleaseLimit, Work, in_time};
 use crate::error::{LockError, StoreError, worst};
 use crate::store::{BATCH, DynStore, HoldStatus, Renewal};
-use crate::telemetry::Journal;
+use crate::telemetry::Events;
 use crate::watchdog::{LiveHold, LossCallback, Phase, Watchdog};
 
 mod checks;
@@ -40,7 +40,7 @@ struct Handle {
     tasks: Arc<CleanupTasks>,
     checks: OwnerChecks,
     release_limit: ReleaseLimit,
-    journal: Journal,
+    events: Events,
 }
 
 impl Background {
@@ -48,7 +48,7 @@ impl Background {
     pub(crate) fn new(
         store: Arc<dyn DynStore>,
         runtime: Option<runtime::Handle>,
-        journal: Journal,
+        events: Events,
         on_lost: LossCallback,
     ) -> Self {
         let tasks = Arc::<CleanupTasks>::default();
@@ -58,12 +58,12 @@ impl Background {
                     store.clone(),
                     runtime,
                     tasks.clone(),
-                    Journal::clone(&journal),
+                    Events::clone(&events),
                     on_lost,
                 ),
                 checks: OwnerChecks::default(),
                 release_limit: ReleaseLimit::default(),
-                journal,
+                events,
                 tasks,
                 store,
             }),

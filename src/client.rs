@@ -19,7 +19,7 @@ use crate::limits::{CONFIRMATION, FOR_EVER};
 use crate::lock::{HoldId, LockKey, LockMode, Namespace};
 use crate::queue::Queues;
 use crate::store::{Answer, DynInspect, DynStore, Feature, LockStore, Unsupported};
-use crate::telemetry::{self, Journal};
+use crate::telemetry::{self, Events};
 
 mod acquire;
 mod all;
@@ -27,11 +27,13 @@ mod announcement;
 mod at_once;
 mod attempt;
 mod builder;
+mod events;
 mod held;
 mod question;
 mod queued_keys;
 mod request;
 mod request_tracker;
+mod snapshot;
 mod subscribing;
 mod target;
 mod wait;
@@ -39,11 +41,13 @@ mod withdrawal;
 
 use announcement::Announcement;
 pub use builder::LockClientBuilder;
+pub use events::{LockEvent, LockEventKind, LockEvents};
 pub(crate) use held::{Held, moved};
 pub use request::LockRequest;
 pub(crate) use request::Started;
 use request::Targets;
 use request_tracker::{RequestTracker, TrackedRequest};
+pub use snapshot::{HoldSnapshot, HoldState, KeySnapshot, Snapshot, WaiterSnapshot};
 pub use target::Target;
 
 /// Takes locks in a store. Cheap to clone; clones are the same client.
@@ -88,7 +92,8 @@ struct Inner {
     grants: AtomicU64,
     store: Arc<dyn DynStore>,
     queues: Arc<Queues>,
-    journal: Journal,
+    events: Events,
+    store_waiters: snapshot::StoreWaiters,
     tracker: RequestTracker,
     /// The handlers that run to their end, also without their client.
     tasks: TaskTracker,
@@ -307,6 +312,11 @@ impl LockClient {
         Ok(began.elapsed())
     }
 
+    /// Whether the client was shut down. Requests that it refuses then fail with [`LockError::Shutdown`].
+    pub fn is_shut_down(&self) -> bool {
+        self.inner.tracker.is_closed()
+    }
+
     /// The number of keys that this client holds or waits for now.
     pub fn keys_in_use(&self) -> usize {
         self.inner.queues.len()
@@ -333,7 +343,7 @@ impl LockClient {
         target.within(&self.inner.namespace)
     }
 
-    /// The key in the client's name space.
+    /// The key in the client's name space, unless it is in another.
     pub(crate) fn named(&self, key: LockKey) -> LockKey {
         self.inner.namespace.key(key)
     }
@@ -355,7 +365,9 @@ impl LockClient {
 
     /// The record under `key`.
     pub(crate) async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, LockError> {
-        let record = self.inner.store.clone().record(self.named(key.clone()));
+        let key = self.named(key.clone());
+        self.namespace().check(&key)?;
+        let record = self.inner.store.clone().record(key);
         Ok(self.non_cancellable(record).await?)
     }
 
@@ -364,26 +376,14 @@ impl LockClient {
         self.inner.queues.background().non_cancellable(answer)
     }
 
-    /// What a console shows of the keys in use.
-    #[cfg(feature = "console")]
-    pub(crate) fn queues(&self) -> &Queues {
-        &self.inner.queues
-    }
-
-    /// Whether the client was shut down.
-    #[cfg(feature = "console")]
-    pub(crate) fn is_closed(&self) -> bool {
-        self.inner.tracker.is_closed()
+    /// Where the client reports its events.
+    pub(crate) fn event_reporter(&self) -> &Events {
+        &self.inner.events
     }
 
     /// The tasks for which a shutdown waits.
     pub(crate) fn tasks(&self) -> &TaskTracker {
         &self.inner.tasks
-    }
-
-    /// The journal of recent events.
-    pub(crate) fn journal(&self) -> &Journal {
-        &self.inner.journal
     }
 
     /// Admits a request, unless the client was shut down.

@@ -147,7 +147,7 @@ pub use mode::{ByMethod, ModePolicy, by_method};
 pub use rejection::{Rejection, RejectionKind};
 pub use settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn};
 
-pub(crate) use body::{LocalBody, local, whole};
+pub(crate) use body::{local, whole};
 pub(crate) use closure::{Closure, OfRequest};
 pub(crate) use confirm::{NotConfirmed, confirm};
 pub(crate) use payload::extract;

@@ -26,7 +26,7 @@ use crate::background::Background;
 use crate::error::LockError;
 use crate::lock::{FencingToken, Hold, Lease, LockKey, LockMode, Owner};
 use crate::store::DynStore;
-use crate::telemetry::{self, Journal, Route};
+use crate::telemetry::{self, Events, Route};
 use crate::watchdog::LiveHold;
 
 mod counts;
@@ -44,7 +44,6 @@ mod shards;
 mod share;
 mod shares;
 mod turn;
-#[cfg(feature = "console")]
 mod view;
 mod wait_queue;
 
@@ -58,8 +57,7 @@ use shards::Shards;
 pub(crate) use share::Share;
 pub(crate) use shares::{Shares, SharesOfMany};
 pub(crate) use turn::Turn;
-#[cfg(feature = "console")]
-pub(crate) use view::{HoldView, KeyView};
+pub(crate) use view::{HoldView, KeyView, WaiterView};
 use wait_queue::{Handoff, LocalWaiter, Others};
 
 /// The terms of a request that decide whether it can share a hold.
@@ -162,7 +160,7 @@ impl Queues {
         handover_limits: HandoverLimits,
         max_keys: usize,
         renew_on: Option<Handle>,
-        journal: Journal,
+        events: Events,
     ) -> Arc<Self> {
         Arc::new_cyclic(|queues: &Weak<Self>| {
             let queues = queues.clone();
@@ -173,7 +171,7 @@ impl Queues {
             };
             Self {
                 at_once: store.answers_at_once(),
-                background: Background::new(store, renew_on, journal, Box::new(on_lost)),
+                background: Background::new(store, renew_on, events, Box::new(on_lost)),
                 handover_limits,
                 shards: Shards::new(max_keys),
             }

@@ -16,7 +16,7 @@ use crate::cleanup::{CleanupTasks, Job};
 use crate::error::StoreError;
 use crate::store::{DynStore, HoldStatus, Renewal, undecided};
 use crate::sync::{Mutex, MutexGuard};
-use crate::telemetry::{self, Journal, Seldom};
+use crate::telemetry::{self, Events, Seldom};
 
 mod live;
 mod moment;
@@ -37,7 +37,7 @@ pub(crate) struct Watchdog {
     runtime: Option<Handle>,
     /// Supplies another runtime when that of the task ends.
     tasks: Arc<CleanupTasks>,
-    journal: Journal,
+    events: Events,
     /// Called for every hold that is lost, outside the mutex.
     on_lost: LossCallback,
     /// The log of renewals that fail.
@@ -70,14 +70,14 @@ impl Watchdog {
         store: Arc<dyn DynStore>,
         runtime: Option<Handle>,
         tasks: Arc<CleanupTasks>,
-        journal: Journal,
+        events: Events,
         on_lost: LossCallback,
     ) -> Arc<Self> {
         Arc::new(Self {
             store,
             runtime,
             tasks,
-            journal,
+            events,
             on_lost,
             failures: Seldom::default(),
             state: Mutex::default(),
@@ -127,7 +127,7 @@ impl Watchdog {
         self.state().schedule.remove(live);
         let is_lost = live.lose();
         if is_lost {
-            telemetry::lost(&self.journal, &live.route, &live.hold, reason);
+            telemetry::lost(&self.events, &live.route, &live.hold, reason);
             (self.on_lost)(live);
         }
         is_lost

@@ -195,7 +195,13 @@ pub(crate) async fn holds(server: &RedisServer) -> usize {
 
 /// Token counters remain, and the counters of idle permits for a day; the tombstones of withdrawn attempts expire.
 pub(crate) fn outlives_locks(key: &str) -> bool {
-    ["redisson_lock_token:", "tower_lock_void:", "permit:"]
-        .iter()
-        .any(|kept| key.starts_with(kept))
+    [
+        "redisson_lock_token:",
+        "tower_lock_void:",
+        "tower_lock_busy:",
+        "tower_lock_limit:",
+        "permit:",
+    ]
+    .iter()
+    .any(|kept| key.starts_with(kept))
 }

@@ -125,7 +125,7 @@ mod tests {
     use crate::lock::{Hold, HoldId, Lease, LockMode};
     use crate::store::memory::MemoryStore;
     use crate::store::{Released, erase};
-    use crate::telemetry::Journal;
+    use crate::telemetry::Events;
 
     /// Stores at its drop whether a shutdown would wait.
     struct Counted {
@@ -156,9 +156,8 @@ mod tests {
     /// A shutdown returns after the key is free in this process, too.
     #[tokio::test(start_paused = true)]
     async fn an_end_is_counted_until_it_is_dropped() {
-        let journal = Journal::default();
-        let background =
-            Background::new(erase(MemoryStore::new()), None, journal, Box::new(|_| {}));
+        let events = Events::default();
+        let background = Background::new(erase(MemoryStore::new()), None, events, Box::new(|_| {}));
         let hold = Hold {
             key: "account:42".into(),
             mode: LockMode::Reentrant,

@@ -51,7 +51,7 @@ impl Background {
     fn finish(&self, live: &Arc<LiveHold>, result: &Result<(), LockError>) {
         if matches!(result, Err(LockError::Lost)) && live.found_gone() {
             let reason = "the store did not carry it at its release";
-            telemetry::lost(&self.handle.journal, &live.route, &live.hold, reason);
+            telemetry::lost(&self.handle.events, &live.route, &live.hold, reason);
         }
         live.finish(match result {
             Ok(()) => Phase::Released,

@@ -8,13 +8,14 @@ use super::LockClient;
 use super::attempt::AttemptGuard;
 use super::question::{Reply, Wanted};
 use super::queued_keys::{QueuedKeys, sooner};
+use super::snapshot::Listed;
 use super::wait::{Failures, POLL, Wait, answered_late, over};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::limits::LAST_MOMENT;
 use crate::lock::{LockKey, LockMode};
 use crate::queue::{Decision, Share, Terms, Turn};
 use crate::store::Want;
-use crate::telemetry::Contention;
+use crate::telemetry::LockEventKind;
 
 mod listening;
 
@@ -70,9 +71,17 @@ impl LockClient {
             Some(Err(refused)) => Some(refused),
             None => None,
         };
-        let contention = self.journal().contends(keys[0].0, now);
+        let listed = Listed::new(&self.inner.store_waiters, now);
         // Most requests are granted at once. The state of a wait is large, so it is boxed.
-        Box::pin(request.wait_for(answer, contention)).await
+        let share = Box::pin(request.wait_for(answer, listed)).await?;
+        let hold = &share.live().hold;
+        let waited = || LockEventKind::Granted {
+            waited: now.elapsed(),
+        };
+        self.inner
+            .events
+            .tell(&hold.key, Some(hold.mode), &terms.route, waited);
+        Ok(share)
     }
 }
 
@@ -147,7 +156,7 @@ impl<'a> Request<'a> {
     async fn wait_for(
         mut self,
         mut first: Option<NotGranted>,
-        mut contention: Contention,
+        mut listed: Listed<'a>,
     ) -> Result<Share, LockError> {
         let mut failures = Failures::default();
         loop {
@@ -161,7 +170,7 @@ impl<'a> Request<'a> {
             match answer {
                 NotGranted::Refused { retry_after } => {
                     failures = Failures::default();
-                    self.refused(retry_after, &mut contention).await?;
+                    self.refused(retry_after, &mut listed).await?;
                 }
                 NotGranted::Late => {
                     // A nested read has no other id.
@@ -209,14 +218,14 @@ impl<'a> Request<'a> {
     async fn refused(
         &mut self,
         retry_after: Duration,
-        contention: &mut Contention,
+        listed: &mut Listed<'_>,
     ) -> Result<(), LockError> {
         self.known = Some(retry_after);
         self.client.inner.queues.background().start_stranded();
         self.attempts.refused(retry_after);
         let holds = self.attempts.each().map(|one| &one.attempt.hold);
         let keys = holds.map(|hold| (&hold.key, hold.mode));
-        contention.list(keys, &self.terms.route);
+        listed.list(keys, &self.terms.route);
         if self.wait.is_one_try() {
             return Err(over(self.known));
         }

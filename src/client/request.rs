@@ -14,7 +14,7 @@ use crate::guard::LockGuard;
 use crate::limits::{self, FOR_EVER};
 use crate::lock::{Lease, LockMode, Owner};
 use crate::queue::Terms;
-use crate::telemetry::{Route, Waiting};
+use crate::telemetry::{LockEventKind, Route, Waiting};
 
 mod acquisition;
 
@@ -281,7 +281,7 @@ impl LockRequest {
                 tracked,
             })),
             Err(error) => {
-                waiting.refused(&error);
+                request.refused(waiting, &error, now);
                 Err(error)
             }
         }
@@ -308,12 +308,25 @@ impl LockRequest {
     /// The observation of its wait.
     fn observed(&self, now: Instant) -> Waiting {
         let targets = self.targets();
-        let first = targets.first().map(|target| &target.key);
-        let followed = self.client.journal().follow(first);
         let database = self.client.inner.store.capabilities().for_traces();
         let (route, mode) = (&self.terms.route, self.mode_name());
         let keys = || targets.iter().map(|target| &target.key).collect();
-        Waiting::begin(route, mode, now, followed, database, keys)
+        Waiting::begin(route, mode, now, database, keys)
+    }
+
+    /// Reports the end of its wait.
+    pub(super) fn refused(&self, waiting: Waiting, error: &LockError, began: Instant) {
+        waiting.refused(error);
+        if let Some(first) = self.targets().first() {
+            let mode = first.mode_in(self.mode);
+            let mode = self.modes().all(|other| other == mode).then_some(mode);
+            let refused = || LockEventKind::Refused {
+                error: error.clone(),
+                waited: began.elapsed(),
+            };
+            let events = self.client.event_reporter();
+            events.tell(&first.key, mode, &self.terms.route, refused);
+        }
     }
 
     fn targets(&self) -> &[Target] {
@@ -403,6 +416,7 @@ impl LockRequest {
 
     fn check_one(&self, target: &Target) -> Result<(), LockError> {
         let mode = target.mode_in(self.mode);
+        self.client.namespace().check(&target.key)?;
         target.check(mode)?;
         if self.hold_at_least.is_some() && !mode.is_exclusive() {
             return Err(LockError::invalid(

@@ -1,15 +1,18 @@
 //! The admission of a request: from its head to the lock of its key.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
+use http::header::ACCEPT_ENCODING;
 use http::request::Parts;
 use http_body::Body;
 use tokio::time::{Instant, timeout_at};
 
 use super::IdempotencyLayer;
-use super::identity::Fingerprint;
+use super::claimed::IdempotencyKey;
+use super::fingerprint::Fingerprint;
 use super::record::Recorded;
 use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
@@ -18,7 +21,7 @@ use crate::layer::{
     Buffered, Claim, ModePolicy, Rejection, RejectionKind, Unclaimed, by_method, extract, whole,
 };
 use crate::limits::{FOR_EVER, LAST_MOMENT};
-use crate::lock::{LockKey, LockMode};
+use crate::lock::{LockKey, LockMode, Owner};
 use crate::telemetry::Route;
 
 /// How long the store may take to read a record.
@@ -26,14 +29,12 @@ const LOOK_UP: Duration = Duration::from_secs(2);
 
 /// The data for the record of a request.
 pub(crate) struct RecordTerms {
+    pub(super) name: LockKey,
     pub(super) fingerprint: Fingerprint,
+    pub(super) scope: Arc<str>,
     pub(super) route: Route,
     pub(super) granted: Instant,
 }
-
-/// The names that layers further out have claimed for a request. In its extensions.
-#[derive(Clone, Default)]
-struct Claimed(Vec<LockKey>);
 
 /// What the store answers before `until`.
 async fn answered_by<T>(
@@ -73,24 +74,30 @@ impl IdempotencyLayer {
                 return Err(KeyError::missing_because(reason).into());
             }
         };
+        let (name, scope) = self.settings.scope.name(parts, keys)?;
+        let name = self.settings.serve.client.named(name);
+        let outer = parts.extensions.get::<IdempotencyKey>();
+        let Some(key) = IdempotencyKey::claimed(name.clone(), outer) else {
+            // A layer further out holds the lock of this name for this request, which would wait for itself.
+            return Err(Unclaimed::Pass(body.body));
+        };
+        parts.extensions.insert(key);
         let (body, read) = body.take::<Buffered>(reader).await?;
         let read = read.unwrap_or_default();
-        let name = self.settings.scope.name(parts, keys);
-        let name = self.settings.serve.client.named(name);
-        let claimed = parts.extensions.get_or_insert_default::<Claimed>();
-        if claimed.0.contains(&name) {
-            // A layer further out holds the lock of this name for this request, which would wait for itself.
-            return Err(Unclaimed::Pass(body));
-        }
-        claimed.0.push(name.clone());
-        let fingerprint = (self.settings.fingerprint)(parts, &read);
+        let fingerprint = match &self.settings.fingerprint {
+            Some(fingerprint) => fingerprint(parts, &read),
+            None => self.settings.scope.fingerprint(parts, &read),
+        };
+        // The record answers clients that accept other encodings.
+        parts.headers.remove(ACCEPT_ENCODING);
         let wait = self.settings.serve.wait;
         let until = Instant::now() + wait.clamp(LOOK_UP, FOR_EVER);
         // A record does not change during its retention, so a replay needs no lock.
         if let Some(replay) = self.look_up(&name, fingerprint, until).await? {
             return Err(Unclaimed::Answer(replay.map(whole)));
         }
-        let guard = self.claim(&name, route(parts), until).await?;
+        let owner = parts.extensions.get_or_insert_with(Owner::new).clone();
+        let guard = self.claim(&name, &owner, route(parts), until).await?;
         let granted = Instant::now();
         // The response may have been recorded between the read and the grant. From here no other request records.
         let until = until.max(granted) + LAST_MOMENT;
@@ -98,8 +105,11 @@ impl IdempotencyLayer {
             guard.discard();
             return Err(Unclaimed::Answer(replay.map(whole)));
         }
+        parts.extensions.insert(guard.handle());
         let terms = RecordTerms {
+            name,
             fingerprint,
+            scope,
             route: route(parts),
             granted,
         };
@@ -109,11 +119,12 @@ impl IdempotencyLayer {
     async fn claim(
         &self,
         name: &LockKey,
+        owner: &Owner,
         route: Route,
         until: Instant,
     ) -> Result<LockGuard, Rejection> {
         let serve = &self.settings.serve;
-        let request = serve.request(serve.client.lock(name), route);
+        let request = serve.request(serve.client.lock(name).owner(owner), route);
         let left = until.saturating_duration_since(Instant::now());
         let request = request.wait(serve.wait.min(left));
         // The one attempt of a wait that is spent has no two seconds of its own.
@@ -126,16 +137,24 @@ impl IdempotencyLayer {
     /// # Errors
     ///
     /// The key was used for another request, or the record is unavailable or unreadable.
-    async fn look_up(
+    pub(super) async fn look_up(
         &self,
         name: &LockKey,
         fingerprint: Fingerprint,
         until: Instant,
     ) -> Result<Option<Response<Bytes>>, Rejection> {
         let until = until.min(Instant::now() + LOOK_UP);
-        let record = self.settings.serve.client.record(name);
-        let Some(record) = answered_by(until, record).await? else {
-            return Ok(None);
+        let (local, retention) = (&self.settings.local, self.settings.retention);
+        let record = match local.get(name) {
+            Some(record) => record,
+            None => {
+                let record = self.settings.serve.client.record(name);
+                let Some(record) = answered_by(until, record).await? else {
+                    return Ok(None);
+                };
+                local.read(name, record.clone(), retention);
+                record
+            }
         };
         let recorded = Recorded::decode(&record).map_err(|error| {
             // Clients decide how many requests cause it.

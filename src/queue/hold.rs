@@ -218,7 +218,6 @@ impl LocalHold {
     }
 
     /// When its present holder got it.
-    #[cfg(feature = "console")]
     pub(super) fn since(&self) -> Instant {
         let holder = self.rest.as_ref().and_then(|rest| rest.holder.as_ref());
         holder.map_or_else(|| self.granted.into(), |(_, since)| *since)

@@ -23,7 +23,6 @@ mod entering;
 mod leaving;
 mod releasing;
 mod rest;
-#[cfg(feature = "console")]
 mod shown;
 
 pub(super) use entering::Placement;

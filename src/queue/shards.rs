@@ -87,6 +87,22 @@ impl Shards {
         }
     }
 
+    /// Looks at the keys of one shard; `None` after the last one.
+    pub(super) fn look_at_page<T>(
+        &self,
+        page: usize,
+        look: impl Fn(&LockKey, &KeyState) -> T,
+    ) -> Option<Vec<T>> {
+        let shard = self.shards.get(page)?.state.lock();
+        Some(
+            shard
+                .keys
+                .iter()
+                .map(|(key, state)| look(key, state))
+                .collect(),
+        )
+    }
+
     pub(super) fn len(&self) -> usize {
         let lens = self.shards.iter();
         lens.map(|shard| shard.len.load(Ordering::Relaxed)).sum()

@@ -1,4 +1,4 @@
-//! A view of the queues for a console. It is read on demand, and nothing is kept for it.
+//! A view of the queues, for a snapshot. It is read on demand, and nothing is kept for it.
 
 use tokio::time::Instant;
 
@@ -14,16 +14,9 @@ use crate::watchdog::Phase;
 #[derive(Debug, Clone)]
 pub(crate) struct KeyView {
     pub(crate) key: LockKey,
-    /// The number of holds of this process in the store. Readers may have several.
-    pub(crate) holds: usize,
-    /// The oldest of them.
-    pub(crate) hold: Option<HoldView>,
-    /// The number of requests that wait in this process, without those that ask the store.
-    pub(crate) waiters: usize,
-    /// When the first of them arrived.
-    pub(crate) first_waiter: Option<Instant>,
-    /// The name of the mode that requests ask the store for, or wait in.
-    pub(crate) wanted: Option<&'static str>,
+    pub(crate) holds: Vec<HoldView>,
+    /// The requests that wait in this process, without those that ask the store, in the order of their arrival.
+    pub(crate) waiters: Vec<WaiterView>,
 }
 
 /// One hold of this process.
@@ -35,21 +28,15 @@ pub(crate) struct HoldView {
     pub(crate) route: Route,
     /// When the present holder got it.
     pub(crate) since: Instant,
-    /// When the store granted it.
-    pub(crate) granted: Instant,
     pub(crate) lease: Lease,
     pub(crate) deadline: Instant,
-    pub(crate) renewals: u32,
-    /// The number of hand-overs inside the process.
-    pub(crate) handovers: u32,
     /// The number of guards that share it.
-    pub(crate) shares: usize,
+    pub(crate) guards: usize,
     pub(crate) token: Option<FencingToken>,
-    /// `held`, `releasing` or `lost`.
-    pub(crate) state: &'static str,
+    pub(crate) phase: Phase,
 }
 
-/// One request that waits in this process.
+/// One request that waits.
 #[derive(Debug, Clone)]
 pub(crate) struct WaiterView {
     pub(crate) mode: LockMode,
@@ -58,37 +45,24 @@ pub(crate) struct WaiterView {
 }
 
 impl Queues {
-    /// Every key that is in use, in no particular order. Each is read at a slightly different instant.
-    pub(crate) fn view(&self) -> Vec<KeyView> {
-        let mut keys = Vec::with_capacity(self.len());
-        self.shards
-            .look_at_all(|key, state| keys.push(view(key, state)));
-        keys
+    /// The keys that are in use, a page at a time, in no particular order; `None` after the last page.
+    pub(crate) fn view(&self, page: usize) -> Option<Vec<KeyView>> {
+        self.shards.look_at_page(page, view)
     }
 
-    /// The holds of one key, with its name space, and the requests that wait for it in this process and do not ask the store, in the
-    /// order of their arrival.
-    pub(crate) fn view_of(&self, key: &LockKey) -> (Vec<HoldView>, Vec<WaiterView>) {
-        let seen = self.shards.look(key, |state| {
-            let mut waiters: Vec<_> = state.waiters().collect();
-            waiters.sort_by_key(|waiter| waiter.ticket);
-            let waiters = waiters.into_iter().map(WaiterView::from);
-            (state.holds().map(hold).collect(), waiters.collect())
-        });
-        seen.unwrap_or_default()
+    /// One key, with its name space.
+    pub(crate) fn view_of(&self, key: &LockKey) -> Option<KeyView> {
+        self.shards.look(key, |state| view(key, state))
     }
 }
 
 fn view(key: &LockKey, state: &KeyState) -> KeyView {
-    let oldest = state.holds().min_by_key(|hold| hold.granted());
-    let first_waiter = state.waiters().map(|waiter| waiter.since).min();
+    let mut waiters: Vec<_> = state.waiters().collect();
+    waiters.sort_by_key(|waiter| waiter.ticket);
     KeyView {
         key: key.clone(),
-        holds: state.holds().count(),
-        hold: oldest.map(hold),
-        waiters: state.waiters().count(),
-        first_waiter,
-        wanted: wanted(state),
+        holds: state.holds().map(hold).collect(),
+        waiters: waiters.into_iter().map(WaiterView::from).collect(),
     }
 }
 
@@ -99,25 +73,15 @@ fn hold(hold: &LocalHold) -> HoldView {
         mode: live.hold.mode,
         route: hold.route().clone(),
         since: hold.since(),
-        granted: hold.granted().into(),
         lease: live.lease(),
         deadline: live.deadline(),
-        renewals: live.renewals(),
-        handovers: hold.handovers(),
-        shares: hold.shares(),
+        guards: hold.shares(),
         token: live.token(),
-        state: match live.phase() {
-            _ if live.is_lost() => "lost",
-            Phase::Held => "held",
-            Phase::Releasing | Phase::Released => "releasing",
-            Phase::Lost => "lost",
+        phase: match live.is_lost() {
+            true => Phase::Lost,
+            false => live.phase(),
         },
     }
-}
-
-fn wanted(state: &KeyState) -> Option<&'static str> {
-    let queued = state.waiters().next().map(|waiter| waiter.terms.mode);
-    queued.or_else(|| state.asks()).map(LockMode::as_str)
 }
 
 impl From<&LocalWaiter> for WaiterView {

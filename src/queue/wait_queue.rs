@@ -124,10 +124,6 @@ pub(super) struct LocalWaiter {
     pub(super) ticket: u64,
     pub(super) terms: Terms,
     /// When the request came in.
-    #[cfg_attr(
-        not(feature = "console"),
-        expect(dead_code, reason = "a console reads it")
-    )]
     pub(super) since: Instant,
     pub(super) sender: oneshot::Sender<Result<Decision, LockError>>,
 }

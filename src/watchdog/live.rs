@@ -158,12 +158,6 @@ impl LiveHold {
         self.state().deadline.into()
     }
 
-    /// How often the store has renewed it.
-    #[cfg(feature = "console")]
-    pub(crate) fn renewals(&self) -> u32 {
-        self.state().renewals
-    }
-
     /// Whether the hold is lost: by its phase, or because its deadline has passed.
     pub(crate) fn is_lost(&self) -> bool {
         self.state().is_lost()

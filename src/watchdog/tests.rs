@@ -84,8 +84,8 @@ fn hold(n: u64) -> Arc<LiveHold> {
 }
 
 fn watchdog(store: Slow) -> Arc<Watchdog> {
-    let (tasks, journal) = (Arc::default(), Journal::default());
-    Watchdog::new(erase(store), None, tasks, journal, Box::new(|_| ()))
+    let (tasks, events) = (Arc::default(), Events::default());
+    Watchdog::new(erase(store), None, tasks, events, Box::new(|_| ()))
 }
 
 /// The times of the questions from the start of the round, and their leases. It is given up after a hundredth of the lease.

@@ -87,7 +87,7 @@ impl<'a> Acquisition<'a> {
             match taken {
                 Ok(guard) => Ok(guard.observed(waiting)),
                 Err(error) => {
-                    waiting.refused(&error);
+                    request.refused(waiting, &error, now);
                     Err(error)
                 }
             }

@@ -113,7 +113,9 @@ fn keys_of(key: &LockKey) -> [Name<'_>; 3] {
 fn set_permits(key: &LockKey, limit: Option<NonZeroU32>, publish: Channels) -> Call {
     let [lock, busy, permits] = keys_of(key);
     let limit = limit.map_or(0, NonZeroU32::get);
-    script::PERMIT_SET.call([lock, permits, busy]).arg((limit, publish))
+    script::PERMIT_SET
+        .call([lock, permits, busy])
+        .arg((limit, publish))
 }
 
 fn inspection(answer: Value) -> Result<Inspection, StoreError> {

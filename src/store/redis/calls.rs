@@ -120,7 +120,9 @@ pub(super) fn renew(renewals: &[&Renewal], is_marked: bool) -> Call {
     });
     let kind = |renewal: &Renewal| renewed_by(&renewal.hold).0;
     let mark = is_marked.then(|| Names::of(&renewals[0].hold.key).mark());
-    let call = script::RENEW.call(keys.chain(mark)).arg(is_marked.then_some("marked"));
+    let call = script::RENEW
+        .call(keys.chain(mark))
+        .arg(is_marked.then_some("marked"));
     let runs = renewals.chunk_by(|a, b| kind(a) == kind(b) && a.lease == b.lease);
     runs.fold(call, |call, run| {
         let call = call.arg((kind(run[0]), run[0].lease.map_or(0, ms), run.len()));

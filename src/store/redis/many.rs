@@ -23,7 +23,11 @@ pub(super) fn acquire(attempts: &[Attempt], want: Want, publish: Channels) -> Ca
         };
         (attempt.hold.mode, calls::acquire(&impatient, publish))
     });
-    joined(&script::ACQUIRE_SEVERAL, Some(want), &calls.collect::<Vec<_>>())
+    joined(
+        &script::ACQUIRE_SEVERAL,
+        Some(want),
+        &calls.collect::<Vec<_>>(),
+    )
 }
 
 /// Releases several holds by one script.

@@ -275,7 +275,8 @@ mod tests {
             let parts = || parts().filter(|part| part.file == text);
             assert!(parts().next().is_some(), "{name} is in no script");
             for section in text.lines().filter_map(|line| line.strip_prefix("--# ")) {
-                let has = |part: &Part| part.sections.is_empty() || part.sections.contains(&section);
+                let has =
+                    |part: &Part| part.sections.is_empty() || part.sections.contains(&section);
                 assert!(parts().any(has), "{name}: {section} is in no script");
             }
         }
@@ -295,7 +296,10 @@ mod tests {
     fn the_table_of_scripts_names_each_of_them_once() {
         let page = include_str!("../../../lua/README.md");
         let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
-        let named: Vec<_> = rows.filter_map(|row| row.split_once('`')).map(|(name, _)| name).collect();
+        let named: Vec<_> = rows
+            .filter_map(|row| row.split_once('`'))
+            .map(|(name, _)| name)
+            .collect();
         assert_eq!(named, ALL.iter().map(|(name, _)| *name).collect::<Vec<_>>());
     }
 

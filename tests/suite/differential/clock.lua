@@ -12,6 +12,10 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
       redis.call('ZINCRBY', key, -passed, member)
     end
   end
+  -- The clock of those who wait goes on, as if someone had asked all the time: the memory store knows no silence.
+  if redis.call('TYPE', key).ok == 'hash' and redis.call('HEXISTS', key, 'void') == 1 then
+    redis.call('HINCRBY', key, 'void', -passed)
+  end
   local left = redis.call('PTTL', key)
   if left >= 0 then
     redis.call('PEXPIRE', key, left - passed)

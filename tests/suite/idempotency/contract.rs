@@ -13,7 +13,7 @@ use futures_util::stream;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_distributed_lock::{IdempotencyLayer, RejectionKind};
+use tower_distributed_lock::{IdempotencyLayer, OnCancel, RejectionKind};
 use tower_test::mock;
 
 use super::{Runs, is_replay, pay, payments, problem, remembering, request, send, text};
@@ -82,9 +82,11 @@ async fn nothing_is_claimed_before_the_first_poll_and_the_service_is_made_ready_
     let (store, _locks, layer) = remembering();
     let (inner, mut handle) = mock::pair::<Request<Full<Bytes>>, Response<Full<Bytes>>>();
     handle.allow(0);
-    let mut service = layer.layer(tower::util::BoxCloneService::new(
-        inner.map_err(|error| -> tower::BoxError { error }),
-    ));
+    let mut service = layer
+        .on_cancel(OnCancel::Drop)
+        .layer(tower::util::BoxCloneService::new(
+            inner.map_err(|error| -> tower::BoxError { error }),
+        ));
     assert!(matches!(
         futures_util::poll!(std::future::poll_fn(|cx| service.poll_ready(cx))),
         Poll::Ready(Ok(()))

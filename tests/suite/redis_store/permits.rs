@@ -77,8 +77,18 @@ async fn redissons(server: &RedisServer, free: i64, ends: u64) {
 #[tokio::test]
 async fn permits_are_redissons() {
     for (name, held, channel, limit) in [
-        ("n", "{n}:timeout", "redisson_sc:{n}", "tower_lock_limit:{n}"),
-        ("a{n}b", "a{n}b:timeout", "redisson_sc:a{n}b", "tower_lock_limit:a{n}b"),
+        (
+            "n",
+            "{n}:timeout",
+            "redisson_sc:{n}",
+            "tower_lock_limit:{n}",
+        ),
+        (
+            "a{n}b",
+            "a{n}b:timeout",
+            "redisson_sc:a{n}b",
+            "tower_lock_limit:a{n}b",
+        ),
     ] {
         let (server, store) = server_and_store().await;
         let (one, other) = (permit(name, 3), permit(name, 3));

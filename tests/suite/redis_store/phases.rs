@@ -81,7 +81,8 @@ async fn readers_who_wait_when_a_writer_leaves_go_before_the_next_writer() {
     assert!(releases(&store, &next).await);
     assert!(asks(&store, &late).await);
     assert!(releases(&store, &late).await);
-    assert_eq!(server.dump().await, Dump::new());
+    // It listens to Redisson, so that its own release gives those outside the line a turn.
+    assert_eq!(server.dump_without_turns().await, Dump::new());
 }
 
 #[tokio::test]
@@ -114,7 +115,7 @@ async fn a_dead_writer_holds_readers_back_for_seconds() {
     let left = retry_after(&store, &reader).await;
     assert!(left <= WAITER_LIVENESS);
     let ttl = server.dump().await["tower_lock_writers:{k}"].ttl.unwrap();
-    assert!(ttl <= WAITER_LIVENESS);
+    assert!(ttl <= 3 * WAITER_LIVENESS);
     lapse(&server, "tower_lock_writers:{k}", &dead).await;
     assert!(asks(&store, &reader).await);
 }
@@ -216,7 +217,10 @@ async fn a_writer_that_waits_for_passes_listens_to_redisson() {
     let mut wakeups = store.subscribe(&next).await.unwrap();
     assert!(!asks(&store, &next).await, "a reader has a pass");
     eventually("it listens", Duration::from_secs(5), async || {
-        server.pubsub_channels().await.contains_key("redisson_rwlock:{k}")
+        server
+            .pubsub_channels()
+            .await
+            .contains_key("redisson_rwlock:{k}")
     })
     .await;
     woken(&mut wakeups).await;
