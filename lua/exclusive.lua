@@ -73,7 +73,7 @@ local function ask_exclusive(keys, args)
   if left == -2 and not others and not theirs then
     return nil, function()
       local granted = grant()
-      enter(lock, id, args[1], now, v, in_line)
+      enter(lock, id, args[1], now, v, void, in_line)
       return granted
     end
   elseif not in_line then
@@ -93,11 +93,13 @@ local function leave_exclusive(keys, args, removed)
     return 0
   end
   local alone, publish, lock, now = is_alone(keys[1]), args[2] or 'PUBLISH', names(keys[2]), now_ms()
-  local woken, v = redis.call(publish, keys[3], '0'), waiters_time(lock, now)
+  local woken, v, void = redis.call(publish, keys[3], '0'), waiters_time(lock, now)
   give_turn(lock, woken)
-  call_first(lock, v, publish)
+  local waits = call_first(lock, v, publish)
   call_head(lock, now, v, publish)
-  tidy_up(lock, now)
+  if not waits then
+    tidy_up(lock, now, void)
+  end
   return alone and 1 + woken or -1
 end
 

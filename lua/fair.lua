@@ -99,7 +99,7 @@ local function ask_fair(keys, args)
     return nil, function()
       local granted = grant()
       forget(lock, id)
-      tidy_up(lock, now)
+      tidy_up(lock, now, void)
       return granted
     end
   end
@@ -130,8 +130,9 @@ local function leave_fair(keys, args, removed)
     return 0
   end
   local lock, now = names(keys[2]), now_ms()
-  wake(lock, keys[3], now, waiters_time(lock, now), args[2] or 'PUBLISH')
-  tidy_up(lock, now)
+  local v, void = waiters_time(lock, now)
+  wake(lock, keys[3], now, v, args[2] or 'PUBLISH')
+  tidy_up(lock, now, void)
   return removed == 0 and 0 or alone and 1 or -1
 end
 

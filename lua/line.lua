@@ -36,14 +36,13 @@ local function first_in_line(lock, v)
   end
 end
 
--- Wakes the process of the first in line, on its own channel.
+-- Wakes the process of the first in line, on its own channel. Returns whether there is one.
 local function call_first(lock, v, publish)
-  if redis.call('EXISTS', lock.line) == 1 then
-    local id = first_in_line(lock, v)
-    if id then
-      redis.call(publish, lock.turn .. ':' .. id:match('^[^:]*'), '0')
-    end
+  local id = first_in_line(lock, v)
+  if id then
+    redis.call(publish, lock.turn .. ':' .. id:match('^[^:]*'), '0')
   end
+  return id
 end
 
 -- Removes a waiting id from the line. The next one is woken if it is the first now, because it may have to listen on

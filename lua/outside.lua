@@ -57,10 +57,10 @@ local function who_goes_first(lock, id, v, taken)
 end
 
 -- An attempt is granted a hold, and gives up its place. If it has none and ids wait in line, they have the next turn.
-local function enter(lock, id, lease, now, v, has_place)
+local function enter(lock, id, lease, now, v, void, has_place)
   leave_line(lock, id)
   if not has_place and is_in_line(lock, v) then
     set_turn(lock, '0', math.max(lease, IN_FRONT))
   end
-  tidy_up(lock, now)
+  tidy_up(lock, now, void)
 end

@@ -115,7 +115,7 @@ local function ask_permit(keys, args)
         leave_line(lock, id)
         call_first(lock, v, publish)
       end
-      enter(lock, id, args[1], now, v, ends or in_line)
+      enter(lock, id, args[1], now, v, void, ends or in_line)
     end
     return 0
   end
@@ -132,8 +132,10 @@ local function leave_permit(keys, args)
   local publish, lock, now = args[2] or 'PUBLISH', names(keys[3]), now_ms()
   local woken = give_back(keys[1], lock, publish, 1)
   give_turn(lock, woken)
-  call_first(lock, waiters_time(lock, now), publish)
-  tidy_up(lock, now)
+  local v, void = waiters_time(lock, now)
+  if not call_first(lock, v, publish) then
+    tidy_up(lock, now, void)
+  end
   return tonumber(ends) > now and 1 + woken or 0
 end
 

@@ -30,7 +30,7 @@ end
 -- the refusal, or nil and the function that grants. A refused attempt that waits is recorded as waiting.
 local function ask_read(keys, args)
   local name, lock, id, lease = keys[1], names(keys[2]), args[2], tonumber(args[1])
-  local now, life, mode, waits = now_ms(), lease, nil, false
+  local now, life, mode, waits, v, void = now_ms(), lease, nil, false, nil, nil
 
   local function grant()
     redis.call('SET', keys[3], 1, 'PX', args[1])
@@ -39,7 +39,7 @@ local function ask_read(keys, args)
     if waits then
       redis.call('ZREM', lock.readers, id)
       redis.call('ZREM', lock.pass, id)
-      tidy_up(lock, now)
+      tidy_up(lock, now, void)
     end
     return 0
   end
@@ -47,7 +47,7 @@ local function ask_read(keys, args)
   if redis.call('EXISTS', name, lock.busy) == 0 then
     return nil, grant
   end
-  local v, void = waiters_time(lock, now)
+  v, void = waiters_time(lock, now)
   if is_void(lock, void, args[4], id) then
     return 2
   end
@@ -102,10 +102,11 @@ local function leave_read(keys, args, removed, lived)
     leave_data(keys[1])
   end
   if unknown or not lives then
-    local publish = args[2] or 'PUBLISH'
+    local publish, v, void = args[2] or 'PUBLISH', waiters_time(lock, now)
     redis.call(publish, keys[3], '0')
-    call_first(lock, waiters_time(lock, now), publish)
-    tidy_up(lock, now)
+    if not call_first(lock, v, publish) then
+      tidy_up(lock, now, void)
+    end
   end
   return lived == 1 and data and -1 or lived
 end

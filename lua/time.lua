@@ -22,7 +22,9 @@ end
 -- The names of our other keys: `lock.line` is `tower_lock_line:<tag>`. The tag is the lock's name, with the hash tag.
 local function names(busy)
   return setmetatable({busy = busy, tag = busy:sub(17)}, {__index = function(lock, name)
-    return 'tower_lock_' .. name .. ':' .. lock.tag
+    local key = 'tower_lock_' .. name .. ':' .. lock.tag
+    rawset(lock, name, key)
+    return key
   end})
 end
 
@@ -55,10 +57,9 @@ local function is_void(lock, void, attempt, field)
   return void and redis.call('EXISTS', lock.void .. ':' .. id) == 1
 end
 
--- Removes the key if nothing is unusual any more.
-local function tidy_up(lock, now)
+-- Removes the key if nothing is unusual any more. `void`: until when there may be a tombstone, or nil.
+local function tidy_up(lock, now, void)
   if redis.call('EXISTS', lock.writers, lock.readers, lock.pass, lock.alive, lock.outside) == 0 then
-    local void = redis.call('HGET', lock.busy, 'void')
     if void and tonumber(void) > now then
       redis.call('HDEL', lock.busy, 'asked', 'late', 'turn')
     else
@@ -70,12 +71,13 @@ end
 -- The end of a withdrawal: leaves a tombstone for a copy of the attempt that may still arrive (ARGV: 4 its life in ms, 0: none is
 -- needed, 5 its name). Returns 1 ended, 0 nothing was held.
 local function withdrawn(lock, now, ended)
+  local _, void = waiters_time(lock, now)
   if ARGV[4] ~= '0' then
     redis.call('SET', lock.void .. ':' .. ARGV[5], 1, 'PX', ARGV[4])
-    local last = tonumber(redis.call('HGET', lock.busy, 'void') or 0)
-    redis.call('HSET', lock.busy, 'void', string.format('%.0f', math.max(last, now + ARGV[4])))
+    void = string.format('%.0f', math.max(tonumber(void or 0), now + ARGV[4]))
+    redis.call('HSET', lock.busy, 'void', void)
     keep(lock.busy, tonumber(ARGV[4]))
   end
-  tidy_up(lock, now)
+  tidy_up(lock, now, void)
   return ended == 0 and 0 or 1
 end

@@ -36,7 +36,7 @@ local function ask_write(keys, args)
     redis.call('HSET', name, 'mode', 'write', id .. ':write', 1)
     expire(name, life)
     if waits then
-      enter(lock, id, lease, now, v, in_line)
+      enter(lock, id, lease, now, v, void, in_line)
     end
     return token and {0, token} or 0
   end
@@ -101,12 +101,13 @@ local function leave_write(keys, args, removed)
   elseif data then
     leave_data(keys[1])
   end
-  local v = waiters_time(lock, now)
+  local v, void = waiters_time(lock, now)
   pass(lock, v, publish)
   local woken = wake_all(publish, keys[3])
   give_turn(lock, woken)
-  call_first(lock, v, publish)
-  tidy_up(lock, now)
+  if not call_first(lock, v, publish) then
+    tidy_up(lock, now, void)
+  end
   return data and -1 or 1 + woken
 end
 
