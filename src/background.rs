@@ -40,7 +40,6 @@ struct Handle {
     tasks: Arc<CleanupTasks>,
     checks: OwnerChecks,
     release_limit: ReleaseLimit,
-    events: Events,
 }
 
 impl Background {
@@ -54,16 +53,9 @@ impl Background {
         let tasks = Arc::<CleanupTasks>::default();
         Self {
             handle: Arc::new(Handle {
-                watchdog: Watchdog::new(
-                    store.clone(),
-                    runtime,
-                    tasks.clone(),
-                    Events::clone(&events),
-                    on_lost,
-                ),
+                watchdog: Watchdog::new(store.clone(), runtime, tasks.clone(), events, on_lost),
                 checks: OwnerChecks::default(),
                 release_limit: ReleaseLimit::default(),
-                events,
                 tasks,
                 store,
             }),

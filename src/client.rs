@@ -366,7 +366,7 @@ impl LockClient {
     /// The record under `key`.
     pub(crate) async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, LockError> {
         let key = self.named(key.clone());
-        self.namespace().check(&key)?;
+        self.namespace().check(&key).map_err(LockError::invalid)?;
         let record = self.inner.store.clone().record(key);
         Ok(self.non_cancellable(record).await?)
     }

@@ -38,7 +38,7 @@ macro_rules! pages {
                 "LockError::Invalid" "LockError::Lost" "LockError::grpc_code" "LockHandle" "LockHandle::lost"
                 "LockMode::Fair" "LockMode::Read" "LockMode::Reentrant" "LockMode::Write" "LockMode::permits"
                 "LockRequest::hold_at_least" "LockStore" "MemoryStore" "OnCancel::RunToCompletion" "OnLost::Abort"
-                "Owner" "QuorumStore" "RedisStoreBuilder::response_timeout" "Rejection" "RejectionKind::grpc_code"
+                "Owner" "RedisStoreBuilder::response_timeout" "Rejection" "RejectionKind::grpc_code"
                 "ReleaseOn::BodyEnd" "ReleaseOn::Head" "Replicas" "Resource" "idempotency::IdempotencyKey" "idempotency::Recording" "idempotency::key::cloud_events()" "idempotency::key::github()"
                 "idempotency::key::shopify()" "idempotency::key::standard_webhooks()" "idempotency::key::stripe()" "layer"
             }]

@@ -46,7 +46,7 @@
 //! Settings of the program's own text panic at its start: those of a layer when it is applied to a service, and the name space of a
 //! [`LockClientBuilder`]. axum applies a layer of `MethodRouter::route_layer` when the router gets its state, at the latest for the
 //! first connection: end such a router with `.with_state(())`. A layer of `Handler::layer` is applied at each request. What may come from a configuration or a request returns an error: a [`LockRequest`] fails with
-//! [`LockError::Invalid`] or [`LockError::Unsupported`], and [`QuorumStore::new`] with [`InvalidQuorum`]. Each text names the change.
+//! [`LockError::Invalid`] or [`LockError::Unsupported`]. Each text names the change.
 //!
 //! # Problems
 //!
@@ -133,8 +133,6 @@ pub use lock::{
 };
 #[doc(inline)]
 pub use store::memory::MemoryStore;
-#[doc(inline)]
-pub use store::quorum::{InvalidQuorum, QuorumStore};
 #[cfg(feature = "redis")]
 #[doc(inline)]
 pub use store::redis::{AclRules, MissingRights, RedisStore, RedisStoreBuilder, Replicas};

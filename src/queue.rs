@@ -15,7 +15,7 @@
 //! [`Queues::enter_and_ask`].
 
 use std::borrow::Cow;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -289,22 +289,18 @@ impl Queues {
     }
 
     /// Executes the effects of a transition, outside the mutex. If a waiter was dropped meanwhile, its grant returns by
-    /// being dropped.
-    ///
-    /// # Panics
-    ///
-    /// If a waker of a waiter panics, which is code outside this crate: after the effects for the others.
+    /// being dropped. A waker of a waiter is code outside this crate: one that panics is logged, and passed over.
     fn apply(self: &Arc<Self>, key: &LockKey, effects: Vec<Effect>) {
         if effects.is_empty() {
             return;
         }
-        let mut executed = Ok(());
         for effect in effects {
             let execute = AssertUnwindSafe(|| self.execute(key, effect));
-            executed = executed.and(catch_unwind(execute));
-        }
-        if let Err(panic) = executed {
-            resume_unwind(panic);
+            if let Err(panic) = catch_unwind(execute) {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+                tracing::error!(panic = text, "the waker of a request panicked");
+            }
         }
     }
 

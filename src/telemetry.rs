@@ -9,7 +9,7 @@
 //! | event `granted` | debug | | `hold` |
 //! | event `not granted` | debug | | `outcome` |
 //! | event `released` | debug | | `hold`, `outcome` |
-//! | event `a lock was lost` | warn | | `key`, `mode`, `reason` |
+//! | event `a lock was lost` | warn | one line a second | `key`, `mode`, `route`, `reason`, and `left_out`, the number of lines that were left out |
 //!
 //! Their target is `tower_distributed_lock::lock`, and events are in their span. A wait ends `granted`, `contended`,
 //! `overloaded`, `unavailable`, `cancelled`, or otherwise refused; a guard ends `confirmed`, `unconfirmed`, `lost`, or `dropped`,
@@ -127,12 +127,24 @@ pub(crate) trait ObservedHold: Send + Sync {
 }
 
 /// Reports a hold that is lost while a guard has a share in it.
-pub(crate) fn lost(events: &Events, route: &Route, hold: &Hold, reason: &'static str) {
+///
+/// After a pause of the process, or an outage, there may be very many: one line a second is logged.
+pub(crate) fn lost(
+    events: &Events,
+    losses: &Seldom,
+    route: &Route,
+    hold: &Hold,
+    reason: &'static str,
+) {
     events.tell(&hold.key, Some(hold.mode), route, || LockEventKind::Lost {
         reason,
     });
     let mode = hold.mode.as_str();
-    tracing::warn!(target: TARGET, key = %digests(|| [&hold.key]), mode, reason, "a lock was lost");
+    let name = route.template().map_or("none", |template| template);
+    if let Some(left_out) = losses.due() {
+        let key = digests(|| [&hold.key]);
+        tracing::warn!(target: TARGET, %key, mode, route = name, reason, left_out, "a lock was lost");
+    }
     metrics::lost(route, mode);
 }
 

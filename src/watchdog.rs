@@ -5,6 +5,7 @@
 
 use std::error::Error;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -28,6 +29,9 @@ pub(crate) use live::{LiveHold, Phase, valid_for};
 pub(crate) use moment::Moment;
 use schedule::{Batch, RenewalSchedule, Round};
 
+/// After how many losses the thread is given to others.
+const LOSSES: usize = 256;
+
 pub(crate) type LossCallback = Box<dyn Fn(&Arc<LiveHold>) + Send + Sync>;
 
 /// Renews every live hold of a client, and finds those that are lost.
@@ -42,6 +46,8 @@ pub(crate) struct Watchdog {
     on_lost: LossCallback,
     /// The log of renewals that fail.
     failures: Seldom,
+    /// The log of holds that are lost.
+    losses: Seldom,
     state: Mutex<WatchdogState>,
     /// Notified when the task must look at the schedule.
     work: Notify,
@@ -80,6 +86,7 @@ impl Watchdog {
             events,
             on_lost,
             failures: Seldom::default(),
+            losses: Seldom::every(Duration::from_secs(1)),
             state: Mutex::default(),
             work: Notify::new(),
         })
@@ -127,10 +134,15 @@ impl Watchdog {
         self.state().schedule.remove(live);
         let is_lost = live.lose();
         if is_lost {
-            telemetry::lost(&self.events, &live.route, &live.hold, reason);
+            self.report_loss(live, reason);
             (self.on_lost)(live);
         }
         is_lost
+    }
+
+    /// Reports a loss.
+    pub(crate) fn report_loss(&self, live: &LiveHold, reason: &'static str) {
+        telemetry::lost(&self.events, &self.losses, &live.route, &live.hold, reason);
     }
 
     /// Every live hold.
@@ -146,7 +158,7 @@ impl Watchdog {
 
     async fn run(self: Arc<Self>) {
         let mut running = FuturesUnordered::<Job>::new();
-        while let Some(alarm) = self.look(&mut running) {
+        while let Some(alarm) = self.look(&mut running).await {
             tokio::select! {
                 // A fixed order, so that a simulation replays. Each turn checks every branch, so none starves.
                 biased;
@@ -158,9 +170,16 @@ impl Watchdog {
     }
 
     /// Begins all renewals that are due. Returns when to look again; `None` if there will be no more.
-    fn look(self: &Arc<Self>, running: &mut FuturesUnordered<Job>) -> Option<Instant> {
+    async fn look(self: &Arc<Self>, running: &mut FuturesUnordered<Job>) -> Option<Instant> {
         let mut round = Round::default();
-        while !self.compose(&mut round) {}
+        let mut lost = 0;
+        while !self.compose(&mut round, &mut lost) {
+            // After a pause of the process, all holds may be over: the thread also reads the answers about others.
+            if lost >= LOSSES {
+                lost = 0;
+                tokio::task::yield_now().await;
+            }
+        }
         let probes = round.probes.into_iter().map(|probe| vec![probe]);
         for batches in round.batches.into_values().chain(probes) {
             running.push(Box::pin(self.clone().renew_one_by_one(batches)));
@@ -174,10 +193,11 @@ impl Watchdog {
     }
 
     /// Composes a part of a round. Returns whether the round is complete. The mutex is not held between two parts.
-    fn compose(self: &Arc<Self>, round: &mut Round) -> bool {
+    fn compose(self: &Arc<Self>, round: &mut Round, lost: &mut usize) -> bool {
         let partition = |live: &LiveHold| self.store.partition_of(&live.hold.key);
         let now = Instant::now();
         let is_complete = self.state().schedule.due(now, partition, round);
+        *lost += round.lost.len();
         for live in round.lost.drain(..) {
             self.lose(&live, live.why_over());
         }

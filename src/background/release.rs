@@ -10,7 +10,6 @@ use crate::backoff::Backoff;
 use crate::cleanup;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::store::{BATCH, DynStore, HoldStatus, Record, Release, Released, undecided};
-use crate::telemetry;
 use crate::watchdog::{LiveHold, Phase};
 
 /// The pause between two tries of a release that the store refuses.
@@ -51,7 +50,7 @@ impl Background {
     fn finish(&self, live: &Arc<LiveHold>, result: &Result<(), LockError>) {
         if matches!(result, Err(LockError::Lost)) && live.found_gone() {
             let reason = "the store did not carry it at its release";
-            telemetry::lost(&self.handle.events, &live.route, &live.hold, reason);
+            self.handle.watchdog.report_loss(live, reason);
         }
         live.finish(match result {
             Ok(()) => Phase::Released,

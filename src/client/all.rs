@@ -17,6 +17,9 @@ use crate::store::Want;
 /// without holding another.
 const POLITE_ROUNDS: usize = 4;
 
+/// How long a request that holds keys waits for the next one. Then it gives them up for others.
+const HOLDS_AND_WAITS: Duration = Duration::from_secs(1);
+
 /// A request for all of several keys.
 pub(super) struct AllOf<'a> {
     pub(super) client: &'a LockClient,
@@ -38,16 +41,17 @@ impl AllOf<'_> {
     ///
     /// First it asks for all keys in one question. If a key is in use, the request waits for that key alone and holds none of the
     /// others meanwhile, so that no other request waits for a free key because of one in use. When it has that key, it asks for
-    /// the rest at once. After a few such rounds it takes one key after the other, in order, so that it cannot starve. A request
-    /// that waits then holds only keys that come earlier in the order, so there is no deadlock.
+    /// the rest at once. After a few such rounds it takes one key after the other, in order, every second round, so that it does not
+    /// starve. A request that waits then holds only keys that come earlier in the order, so there is no deadlock, and none of them
+    /// for longer than a second.
     pub(super) async fn take(&self) -> Result<SharesOfMany, LockError> {
         let mut failures = Failures::default();
         let mut blocked = None;
         for round in 0.. {
-            let is_polite = round < POLITE_ROUNDS && self.keys.len() > 1;
+            let is_polite = self.keys.len() > 1 && (round < POLITE_ROUNDS || round % 2 == 1);
             let taken = match is_polite {
                 true => self.take_together(blocked).await,
-                false => self.take_in_order().await.map(Ok),
+                false => self.take_in_order().await,
             };
             match taken {
                 // The first may have been lost while the request waited for the last.
@@ -85,7 +89,7 @@ impl AllOf<'_> {
     ) -> Result<Result<SharesOfMany, Blocked>, LockError> {
         let mut shares: Vec<Option<Share>> = self.keys.iter().map(|_| None).collect();
         if let Some(Blocked { index, .. }) = blocked {
-            shares[index] = Some(self.take_one(index).await?);
+            shares[index] = Some(self.take_one(index, self.wait).await?);
         }
         let mut attempts =
             AttemptGuard::new(self.client, Wanted::Several(Want::All), Instant::now());
@@ -100,7 +104,7 @@ impl AllOf<'_> {
                 // The owner has a write on this key: its read is granted under the id of the write.
                 Ok(Decision::Ask(turn)) if turn.nested().is_some() => {
                     drop(turn);
-                    shares[index] = Some(self.take_one(index).await?);
+                    shares[index] = Some(self.take_one(index, self.wait).await?);
                 }
                 Ok(Decision::Ask(turn)) => {
                     attempts.add(key, &terms, turn);
@@ -134,19 +138,39 @@ impl AllOf<'_> {
         Ok(Ok(shares.expect("the store granted every key")))
     }
 
-    async fn take_in_order(&self) -> Result<SharesOfMany, LockError> {
+    async fn take_in_order(&self) -> Result<Result<SharesOfMany, Blocked>, LockError> {
         let mut shares = SharesOfMany::default();
         for index in 0..self.keys.len() {
-            shares.push(self.take_one(index).await?);
+            let wait = match index {
+                0 => self.wait,
+                _ => self.wait.no_later_than(Instant::now() + HOLDS_AND_WAITS),
+            };
+            let retry_after = match self.take_one(index, wait).await {
+                Ok(share) => {
+                    shares.push(share);
+                    continue;
+                }
+                Err(LockError::Busy { retry_after }) if !self.wait.is_over() => retry_after,
+                // So short a wait may end before the store has said who holds the key.
+                Err(LockError::Unavailable(error))
+                    if index > 0
+                        && error.kind() == StoreErrorKind::Unanswered
+                        && !self.wait.is_over() =>
+                {
+                    None
+                }
+                Err(error) => return Err(error),
+            };
+            return Ok(Err(Blocked { index, retry_after }));
         }
-        Ok(shares)
+        Ok(Ok(shares))
     }
 
     /// Waits for one of the keys.
-    async fn take_one(&self, index: usize) -> Result<Share, LockError> {
+    async fn take_one(&self, index: usize, wait: Wait) -> Result<Share, LockError> {
         let keys = &self.keys[index..=index];
         self.client
-            .take(keys, None, self.terms, self.wait, Instant::now())
+            .take(keys, None, self.terms, wait, Instant::now())
             .await
     }
 }

@@ -20,10 +20,14 @@ mod acquisition;
 
 pub(crate) use acquisition::{Acquisition, Started};
 
+/// How long a request waits, unless it says so. It is longer than the lease of a holder that has died: another request gets the lock
+/// then.
+const WAIT: Duration = Duration::from_secs(45);
+
 /// A request for a lock. Await it, or call [`LockRequest::acquire`].
 ///
 /// Defaults: the mode is `Reentrant` (`Write` for a [`Resource`](crate::Resource) that is read and written), the lease is 30 s and
-/// renewed, the wait is 30 s at most, the owner is a new one, the hold has no fencing token and no longest time.
+/// renewed, the wait is 45 s at most, the owner is a new one, the hold has no fencing token and no longest time.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -75,7 +79,7 @@ impl LockRequest {
                 max_waiters: Some(1024),
                 route: Route::default(),
             },
-            wait: Duration::from_secs(30),
+            wait: WAIT,
             hold_at_least: None,
         }
     }
@@ -416,7 +420,10 @@ impl LockRequest {
 
     fn check_one(&self, target: &Target) -> Result<(), LockError> {
         let mode = target.mode_in(self.mode);
-        self.client.namespace().check(&target.key)?;
+        self.client
+            .namespace()
+            .check(&target.key)
+            .map_err(LockError::invalid)?;
         target.check(mode)?;
         if self.hold_at_least.is_some() && !mode.is_exclusive() {
             return Err(LockError::invalid(

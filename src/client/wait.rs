@@ -44,6 +44,14 @@ impl Wait {
         self.max_wait.is_zero()
     }
 
+    /// The same, which ends at `until` if that is earlier.
+    pub(super) fn no_later_than(self, until: Instant) -> Self {
+        Self {
+            until: self.until.min(until),
+            ..self
+        }
+    }
+
     /// What a request for one key needs.
     pub(super) fn for_one(self) -> Wanted {
         Wanted::One {

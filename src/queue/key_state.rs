@@ -53,8 +53,9 @@ pub(super) struct KeyState {
     exclusive: Head,
     write: Head,
     read: Head,
-    /// When the latest release with a turn began. It is one of the two sides that have such heads: rarely, both have one.
-    releasing: ReleaseTime,
+    /// When the latest release with a turn began, or the latest question of a head. It is one of the two sides that have such heads:
+    /// rarely, both have one.
+    in_store: ReleaseTime,
     /// Boxed: most keys have one holder and no waiter, and there may be many keys.
     rest: Option<Box<Rest>>,
 }
@@ -133,6 +134,7 @@ impl KeyState {
     pub(super) fn refused(&mut self, intent: &Intent, until: Option<Instant>, at: At) {
         if intent.nested.is_none() {
             self.rest().queue(intent.mode).note_answer(until, at.now);
+            self.note_in_store(at);
         }
         if intent.mode.is_permit() {
             self.rest().permit.refused();
@@ -182,6 +184,7 @@ impl KeyState {
                     }
                     read.note_answer(None, at.now);
                 }
+                self.note_in_store(at);
                 effects.extend(self.next(LockMode::Read, wakeups.into()));
             }
             LockMode::Permit(limit) => {
@@ -225,7 +228,10 @@ impl KeyState {
                 effects.extend(handoff.unused());
             }
             LockMode::Permit(_) => self.rest().permit.done(handoff, &mut effects),
-            mode => effects.extend(self.next(mode, handoff)),
+            mode => {
+                self.note_in_store(at);
+                effects.extend(self.next(mode, handoff));
+            }
         }
         self.decided(&intent.owner, at, &mut effects);
         effects

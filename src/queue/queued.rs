@@ -38,6 +38,24 @@ impl Queued {
             .with(&self.key, |state| state.pass_overdue_turn(self.mode, at));
         let effects = effect.into_iter().collect();
         self.queues.apply(&self.key, effects);
+        self.check_holder();
+    }
+
+    /// Asks whether the store carries the hold of this process: an operator may have broken it, of which the process would learn at the
+    /// next renewal only.
+    fn check_holder(&self) {
+        let held = self.queues.shards.look(&self.key, |state| {
+            let mut holds = state.holds();
+            holds
+                .find(|hold| hold.live.hold.mode.is_handed_over() && !hold.is_detached())
+                .map(|hold| hold.live.clone())
+        });
+        if let Some(live) = held.flatten() {
+            let background = self.queues.background.clone();
+            self.queues.background.adopt(Box::pin(async move {
+                drop(background.check(&live).await);
+            }));
+        }
     }
 
     /// `None`: no holder was known during the wait. Otherwise the rest of a holder's lease, if that is known.

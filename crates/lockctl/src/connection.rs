@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tower_distributed_lock::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use tower_distributed_lock::{
-    LockAdmin, LockClient, LockClientBuilder, QuorumStore, RedisStore, RedisStoreBuilder,
+    LockAdmin, LockClient, LockClientBuilder, RedisStore, RedisStoreBuilder,
 };
+use tower_distributed_lock_quorum::QuorumStore;
 
 use crate::exit::Failure;
 
@@ -122,7 +123,7 @@ impl Connection {
                 .collect::<Result<Vec<_>, Failure>>()?;
             let quorum = QuorumStore::new(stores);
             let quorum = quorum.map_err(|error| Failure::usage(error.to_string()))?;
-            return Ok(LockClient::builder(quorum));
+            return Ok(LockClient::builder(quorum.inspected()));
         } else {
             let [address] = <[_; 1]>::try_from(addresses).map_err(|_| {
                 Failure::usage("there are several addresses: say with --cluster, --sentinel MASTER or --quorum what they are")

@@ -54,7 +54,7 @@ impl<'a> Acquisition<'a> {
                         LockGuard::new(client.take(keys, entered, terms, wait, now).await?)
                     }
                     Targets::All(targets) => {
-                        let keys = &in_order(targets, request.mode);
+                        let keys = &in_order(targets, request.mode)?;
                         let all = AllOf {
                             client,
                             keys,
@@ -64,7 +64,7 @@ impl<'a> Acquisition<'a> {
                         LockGuard::new(Box::pin(all.take()).await?)
                     }
                     Targets::Any(targets) => {
-                        let mut keys = in_order(targets, request.mode);
+                        let mut keys = in_order(targets, request.mode)?;
                         // Requests begin at different keys, so that the keys are used equally.
                         fastrand::shuffle(&mut keys);
                         LockGuard::new(client.take(&keys, None, terms, wait, now).await?)
@@ -96,11 +96,30 @@ impl<'a> Acquisition<'a> {
 }
 
 /// Sorted, each key once; of two modes of one key the excluding one.
-fn in_order(targets: &[Target], mode: Option<LockMode>) -> Vec<(&LockKey, LockMode)> {
+///
+/// # Errors
+///
+/// `Invalid` if a key is asked for in two modes of which one does not stand for both.
+fn in_order(
+    targets: &[Target],
+    mode: Option<LockMode>,
+) -> Result<Vec<(&LockKey, LockMode)>, LockError> {
     let targets = targets.iter();
     let targets = targets.map(|target| (&target.key, target.mode_in(mode)));
     let mut targets: Vec<_> = targets.collect();
     targets.sort_by(|(a, x), (b, y)| a.cmp(b).then(y.is_exclusive().cmp(&x.is_exclusive())));
+    let contradict = |pair: &[(&LockKey, LockMode)]| {
+        let [(one, x), (other, y)] = pair else {
+            return false;
+        };
+        one == other && (x.family() != y.family() || x.is_permit() && x != y)
+    };
+    if targets.windows(2).any(contradict) {
+        return Err(LockError::invalid(
+            "a key is asked for in two modes that contradict each other: use modes of one family, and one limit of permits, for \
+             a key",
+        ));
+    }
     targets.dedup_by(|later, earlier| later.0 == earlier.0);
-    targets
+    Ok(targets)
 }

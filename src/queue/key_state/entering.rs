@@ -68,6 +68,7 @@ impl KeyState {
                 let has_turn = self.has_turn_for_new(mode, at);
                 if has_turn {
                     *self.head(mode) = Head::Asking;
+                    self.note_in_store(at);
                 }
                 has_turn
             }

@@ -52,7 +52,7 @@ impl KeyState {
             return Left::Release(NextTurn::None);
         }
         *self.head(mode) = Head::Releasing;
-        self.releasing = at.now.into();
+        self.note_in_store(at);
         let wakeups = self.not_held_any_more(mode, at);
         Left::Release(NextTurn::OfSide {
             since: at.now,
@@ -99,6 +99,7 @@ impl KeyState {
             return Vec::new();
         }
         let wakeups = self.not_held_any_more(mode, at);
+        self.note_in_store(at);
         self.next(mode, wakeups.into()).into_iter().collect()
     }
 }

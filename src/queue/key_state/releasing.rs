@@ -1,4 +1,4 @@
-//! The turn that waits for the release of a hold.
+//! A turn that does not come back: that of a release without an answer, or of a caller that is not polled.
 
 use tokio::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::cleanup::ANSWER_TIME;
 use crate::lock::LockMode;
 use crate::watchdog::Moment;
 
-/// When a release began, in tenths of a second, in four bytes.
+/// When a head last asked, or began its release, in tenths of a second, in four bytes.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct ReleaseTime(u32);
 
@@ -20,7 +20,7 @@ impl From<Instant> for ReleaseTime {
 }
 
 impl ReleaseTime {
-    /// Whether the release has taken longer than a caller waits for one.
+    /// Whether that is longer ago than a caller waits for a release, and than two questions of one that is polled are apart.
     fn is_long_ago(self, now: Instant) -> bool {
         // Less than zero if another thread has read the clock a little earlier.
         let tenths = Self::from(now).0.wrapping_sub(self.0) as i32;
@@ -29,22 +29,33 @@ impl ReleaseTime {
 }
 
 impl KeyState {
-    /// Whether a new request gets the turn: there is no head, or its release takes too long, and no request waits for it.
+    /// Whether a new request gets the turn: there is no head, or it is overdue, and no request waits for it.
     ///
-    /// The release may be left on a runtime that is not driven. The turn is a matter of order: the store decides.
+    /// The release may be left on a runtime that is not driven, and the question to a caller that is not polled. The turn is a matter of
+    /// order: the store decides.
     pub(super) fn has_turn_for_new(&mut self, mode: LockMode, at: At) -> bool {
         *self.head(mode) == Head::Idle
             || self.is_overdue(mode, at) && self.queue(mode).is_none_or(WaitQueue::is_empty)
     }
 
-    /// Passes the turn to the first request that waits, if the release that has it takes too long.
+    /// Passes the turn to the first request that waits, if it is overdue.
     pub(in crate::queue) fn pass_overdue_turn(&mut self, mode: LockMode, at: At) -> Option<Effect> {
         let is_overdue = !mode.is_permit() && self.is_overdue(mode, at);
-        is_overdue.then(|| self.next(mode, Handoff::default()))?
+        if !is_overdue {
+            return None;
+        }
+        self.note_in_store(at);
+        self.next(mode, Handoff::default())
     }
 
+    /// A caller that is not polled neither asks again nor gives its turn up: it asks at least once in each poll's time otherwise.
     fn is_overdue(&mut self, mode: LockMode, at: At) -> bool {
-        *self.head(mode) == Head::Releasing && self.releasing.is_long_ago(at.now)
+        self.head(mode).is_in_store() && self.in_store.is_long_ago(at.now)
+    }
+
+    /// The head of a side asks the store, or releases there.
+    pub(in crate::queue) fn note_in_store(&mut self, at: At) {
+        self.in_store = at.now.into();
     }
 
     /// A release with the turn was sent, or ends unsent.

@@ -8,7 +8,8 @@ use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
-use tower_distributed_lock::{LockClient, LockGuard, LockMode, MemoryStore, Owner, QuorumStore};
+use tower_distributed_lock::{LockClient, LockGuard, LockMode, MemoryStore, Owner};
+use tower_distributed_lock_quorum::QuorumStore;
 
 use super::wired::Wired;
 

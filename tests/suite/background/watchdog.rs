@@ -194,3 +194,63 @@ async fn a_runtime_for_renewals_that_has_ended_is_replaced() {
     sleep(LEASE * 2).await;
     held.release().await.expect("held all the time");
 }
+
+/// Counts the warnings of the crate.
+#[derive(Default)]
+struct Warnings(std::sync::Arc<std::sync::atomic::AtomicUsize>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("tower_distributed_lock")
+            && *metadata.level() == tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// After a pause of the process, every hold may be over at once: that is no storm of log lines, and other tasks run meanwhile.
+#[tokio::test(start_paused = true)]
+async fn thousands_of_losses_are_a_few_lines_and_starve_nobody() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    let warnings = Warnings::default();
+    let lines = warnings.0.clone();
+    let _logged = tracing::subscriber::set_default(warnings);
+    let locks = LockClient::new(Wired::default());
+    let lease = tower_distributed_lock::Lease::Fixed(Duration::from_secs(5));
+    let asking = (0..4000).map(|n| locks.lock(format!("1:{n}")).lease(lease).acquire());
+    let guards = futures_util::future::join_all(asking).await;
+    let (turns, lost) = (Arc::new(AtomicUsize::new(0)), guards.iter().next_back());
+    let counting = turns.clone();
+    let other = tokio::spawn(async move {
+        loop {
+            tokio::task::yield_now().await;
+            counting.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    turns.store(0, Ordering::Relaxed);
+    tokio::time::advance(Duration::from_secs(6)).await;
+    lost.expect("there are some")
+        .as_ref()
+        .expect("free")
+        .lost()
+        .await;
+    other.abort();
+    assert!(
+        turns.load(Ordering::Relaxed) >= 8,
+        "another task has run meanwhile"
+    );
+    assert!(lines.load(Ordering::Relaxed) <= 2, "{lines:?} lines");
+}

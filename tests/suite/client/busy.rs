@@ -10,8 +10,9 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, timeout};
 use tower_distributed_lock::{
-    Lease, LockClient, LockError, LockGuard, LockMode, MemoryStore, QuorumStore, RedisStore,
+    Lease, LockClient, LockError, LockGuard, LockMode, MemoryStore, RedisStore,
 };
+use tower_distributed_lock_quorum::QuorumStore;
 
 use super::faults::excluded_by;
 use super::{MODES, SOON, client};

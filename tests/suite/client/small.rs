@@ -5,9 +5,9 @@ use std::time::Duration;
 use axum::response::IntoResponse;
 use http::HeaderValue;
 use tower_distributed_lock::{
-    FencingToken, LockClient, LockError, MemoryStore, QuorumStore, RedisStore, StoreError,
-    StoreErrorKind,
+    FencingToken, LockClient, LockError, MemoryStore, RedisStore, StoreError, StoreErrorKind,
 };
+use tower_distributed_lock_quorum::QuorumStore;
 
 use crate::support::{RedisServer, Site};
 

@@ -6,9 +6,8 @@ use axum::routing::any;
 use axum::{Extension, Router};
 use http::Request;
 use http::request::Parts;
-
-use tower_distributed_lock::IdempotencyLayer;
 use tower_distributed_lock::idempotency::Recording;
+use tower_distributed_lock::{IdempotencyLayer, LockClient, MemoryStore};
 use tracing::Level;
 
 use super::{is_replay, problem, remembering, send, text};
@@ -204,6 +203,31 @@ async fn a_tenant_gets_no_other_tenants_response_and_its_own_request_runs() {
             assert_eq!(text(answer).await, format!("paid by {name}"));
         }
     }
+}
+
+/// Otherwise somebody has another one's payment run again, by many requests of its own.
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_floods_the_records_pushes_out_its_own() {
+    let locks = LockClient::new(MemoryStore::with_record_limit(100_000));
+    let layer = IdempotencyLayer::new(locks)
+        .tenant(|parts: &Parts| Some(parts.extensions.get::<Tenant>()?.0.clone()));
+    // The record is in the header lines, which count.
+    let pay = async || ([("x-receipt", "x".repeat(1000))], ());
+    let app = Router::new().route("/payments", any(pay)).layer(layer);
+    let pay = async |tenant: &str, key: usize| {
+        let request = Request::post("/payments").header("idempotency-key", key);
+        let request = request.extension(Tenant(tenant.to_owned()));
+        let answer = send(&app, request.body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.status(), 200);
+        is_replay(&answer)
+    };
+    assert!(!pay("victim", 1).await);
+    for key in 0..500 {
+        assert!(!pay("stranger", key).await);
+    }
+    assert!(pay("victim", 1).await, "its record is kept");
+    assert!(pay("stranger", 499).await);
+    assert!(!pay("stranger", 0).await, "there is no room for all");
 }
 
 #[tokio::test(start_paused = true)]

@@ -243,7 +243,7 @@ async fn the_admin_changes_the_limit_of_requests_that_name_another() {
     assert_eq!(statuses(&answers), [200, 200]);
     assert!(began.elapsed() < SECOND * 3 / 2, "{:?}", began.elapsed());
 
-    admin.leave_permits(FIRST).await.unwrap();
+    admin.clear_permit_limit(FIRST).await.unwrap();
     let answers = puts(&hasty, "/orders/1", 3).await;
     assert_eq!(statuses(&answers), [200, 200, 429]);
 }

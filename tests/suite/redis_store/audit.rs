@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tower_distributed_lock::audit::{Deployment, Warning};
-use tower_distributed_lock::{Audit, LockClient, MemoryStore, QuorumStore};
+use tower_distributed_lock::{Audit, LockClient, MemoryStore};
+use tower_distributed_lock_quorum::QuorumStore;
 
 use super::*;
 use crate::support::{Proxy, eventually};

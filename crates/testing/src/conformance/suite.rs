@@ -77,13 +77,16 @@ macro_rules! conformance {
                     a_client_that_has_ended_refuses_requests no_hold_is_left_after_the_end;
             }
             [reentrant write] "never handed over: the store serves fair waiters in their order, readers share, and each permit is asked for" {
-                loss: a_stolen_hold_that_is_handed_over_is_lost;
+                loss: a_stolen_hold_that_is_handed_over_is_lost a_stolen_hold_blocks_no_waiter_of_its_process;
             }
             [reentrant read write permit] "each asks for its own place in the store's queue" {
                 any: few_requests_for_any_ask_at_each_release;
             }
             [reentrant fair write permit] "readers enter together" {
                 order: waiters_of_one_client_are_granted_in_order;
+            }
+            [reentrant fair read write] "requests for permits ask side by side, and those of a process wait for one of theirs that is not polled" {
+                unpolled: a_request_that_is_not_polled_delays_nobody;
             }
             [reentrant fair write] "only an exclusive hold has a minimum, or leaves a record" {
                 minimum: a_minimum_ends_with_its_guard a_minimum_ends_with_its_client;
@@ -102,6 +105,7 @@ macro_rules! conformance {
             [permit] "about permits" {
                 permits: no_more_hold_than_there_are_permits every_permit_is_granted one_release_admits_one
                     one_permits_lapse_ends_no_other a_lapsed_permit_is_given_back_once two_limits_at_once_conflict
+                    a_refused_request_changes_no_limit
                     another_limit_on_several_keys_is_overlooked a_limit_ends_with_its_holds
                     permits_of_one_process_are_asked_for_at_once few_of_a_crowd_ask_at_a_release
                     every_waiter_is_granted_when_several_permits_come_free;

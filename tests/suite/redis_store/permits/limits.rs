@@ -173,7 +173,7 @@ async fn a_limit_that_is_set_counts_in_place_of_what_attempts_name() {
     assert!(asks(&store, &one).await && !asks(&store, &permit("n", 9)).await);
 
     // The limit of attempts counts again when no permit is held.
-    admin.leave_permits("n").await.unwrap();
+    admin.clear_permit_limit("n").await.unwrap();
     assert_eq!(
         error_kind(&store, &permit("n", 2)).await,
         StoreErrorKind::Conflict

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use tower_distributed_lock::{Lease, LockClient};
+
 use super::*;
-use crate::client::LockClient;
-use crate::lock::Lease;
 
 /// A confirmed hold: the time from after its grant until before its release.
 #[derive(Clone, Copy)]

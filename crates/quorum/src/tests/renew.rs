@@ -70,45 +70,9 @@ async fn a_check_needs_a_majority() {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn late_grants_count_once_the_others_have_proved_that_there_was_no_gap() {
-    for renewed in [false, true] {
-        let (stores, quorum) = five();
-        set(&stores[3..], Mood::Slow(SECOND));
-        granted(&quorum, &reentrant(1)).await;
-        set(&stores[3..], Mood::Well);
-        sleep(SECOND).await;
-        assert_eq!(carriers(&stores, &reentrant(1)).await, 5);
-        if renewed {
-            assert_eq!(
-                renew(&quorum, &reentrant(1)).await.unwrap(),
-                HoldStatus::Held
-            );
-        } else {
-            // No renewal is needed.
-            sleep(SECOND).await;
-        }
-        stores[0].forget();
-        stores[1].forget();
-        assert_eq!(
-            check(&quorum, &reentrant(1)).await.unwrap(),
-            HoldStatus::Held
-        );
-        let released = release(&quorum, 1).await;
-        assert_eq!(released, HoldStatus::Held);
-    }
-}
-
 /// The attempt of the first client to get another key.
 fn other() -> Attempt {
-    let first = reentrant(1);
-    Attempt {
-        hold: Hold {
-            key: LockKey::new("other"),
-            ..first.hold.clone()
-        },
-        ..first
-    }
+    attempt_for("other", LockMode::Reentrant, 1)
 }
 
 fn renewal(attempt: &Attempt, lease: Duration) -> Renewal {

@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 
+use tower_distributed_lock::store::Inspection;
+
 use super::*;
-use crate::store::{Inspect, Inspection, ListQuery, LockEntry, Page};
 
 /// How the store behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,11 +164,6 @@ impl Inspect for Scripted {
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
         self.moody("force", async { self.memory().force_unlock(key).await })
-            .await
-    }
-
-    async fn list_locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, StoreError> {
-        self.moody("list", async { self.memory().list_locks(query).await })
             .await
     }
 }

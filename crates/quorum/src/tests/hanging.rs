@@ -1,9 +1,9 @@
 //! Clients over stores that are slow, or hang.
 
+use tower_distributed_lock::{LockClient, LockError};
+
+use super::client::clients;
 use super::*;
-use crate::client::LockClient;
-use crate::error::LockError;
-use crate::store::Inspect;
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_leaves_nothing_in_the_slowest_store() {
@@ -78,32 +78,6 @@ async fn a_slow_store_ends_its_hold_after_a_forced_unlock_was_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn questions_to_a_store_that_hangs_do_not_pile_up() {
-    let (stores, quorum) = five();
-    let mut holder = reentrant(1);
-    holder.lease = 600 * SECOND;
-    granted(&quorum, &holder).await;
-    settle().await;
-    stores[4].set(Mood::Hanging);
-    let key = LockKey::new("key");
-    let mut waited = 0;
-    for _ in 0..100 {
-        let asked = Instant::now();
-        assert!(quorum.inspect(&key).await.unwrap().is_held());
-        waited += usize::from(asked.elapsed() > 100 * MS);
-        assert!(stores[4].hanging() <= 1, "{} wait", stores[4].hanging());
-        sleep(SECOND).await;
-    }
-    // It is asked again when a question has waited for too long.
-    assert!((3..=5).contains(&waited), "{waited} questions waited");
-    stores[4].set(Mood::Well);
-    settle().await;
-    set(&stores[..2], Mood::Hanging);
-    let seen = quorum.inspect(&key).await;
-    assert!(seen.unwrap().is_held(), "the recovered store is asked");
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_audit_names_a_store_that_hangs() {
     let (stores, quorum) = five();
     stores[4].set(Mood::Hanging);
@@ -111,4 +85,20 @@ async fn an_audit_names_a_store_that_hangs() {
     let audit = audit.expect("it ends").unwrap();
     let silent: Vec<_> = audit.members.iter().map(Result::is_err).collect();
     assert_eq!(silent, [false, false, false, false, true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inspection_waits_no_longer_than_a_store_may_take_and_leaves_no_question_behind() {
+    let (stores, quorum) = five();
+    granted(&quorum, &reentrant(1)).await;
+    settle().await;
+    set(&stores[3..], Mood::Hanging);
+    let asked = Instant::now();
+    let seen = quorum.inspect(&LockKey::new("key")).await.unwrap();
+    assert!(seen.is_held());
+    assert_eq!(asked.elapsed(), STORE_TIMEOUT);
+    assert_eq!(stores[4].hanging(), 0);
+    stores[2].set(Mood::Hanging);
+    let answer = quorum.inspect(&LockKey::new("key")).await;
+    assert_eq!(kind(answer), StoreErrorKind::Unanswered);
 }

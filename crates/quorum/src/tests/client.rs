@@ -1,18 +1,13 @@
 //! End to end: clients over a quorum.
 
-mod hanging;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::*;
-use crate::client::LockClient;
-use crate::error::LockError;
-use crate::guard::LockGuard;
-use crate::lock::Lease;
-use crate::store::{Inspect, ListQuery};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockGuard};
 
-fn clients<const N: usize>(stores: &[Scripted]) -> [LockClient; N] {
+use super::*;
+
+pub(super) fn clients<const N: usize>(stores: &[Scripted]) -> [LockClient; N] {
     std::array::from_fn(|_| LockClient::new(QuorumStore::new(stores.to_vec()).unwrap()))
 }
 
@@ -241,33 +236,11 @@ async fn cancelled_requests_leave_nothing() {
         drop(asking);
         sleep(SECOND).await;
         for store in &stores {
-            let probe = Attempt {
-                patience: None,
-                ..reentrant(1000 + polls)
-            };
+            let probe = impatient(1000 + polls);
             granted(&store.memory(), &probe).await;
             store.memory().release_one(&probe.hold).await.unwrap();
         }
     }
     all_empty(&stores).await;
-    assert!(quorum.shared.holds.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_store_cannot_list_is_listed_by_the_next() {
-    let (stores, quorum) = five();
-    granted(&quorum, &reentrant(1)).await;
-    settle().await;
-    // They answer questions about the key all the same.
-    set(&stores[..2], Mood::Failing(StoreErrorKind::Transient));
-    let page = quorum.list_locks(&ListQuery::new()).await.unwrap();
-    let keys: Vec<_> = page
-        .entries
-        .iter()
-        .map(|entry| entry.key.as_str())
-        .collect();
-    assert_eq!(keys, ["key"]);
-    assert_eq!(page.next, None);
-    set(&stores[..3], Mood::Failing(StoreErrorKind::Transient));
-    assert!(quorum.list_locks(&ListQuery::new()).await.is_err());
+    assert!(quorum.shared.ledger.is_empty());
 }
