@@ -54,7 +54,7 @@ end
 -- Wakes the first in the queue. If it is empty, wakes waiters without a place in it: on the channel of Redisson's plain locks,
 -- and the first in our line. Redisson wakes no waiter then.
 local function wake(lock, channel, now, v, publish)
-  local head = redis.call('EXISTS', queue_of(lock)) == 1 and first_in_queue(lock, now, v)
+  local head = first_in_queue(lock, now, v)
   redis.call(publish, head and channel .. ':' .. head or channel, '0')
   if not head then
     call_first(lock, v, publish)

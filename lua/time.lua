@@ -59,9 +59,12 @@ end
 
 -- Removes the key if nothing is unusual any more. `void`: until when there may be a tombstone, or nil.
 local function tidy_up(lock, now, void)
-  if redis.call('EXISTS', lock.writers, lock.readers, lock.pass, lock.alive, lock.outside) == 0 then
+  if redis.call('EXISTS', lock.writers, lock.readers, lock.pass, lock.alive) == 0 then
+    local turn = redis.call('PTTL', lock.outside)
     if void and tonumber(void) > now then
-      redis.call('HDEL', lock.busy, 'asked', 'late', 'turn')
+      redis.call('HDEL', lock.busy, 'asked', 'late')
+    elseif turn > 0 then
+      redis.call('PEXPIRE', lock.busy, turn)
     else
       redis.call('DEL', lock.busy)
     end

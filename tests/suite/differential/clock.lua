@@ -14,7 +14,7 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   end
   -- The clock of those who wait goes on, as if someone had asked all the time: the memory store knows no silence.
   if redis.call('TYPE', key).ok == 'hash' and redis.call('HEXISTS', key, 'void') == 1 then
-    redis.call('HINCRBY', key, 'void', -passed)
+    redis.call('HINCRBY', key, 'void', string.format('%d', 0 - passed))
   end
   local left = redis.call('PTTL', key)
   if left >= 0 then
