@@ -15,7 +15,7 @@ local function next_token(counter, reserve, retention)
   local now = time[1] * 1000000 + time[2]
   local token = math.max(last + 1, now)
   if token + reserve > LAST_TOKEN then
-    error('WRONGTYPE the fencing counter has reached 2^53: no further token can be told from the last one')
+    error('WRONGTYPE the fencing counter has reached 2^53: a further token would equal the last one')
   end
   local value = string.format('%.0f', token + reserve)
   if retention == '0' or redis.call('PTTL', counter) == -1 then

@@ -110,6 +110,19 @@ impl Drop for Inner {
     }
 }
 
+/// A client of this store with the default settings.
+impl<S: LockStore> From<S> for LockClient {
+    fn from(store: S) -> Self {
+        Self::new(store)
+    }
+}
+
+impl From<&LockClient> for LockClient {
+    fn from(client: &LockClient) -> Self {
+        client.clone()
+    }
+}
+
 impl LockClient {
     /// A client of `store` with default settings.
     pub fn new(store: impl LockStore) -> Self {

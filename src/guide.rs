@@ -35,10 +35,10 @@ macro_rules! pages {
                 "LockClient::lock" "LockClient::lock_any" "LockClient::once" "LockClient::shutdown" "LockClient::snapshot"
                 "LockClient::try_lock" "LockClientBuilder" "LockClientBuilder::announce"
                 "LockClientBuilder::namespace" "LockClientBuilder::renew_on" "LockError::Conflict"
-                "LockError::Invalid" "LockError::Lost" "LockError::grpc_code" "LockHandle" "LockHandle::lost"
+                "LockError::Invalid" "LockError::Lost" "LockHandle" "LockHandle::lost"
                 "LockMode::Fair" "LockMode::Read" "LockMode::Reentrant" "LockMode::Write" "LockMode::permits"
                 "LockRequest::hold_at_least" "LockStore" "MemoryStore" "OnCancel::RunToCompletion" "OnLost::Abort"
-                "Owner" "RedisStoreBuilder::response_timeout" "Rejection" "RejectionKind::grpc_code"
+                "Owner" "RedisStoreBuilder::response_timeout" "Rejection"
                 "ReleaseOn::BodyEnd" "ReleaseOn::Head" "Replicas" "Resource" "idempotency::IdempotencyKey" "idempotency::Recording" "idempotency::key::cloud_events()" "idempotency::key::github()"
                 "idempotency::key::shopify()" "idempotency::key::standard_webhooks()" "idempotency::key::stripe()" "layer"
             }]

@@ -117,17 +117,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::request::Parts;
-use http::{Response, response};
-use http_body::Body;
+use http::response;
+#[cfg(doc)]
 use tower_layer::Layer;
 
 use crate::client::LockClient;
-use crate::error::BoxError;
 use crate::key::{AnyKey, KeyExtractor};
-use crate::layer::{Closure, Confirm, Locking, OnCancel, Rejection, Responder};
-use crate::lock::Lease;
+use crate::layer::{Closure, Confirm, ServeSettings, service, shared_setters, tenant_from};
 
 mod admission;
 mod claimed;
@@ -140,7 +137,6 @@ mod record;
 mod recording;
 mod settings;
 
-pub use crate::layer::ResponseFuture;
 pub use claimed::IdempotencyKey;
 pub use recording::Recording;
 
@@ -191,12 +187,12 @@ pub struct IdempotencyLayer {
 }
 
 impl IdempotencyLayer {
-    /// Creates a layer that uses `client`, with default settings. It also needs a [`tenant`](Self::tenant) or
+    /// Creates a layer on a [`LockClient`] or a store, with default settings. It also needs a [`tenant`](Self::tenant) or
     /// [`shared`](Self::shared).
-    pub fn new(client: LockClient) -> Self {
+    pub fn new(client: impl Into<LockClient>) -> Self {
         Self {
             key: AnyKey::new(idempotency_key()),
-            settings: IdempotencySettings::new(client),
+            settings: IdempotencySettings::new(client.into()),
         }
     }
 
@@ -211,7 +207,7 @@ impl IdempotencyLayer {
     /// IdempotencyLayer::payments(locks).tenant_from::<User>()
     /// # ;
     /// ```
-    pub fn payments(client: LockClient) -> Self {
+    pub fn payments(client: impl Into<LockClient>) -> Self {
         Self::new(client).required()
     }
 
@@ -228,7 +224,7 @@ impl IdempotencyLayer {
     /// IdempotencyLayer::webhook(locks, key::github())
     /// # ;
     /// ```
-    pub fn webhook<K: KeyExtractor>(client: LockClient, provider: Provider<K>) -> Self {
+    pub fn webhook<K: KeyExtractor>(client: impl Into<LockClient>, provider: Provider<K>) -> Self {
         let (wait, retention) = (provider.wait(), provider.retention);
         let layer = Self::new(client).key(provider).required().shared();
         layer.wait(wait).retention(retention)
@@ -239,6 +235,26 @@ impl IdempotencyLayer {
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
         self.key = AnyKey::new(key);
         self
+    }
+
+    shared_setters!();
+
+    tenant_from!();
+
+    #[track_caller]
+    fn serve(mut self, change: impl FnOnce(&mut ServeSettings)) -> Self {
+        change(&mut self.settings.serve);
+        if let Err(reason) = self.settings.serve.check() {
+            panic!("this `IdempotencyLayer` cannot serve requests: {reason}");
+        }
+        self
+    }
+
+    #[track_caller]
+    fn check_complete(&self) {
+        if let Err(reason) = self.settings.check() {
+            panic!("this `IdempotencyLayer` cannot serve requests: {reason}");
+        }
     }
 
     /// Answers requests without a key 400 `key-missing`, instead of letting them pass unprotected.
@@ -277,14 +293,6 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Sets the [`tenant`](Self::tenant) to the value that the authentication has put into the request's extensions.
-    pub fn tenant_from<T>(self) -> Self
-    where
-        T: AsRef<str> + Send + Sync + 'static,
-    {
-        self.tenant(|parts| Some(parts.extensions.get::<T>()?.as_ref().to_owned()))
-    }
-
     /// Allows requests without a [`tenant`](Self::tenant), which share their keys as [`shared`](Self::shared) says.
     pub fn anonymous(mut self) -> Self {
         self.settings.scope.anonymous = true;
@@ -308,15 +316,6 @@ impl IdempotencyLayer {
     /// and the path inside of the nest belong to the [`fingerprint`](Self::fingerprint).
     pub fn scope(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.settings.scope.name = Some(name.into());
-        self
-    }
-
-    /// Looks only at requests for which `predicate` is true; others pass unprotected (default: all requests that write).
-    pub fn when<F>(mut self, predicate: F) -> Self
-    where
-        F: Fn(&Parts) -> bool + Send + Sync + 'static,
-    {
-        self.settings.serve.when = Some(Closure(Arc::new(predicate)));
         self
     }
 
@@ -346,42 +345,6 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Sets how long a repeat waits for the first request (default 3 s) before it is answered 409. Zero: one attempt. Senders of
-    /// webhooks time out after 5 to 10 s, so choose less. The reads of the record count: those of a slow store, and the attempt, may
-    /// take two seconds together if this is shorter. What the store answers in the last tenth of a second is waited for.
-    pub fn wait(mut self, wait: Duration) -> Self {
-        self.settings.serve.wait = wait;
-        self
-    }
-
-    /// Sets how soon a repeat may run after the process of the first request has died, and whether the lock is renewed (default:
-    /// renewed, 30 s; at least 10 ms).
-    pub fn lease(mut self, lease: Lease) -> Self {
-        self.settings.serve.lease = lease;
-        self
-    }
-
-    /// Sets how long a handler may run (default 5 min; at least 10 ms); after that its lock counts as lost. `None`: without
-    /// limit.
-    pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
-        self.settings.serve.max_hold = max_hold.into();
-        self
-    }
-
-    /// Sets how many repeats of one request may wait in this process at a time (default 64); one more is answered 503: see
-    /// [`overload_delay`](Self::overload_delay).
-    pub fn max_waiters(mut self, max_waiters: usize) -> Self {
-        self.settings.serve.max_waiters = max_waiters;
-        self
-    }
-
-    /// Sets how long the answer to a request that is refused for overload is delayed at most (default 1 s; zero: not at all), as
-    /// [`DistributedLockLayer::overload_delay`](crate::DistributedLockLayer::overload_delay) does.
-    pub fn overload_delay(mut self, longest: Duration) -> Self {
-        self.settings.serve.overload_delay.longest = longest;
-        self
-    }
-
     /// Sets how long a record is kept (default 24 h): choose more than the time for which senders repeat. For the size of records
     /// see [above](self#what-records-cost).
     pub fn retention(mut self, retention: Duration) -> Self {
@@ -400,22 +363,9 @@ impl IdempotencyLayer {
     }
 
     /// Sets how long (bytes) the body of a request with a key may be (default 2 MiB); a longer one is answered 413, as by
-    /// [`buffer_body`](crate::DistributedLockLayer::buffer_body).
+    /// the body limit of [`DistributedLockLayer`](crate::DistributedLockLayer).
     pub fn body_limit(mut self, limit: usize) -> Self {
-        self.settings.serve.body_reader.limit = limit;
-        self
-    }
-
-    /// Sets how long the body of a request with a key may take to arrive (default 60 s). A slower one is answered 408.
-    pub fn body_time_limit(mut self, limit: Duration) -> Self {
-        self.settings.serve.body_reader.time_limit = limit;
-        self
-    }
-
-    /// Sets how much memory (bytes) the bodies of requests may occupy together, until their handlers drop them (default 64 MiB).
-    /// A request without room for its body is answered 503. Clones of the layer share the budget.
-    pub fn body_budget(mut self, bytes: usize) -> Self {
-        self.settings.serve.body_reader.budget(bytes);
+        self.settings.serve.body_reader.limit = Some(limit);
         self
     }
 
@@ -423,13 +373,6 @@ impl IdempotencyLayer {
     /// warning in the log. For the size of records see [above](self#what-records-cost).
     pub fn response_limit(mut self, limit: usize) -> Self {
         self.settings.response_limit = limit;
-        self
-    }
-
-    /// Sets how to treat a handler whose client has disconnected. By default ([`OnCancel::RunToCompletion`]) it runs to its end and is
-    /// recorded, so that the repeat gets the answer. With [`OnCancel::Drop`] a payment may be cut in half, and the repeat runs again.
-    pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
-        self.settings.serve.on_cancel = on_cancel;
         self
     }
 
@@ -450,31 +393,11 @@ impl IdempotencyLayer {
         self.settings.local = Arc::new(LocalRecords::new(limit));
         self
     }
-
-    /// Sets your own response to requests that are not served, as
-    /// [`DistributedLockLayer::rejection`](crate::DistributedLockLayer::rejection) does.
-    pub fn rejection<F, B>(mut self, respond: F) -> Self
-    where
-        F: Fn(&Rejection, &Parts) -> Response<B> + Send + Sync + 'static,
-        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-    {
-        self.settings.serve.responder = Responder::new(respond);
-        self
-    }
 }
 
-/// Runs each request once per idempotency key. See [`IdempotencyLayer`].
-pub type Idempotency<S> = Locking<S, IdempotencyLayer>;
-
-impl<S> Layer<S> for IdempotencyLayer {
-    type Service = Idempotency<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        if let Err(reason) = self.settings.check() {
-            panic!("this `IdempotencyLayer` cannot serve requests: {reason}");
-        }
-        Locking::new(inner, self.clone())
-    }
+service! {
+    /// Runs each request once per idempotency key. See [`IdempotencyLayer`].
+    Idempotency of IdempotencyLayer
 }
 
 impl fmt::Debug for IdempotencyLayer {

@@ -278,6 +278,12 @@ impl Queues {
         self.apply(key, effects);
     }
 
+    /// How many requests for `key` in `mode` wait in this process.
+    pub(crate) fn waiting(&self, key: &LockKey, mode: LockMode) -> usize {
+        let waiting = |state: &KeyState| state.waiting(mode);
+        self.shards.look(key, waiting).unwrap_or_default()
+    }
+
     /// The number of keys that requests of this process hold or wait for.
     pub(crate) fn len(&self) -> usize {
         self.shards.len()

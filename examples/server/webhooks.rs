@@ -46,9 +46,7 @@ pub(crate) fn routes(
     once: IdempotencyLayer,
     secret: Option<Secret>,
 ) -> Router<Store> {
-    let lock = lock
-        .buffer_body(LIMIT)
-        .key(key::json_field("lock:order", "/order"));
+    let lock = lock.key(key::json_field("lock:order", "/order"));
     let signed = from_fn_with_state(secret, signature::check);
     let ordered = post(ordered)
         .route_layer(lock)

@@ -193,7 +193,7 @@ pub(crate) async fn holds(server: &RedisServer) -> usize {
     keys.filter(|key| !outlives_locks(key)).count()
 }
 
-/// Token counters remain, and the counters of idle permits for a day; the tombstones of withdrawn attempts expire.
+/// Token counters remain, and the counters and limits of idle permits for a day; the tombstones of withdrawn attempts expire.
 pub(crate) fn outlives_locks(key: &str) -> bool {
     [
         "redisson_lock_token:",

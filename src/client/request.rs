@@ -374,6 +374,31 @@ impl LockRequest {
         self.modes().all(LockMode::is_permit)
     }
 
+    /// Why the request would fail at once, as far as this process knows without a wait.
+    pub(crate) fn refusal(&self) -> Result<(), LockError> {
+        let refused = self.is_refused();
+        if let Err(error) = &refused {
+            self.observed(Instant::now()).refused(error);
+        }
+        refused
+    }
+
+    fn is_refused(&self) -> Result<(), LockError> {
+        if self.client.inner.tracker.is_closed() {
+            return Err(LockError::Shutdown);
+        }
+        let is_full = |target: &Target| {
+            let mode = target.mode_in(self.mode);
+            let waiting = self.client.inner.queues.waiting(&target.key, mode);
+            let most = self.terms.max_waiters;
+            waiting > 0 && most.is_some_and(|most| waiting >= most)
+        };
+        match !self.wait.is_zero() && self.targets().iter().any(is_full) {
+            true => Err(LockError::Overloaded),
+            false => Ok(()),
+        }
+    }
+
     fn check(&self) -> Result<(), LockError> {
         limits::check(self.terms.lease, self.terms.max_hold).map_err(LockError::invalid)?;
         if self.targets().len() > self.client.max_keys_per_request() {
@@ -433,9 +458,8 @@ impl LockRequest {
         if self.terms.owner.is_none() && !self.wait.is_zero() {
             held::check(self.client.id(), &target.key, mode)?;
         }
-        let supported = self
-            .client
-            .supports(mode, self.terms.fenced && mode.is_exclusive());
+        let fenced = self.terms.fenced && mode.is_exclusive();
+        let supported = self.client.supports(mode, fenced);
         supported
             .and_then(|()| self.client.inner.store.partition(&target.key))
             .map(drop)

@@ -96,20 +96,23 @@ pub(super) struct Failures {
 
 impl Failures {
     /// Whether to ask the store again after `error`. An unreachable or silent store is asked once more. A store that
-    /// cannot serve now is asked again after a pause, for as long as the wait lasts.
+    /// cannot serve now, or whose replicas do not acknowledge, is asked again after a pause, for as long as the wait lasts.
     pub(super) async fn allow_another(&mut self, error: &StoreError, wait: Wait) -> bool {
         let again = match error.kind() {
-            StoreErrorKind::Unanswered
-            | StoreErrorKind::Unreachable
-            | StoreErrorKind::Unacknowledged => !mem::replace(&mut self.asked_again, true),
-            StoreErrorKind::Transient if !wait.is_one_try() => {
+            StoreErrorKind::Unanswered | StoreErrorKind::Unreachable => {
+                !mem::replace(&mut self.asked_again, true)
+            }
+            // What too few replicas acknowledged was withdrawn: they may be back when the failover is over.
+            StoreErrorKind::Transient | StoreErrorKind::Unacknowledged if !wait.is_one_try() => {
                 self.asked_again = false;
                 let pause = Instant::now() + jittered(TRANSIENT_PAUSE);
                 tokio::time::sleep_until(pause.min(wait.until)).await;
                 true
             }
-            StoreErrorKind::Transient => false,
-            StoreErrorKind::Refused | StoreErrorKind::Conflict => false,
+            StoreErrorKind::Transient
+            | StoreErrorKind::Unacknowledged
+            | StoreErrorKind::Refused
+            | StoreErrorKind::Conflict => false,
         };
         again && !wait.is_one_try() && !wait.is_over()
     }

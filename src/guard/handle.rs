@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::error::LockError;
-use crate::lock::{FencingToken, LockKey, LockMode};
+use crate::lock::{FencingToken, HoldId, LockKey, LockMode};
 use crate::queue::Share;
 use crate::watchdog::LiveHold;
 
@@ -63,6 +63,11 @@ impl LockHandle {
     pub fn keys(&self) -> impl Iterator<Item = &LockKey> {
         let tenures = self.observed.tenures.iter();
         tenures.map(|tenure| &tenure.live.hold.key)
+    }
+
+    /// The id of the hold on [`LockHandle::key`], as operators see it: see [`LockAdmin`](crate::LockAdmin).
+    pub fn id(&self) -> HoldId {
+        self.observed.tenures[0].live.hold.id
     }
 
     /// The mode of the hold on [`LockHandle::key`].

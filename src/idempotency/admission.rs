@@ -18,10 +18,11 @@ use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::key::{KeyError, template};
 use crate::layer::{
-    Buffered, Claim, ModePolicy, Rejection, RejectionKind, Unclaimed, by_method, extract, whole,
+    Claim, ModePolicy, Rejection, RejectionKind, RequestLock, Unclaimed, WholeBody, extract, mode,
+    whole,
 };
 use crate::limits::{FOR_EVER, LAST_MOMENT};
-use crate::lock::{LockKey, LockMode, Owner};
+use crate::lock::{LockKey, LockMode};
 use crate::telemetry::Route;
 
 /// How long the store may take to read a record.
@@ -34,6 +35,7 @@ pub(crate) struct RecordTerms {
     pub(super) scope: Arc<str>,
     pub(super) route: Route,
     pub(super) granted: Instant,
+    pub(super) waited: Duration,
 }
 
 /// What the store answers before `until`.
@@ -49,7 +51,7 @@ async fn answered_by<T>(
 impl IdempotencyLayer {
     /// Whether the layer applies to a request with this head: one that writes.
     pub(super) fn applies_to(&self, parts: &Parts) -> bool {
-        by_method().mode(parts) == Some(LockMode::Write) && self.settings.serve.apply_to(parts)
+        mode::by_method().mode(parts) == Some(LockMode::Write)
     }
 
     /// Answers a repeat, or claims the key of a request.
@@ -62,7 +64,7 @@ impl IdempotencyLayer {
         B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
     {
         let reader = &self.settings.serve.body_reader;
-        let (extracted, body) = extract::<Buffered, B>(&self.key, reader, parts, body).await?;
+        let (extracted, body) = extract::<WholeBody, B>(&self.key, reader, parts, body).await?;
         let keys = match extracted {
             Ok(keys) if !keys.is_empty() => keys,
             Err(error) if !error.is_missing() => return Err(error.into()),
@@ -82,22 +84,23 @@ impl IdempotencyLayer {
             return Err(Unclaimed::Pass(body.body));
         };
         parts.extensions.insert(key);
-        let (body, read) = body.take::<Buffered>(reader).await?;
-        let read = read.unwrap_or_default();
+        let (body, read) = body.take::<WholeBody>(reader, parts).await?;
+        // The room of the body is given back when its handler gets it.
+        let (read, _share) = read.unwrap_or_default();
         let fingerprint = match &self.settings.fingerprint {
             Some(fingerprint) => fingerprint(parts, &read),
             None => self.settings.scope.fingerprint(parts, &read),
         };
         // The record answers clients that accept other encodings.
         parts.headers.remove(ACCEPT_ENCODING);
-        let wait = self.settings.serve.wait;
-        let until = Instant::now() + wait.clamp(LOOK_UP, FOR_EVER);
+        let wait = self.settings.serve.wait(parts);
+        let began = Instant::now();
+        let until = began + wait.clamp(LOOK_UP, FOR_EVER);
         // A record does not change during its retention, so a replay needs no lock.
         if let Some(replay) = self.look_up(&name, fingerprint, until).await? {
             return Err(Unclaimed::Answer(replay.map(whole)));
         }
-        let owner = parts.extensions.get_or_insert_with(Owner::new).clone();
-        let guard = self.claim(&name, &owner, route(parts), until).await?;
+        let guard = self.claim(&name, parts, until).await?;
         let granted = Instant::now();
         // The response may have been recorded between the read and the grant. From here no other request records.
         let until = until.max(granted) + LAST_MOMENT;
@@ -105,13 +108,14 @@ impl IdempotencyLayer {
             guard.discard();
             return Err(Unclaimed::Answer(replay.map(whole)));
         }
-        parts.extensions.insert(guard.handle());
+        RequestLock::of(&mut parts.extensions).lock = Some(guard.handle());
         let terms = RecordTerms {
             name,
             fingerprint,
             scope,
             route: route(parts),
             granted,
+            waited: granted - began,
         };
         Ok((body, Claim { guard, data: terms }))
     }
@@ -119,14 +123,15 @@ impl IdempotencyLayer {
     async fn claim(
         &self,
         name: &LockKey,
-        owner: &Owner,
-        route: Route,
+        parts: &mut Parts,
         until: Instant,
     ) -> Result<LockGuard, Rejection> {
         let serve = &self.settings.serve;
-        let request = serve.request(serve.client.lock(name).owner(owner), route);
+        let owner = &RequestLock::of(&mut parts.extensions).owner;
+        let request = serve.client.lock(name).owner(owner);
+        let request = serve.request(request, parts);
         let left = until.saturating_duration_since(Instant::now());
-        let request = request.wait(serve.wait.min(left));
+        let request = request.wait(serve.wait(parts).min(left));
         // The one attempt of a wait that is spent has no two seconds of its own.
         let acquired = answered_by(until + LAST_MOMENT, request.acquire()).await;
         acquired.map_err(|error| Rejection::from(error).contended_as(RejectionKind::InProgress))

@@ -10,7 +10,7 @@ use super::fingerprint::Fingerprint;
 use crate::client::Target;
 use crate::error::LockError;
 use crate::key::{Keys, original_path, template};
-use crate::layer::OfRequest;
+use crate::layer::RequestFn;
 use crate::lock::LockKey;
 
 /// Which requests share the idempotency keys of a layer.
@@ -32,7 +32,7 @@ pub(super) enum Clients {
     /// All clients are one.
     Shared,
     /// The tenants are kept apart.
-    PerTenant(OfRequest<Option<String>>),
+    PerTenant(RequestFn<Option<String>>),
 }
 
 impl Scope {

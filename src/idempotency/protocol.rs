@@ -10,8 +10,8 @@ use super::IdempotencyLayer;
 use super::admission::{RecordTerms, route};
 use crate::error::BoxError;
 use crate::layer::{
-    Claim, Confirmation, Handling, NotConfirmed, Protocol, Rejection, ResponseBody, ServeSettings,
-    Served, Unclaimed, confirm, confirmed, unless_lost, whole,
+    Claim, Confirmation, Handling, LockTiming, NotConfirmed, Protocol, Rejection, ResponseBody,
+    ServeSettings, Served, Unclaimed, confirm, unless_lost, whole,
 };
 use crate::limits::CONFIRMATION;
 use crate::store::Record;
@@ -87,7 +87,8 @@ where
             (Some(_), Err(_)) => "unknown",
         };
         idempotent_response(&terms.route, outcome);
-        self.settings.serve.hold_times.add(terms.granted.elapsed());
+        let held = terms.granted.elapsed();
+        self.settings.serve.hold_times.add(&terms.route, held);
         let Ok(by) = confirmation else {
             return self.answered_by_record(&terms).await.ok_or(NotConfirmed);
         };
@@ -96,7 +97,7 @@ where
             local.recorded(&terms.name, value, began, retention);
         }
         if let Ok(response) = &mut result {
-            confirmed(response, by);
+            LockTiming::released(terms.waited, held, by).put(response);
         }
         Ok(result)
     }

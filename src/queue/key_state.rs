@@ -286,6 +286,11 @@ impl KeyState {
     }
 
     /// The queue of a mode; `None` if the key has no queue.
+    /// How many requests in this mode wait.
+    pub(super) fn waiting(&self, mode: LockMode) -> usize {
+        self.queue(mode).map_or(0, WaitQueue::len)
+    }
+
     fn queue(&self, mode: LockMode) -> Option<&WaitQueue> {
         let rest = self.rest.as_ref()?;
         Some(match mode {

@@ -233,5 +233,6 @@ async fn inspections_lists_and_audits_are_serialized() {
     let quorum = QuorumStore::new([dead.clone(), dead.clone(), dead]).unwrap();
     let audit = serde_json::to_value(quorum.audit().await.unwrap()).unwrap();
     assert_eq!(audit["members"][0]["error"], "the store cannot be reached");
-    assert_eq!(audit["warnings"][0], "store 1 does not answer");
+    assert_eq!(audit["warnings"][0]["kind"], "member_silent");
+    assert_eq!(audit["warnings"][0]["text"], "store 1 does not answer");
 }

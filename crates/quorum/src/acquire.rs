@@ -62,7 +62,7 @@ impl<S: LockStore> QuorumStore<S> {
                 seat.counts = verdict == Verdict::Agreed && is_grant(vote);
             }
             if let Some(room) = &room {
-                // Before a grant is given back: nobody who waits in the room takes that for a release.
+                // Before a grant is given back, so that no waiter in the room takes that for a release.
                 room.end(&outcome, votes.iter().map(is_grant));
             }
             let is_over = match &outcome {
@@ -114,7 +114,7 @@ impl<S: LockStore> Place<S> {
         }
         async move {
             if doubtful || Instant::now() >= until || !paper.is_open() {
-                return; // Nobody waits for it, and nothing was sent.
+                return; // The caller waits for it no longer, and nothing was sent.
             }
             let unused = self.seat(|seat| !replace(&mut seat.used, true));
             let answer = self.store().acquire(&self.attempt).await;

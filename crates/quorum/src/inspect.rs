@@ -98,14 +98,19 @@ impl<S: LockStore> QuorumStore<S> {
         let ids: Vec<_> = ids.collect();
         for (n, member) in audit.members.iter().enumerate() {
             if member.is_err() {
-                audit.warnings.push(Warning::MemberSilent { member: n + 1 });
+                let text = format!("store {} does not answer", n + 1);
+                audit.warnings.push(Warning::new("member_silent", text));
             }
             let twin = ids[..n]
                 .iter()
                 .position(|other| other.is_some() && *other == ids[n]);
             if let Some(twin) = twin {
-                let members = [twin + 1, n + 1];
-                audit.warnings.push(Warning::SameServer { members });
+                let text = format!(
+                    "stores {} and {} are one server, and fail together: use independent ones",
+                    twin + 1,
+                    n + 1
+                );
+                audit.warnings.push(Warning::new("same_server", text));
             }
         }
         audit

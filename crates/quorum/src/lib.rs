@@ -39,8 +39,8 @@ const NO_PERMITS: &str = "a quorum of stores has no permits: a majority of three
                           `LockMode::Permit`";
 const NO_COUNTER: &str =
     "a quorum of stores has no common counter: fencing tokens need a single store";
-const NO_RECORDS: &str = "a quorum of stores keeps no records: a minority that answered a release may have left its record, so that nobody knows \
-                          whether the work is recorded";
+const NO_RECORDS: &str = "a quorum of stores keeps no records: a minority that answered a release may have left its record, so that it is \
+                          unknown whether the work is recorded";
 const NO_INSPECTION: &str = "call `QuorumStore::inspected`, if its stores can be inspected";
 
 /// Locks in a majority of several independent stores.

@@ -8,7 +8,7 @@ use crate::watched::lock;
 
 /// Values by their names.
 ///
-/// A value stays while anybody refers to it, or while it is `needed`. The others are removed when the table has doubled since it
+/// A value stays while a task refers to it, or while it is `needed`. The others are removed when the table has doubled since it
 /// was last swept, so that they never outnumber those that stay by more than [`FEW`].
 #[derive(Debug)]
 pub(crate) struct Table<K, V> {

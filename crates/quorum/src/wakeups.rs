@@ -129,7 +129,7 @@ impl<S: LockStore> QuorumStore<S> {
         loop {
             let again = Instant::now() + RETRY.mul_f64(0.75 + fastrand::f64() / 4.0);
             let (quorum, attempt) = (self.clone(), attempt.clone());
-            // A task of its own, which goes on to its end when nobody listens any more.
+            // A task of its own, which goes on to its end even if the listener has gone.
             let subscribing =
                 tokio::spawn(async move { quorum.shared.stores[at].subscribe(&attempt).await });
             let died = |died| Err(StoreError::new(StoreErrorKind::Unanswered, died));

@@ -25,7 +25,11 @@ impl<const N: usize> Testbed for Quorum<N> {
     // A memory store follows tokio's clock.
     const CLOCK: Clock = Clock::Paused(|| {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
-        runtime.enable_all().start_paused(true).build().unwrap()
+        runtime
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .expect("a runtime")
     });
 
     async fn start() -> Self {
@@ -33,7 +37,7 @@ impl<const N: usize> Testbed for Quorum<N> {
     }
 
     async fn connect(&self) -> Self::Store {
-        QuorumStore::new(self.0.clone().map(far)).unwrap()
+        QuorumStore::new(self.0.clone().map(far)).expect("several stores")
     }
 
     async fn leftovers(&self) -> Vec<String> {

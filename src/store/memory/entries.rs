@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::exploration::{self, Mutant};
 use crate::lock::{HoldId, LockFamily, LockMode};
 
-/// What somebody has in a key.
+/// An entry of a client in a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// A `Reentrant` or a `Fair` hold, which are alike once granted.

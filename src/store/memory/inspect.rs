@@ -50,7 +50,7 @@ impl Inspect for MemoryStore {
         Ok(())
     }
 
-    /// Shard by shard, and some keys at a time, so that nobody waits for a list.
+    /// Shard by shard, and some keys at a time, so that no request waits for a list.
     async fn list_locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, StoreError> {
         let wanted = |key: &LockKey| key.as_str().starts_with(&query.prefix);
         let place = query.position().map(str::parse::<u64>).transpose();

@@ -2,8 +2,8 @@
 
 use std::borrow::Borrow;
 use std::cell::RefCell;
-use std::mem;
 use std::sync::OnceLock;
+use std::{mem, ptr};
 
 use redis::{Arg, Cmd, ToRedisArgs};
 
@@ -139,6 +139,9 @@ pub(super) struct Call {
     keys: usize,
 }
 
+/// Tells scripts apart: the address of the script.
+pub(super) type ScriptId = usize;
+
 impl Call {
     /// Begins a command about one key.
     pub(super) fn about(name: &str, key: Name<'_>) -> Self {
@@ -149,6 +152,10 @@ impl Call {
             command,
             keys: 1,
         }
+    }
+
+    pub(super) fn script_id(&self) -> ScriptId {
+        self.script.map_or(0, |script| ptr::from_ref(script).addr())
     }
 
     /// Adds an argument, or a tuple of them.

@@ -243,10 +243,10 @@ async fn a_client_that_ends_does_not_end_the_renewals_of_another() {
     kept.release().await.expect("held");
 }
 
-/// The server has no room for the connection that renews.
+/// The server has no room for the connection that renews. It says so where the answer to the password is expected.
 #[tokio::test]
 async fn a_hold_is_kept_when_the_server_takes_no_more_connections() {
-    let redis = RedisServer::start().await;
+    let redis = RedisServer::builder().password("secret").start().await;
     let store = RedisStore::connect(redis.url())
         .await
         .expect("Redis is there");

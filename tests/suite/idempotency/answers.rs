@@ -360,10 +360,13 @@ async fn the_answers_of_a_lock_layer_further_in_are_not_the_handlers() {
         .mode(LockMode::Reentrant)
         .key(key::path())
         .wait(Duration::ZERO)
-        .contended_status(400);
+        .rejection(|rejection| {
+            let rejection = rejection.clone();
+            rejection.with_status(StatusCode::GONE).to_response()
+        });
     let app = answering(|| async { "done" }).layer(lock).layer(layer);
     let held = locks.lock("path:/payments").await.unwrap();
-    assert_eq!(pay(&app).await.status(), 400);
+    assert_eq!(pay(&app).await.status(), 410);
     held.release().await.unwrap();
     let answer = pay(&app).await;
     assert_eq!(answer.status(), 200);

@@ -185,35 +185,16 @@ async fn refusals_can_be_answered_otherwise() {
     let layer = IdempotencyLayer::new(locks)
         .shared()
         .required()
-        .rejection(|rejection, parts| {
+        .rejection(|rejection| {
             assert_eq!(rejection.kind(), RejectionKind::KeyMissing);
             Response::builder()
                 .status(418)
-                .body(format!("{} {}", parts.method, parts.uri))
+                .body(rejection.to_string())
                 .unwrap()
         });
     let app = payments(&Runs::default()).layer(layer);
     let keyless = Request::post("/payments").body(Body::empty()).unwrap();
     let answer = send(&app, keyless).await;
     assert_eq!(answer.status(), 418);
-    assert_eq!(text(answer).await, "POST /payments");
-}
-
-#[tokio::test(start_paused = true)]
-async fn repeats_that_are_too_many_are_refused_one_after_the_other() {
-    for (longest, least) in [(Duration::from_secs(1), 49), (Duration::ZERO, 0)] {
-        let (_store, _locks, layer) = remembering();
-        let runs = Runs::default();
-        let app = payments(&runs).layer(layer.max_waiters(1).overload_delay(longest));
-        let refused = async {
-            super::settle().await;
-            let began = tokio::time::Instant::now();
-            let answers = join_all((0..50).map(|_| pay(&app))).await;
-            let refused = |answer: &axum::response::Response| answer.status() == 503;
-            assert!(answers.iter().all(refused));
-            began.elapsed().as_millis()
-        };
-        let (_, _, took) = tokio::join!(pay(&app), pay(&app), refused);
-        assert!((least..=least + 5).contains(&took), "{took} ms");
-    }
+    assert!(text(answer).await.starts_with("key-missing"));
 }

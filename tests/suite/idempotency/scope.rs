@@ -205,7 +205,7 @@ async fn a_tenant_gets_no_other_tenants_response_and_its_own_request_runs() {
     }
 }
 
-/// Otherwise somebody has another one's payment run again, by many requests of its own.
+/// Otherwise a client makes another client's payment run again, by sending many requests.
 #[tokio::test(start_paused = true)]
 async fn a_tenant_that_floods_the_records_pushes_out_its_own() {
     let locks = LockClient::new(MemoryStore::with_record_limit(100_000));

@@ -206,7 +206,7 @@ async fn lapse(server: &RedisServer, set: &str, attempt: &Attempt) {
         .unwrap();
 }
 
-/// A reader of Redisson knows no passes: it comes in beside them, and its release is told on a channel of Redisson only.
+/// A reader of Redisson knows no passes: it comes in beside them, and its release is announced on a channel of Redisson only.
 #[tokio::test]
 async fn a_writer_that_waits_for_passes_listens_to_redisson() {
     let (server, store) = server_and_store().await;

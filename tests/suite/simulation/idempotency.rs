@@ -91,7 +91,7 @@ fn layer(locks: &LockClient, confirm: Confirm, random: &mut Rng) -> IdempotencyL
         .lease(Lease::Renewed(millis(400)))
         .retention(RETENTION)
         .wait(millis([0, 500, 3_000][random.usize(..3)]))
-        .max_hold([None, Some(millis(600))][random.usize(..2)]);
+        .max_hold([Duration::MAX, millis(600)][random.usize(..2)]);
     match random.bool() {
         true => layer,
         false => layer.on_cancel(OnCancel::Drop),

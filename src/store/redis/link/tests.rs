@@ -7,10 +7,14 @@ use futures_util::FutureExt;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf, duplex};
-use tokio::runtime::Builder;
 use tokio::sync::watch;
 
+use tokio::time::Instant;
+
 use super::*;
+use crate::error::StoreErrorKind;
+use crate::store::redis::access::Access;
+use crate::store::redis::channels::ChannelKind;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::{Endpoint, RawConnection};
 use crate::store::redis::node_context::ConnectionSettings;
@@ -19,18 +23,18 @@ use crate::store::redis::sentinel::{FollowedMaster, Master};
 use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::tls::Tls;
 
-fn connection() -> Arc<SharedConnection> {
+fn link() -> Arc<Link> {
     let address = "redis://127.0.0.1:1".into_connection_info().unwrap();
     let tls = Tls::default().config([&address]).unwrap();
     let timeouts = Timeouts::default();
-    let connector = Connector::Server(Endpoint::new(address, tls, timeouts), None);
+    let connector = Connector::Server(Endpoint::new(address, tls, timeouts, Access::default()));
     let settings = ConnectionSettings {
         timeouts,
         acknowledgement: Acknowledgement::default(),
         background: Arc::default(),
-        channels: Arc::default(),
+        channels: Arc::new(ChannelKind::new(None)),
     };
-    SharedConnection::new(
+    Link::new(
         &NodeContext::new(connector, settings),
         Purpose::Commands,
         None,
@@ -38,7 +42,7 @@ fn connection() -> Arc<SharedConnection> {
 }
 
 /// A connection that an attempt to connect has just opened, and its other end.
-async fn opened() -> (NewConnection, DuplexStream) {
+async fn opened() -> (Opened, DuplexStream) {
     let (near, far) = duplex(64);
     let (opened, driver) = opened_on(near).await;
     tokio::spawn(driver);
@@ -50,7 +54,7 @@ type Drive = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// A connection on `stream`, and the future that drives it.
 async fn opened_on(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> (NewConnection, Drive) {
+) -> (Opened, Drive) {
     let settings = RedisConnectionInfo::default();
     let settings = settings
         .set_skip_set_lib_name()
@@ -58,11 +62,10 @@ async fn opened_on(
     let config = AsyncConnectionConfig::new();
     let opening = MultiplexedConnection::new_with_config(&settings, stream, config);
     let (handle, driver) = opening.await.unwrap();
-    let opened = NewConnection {
-        raw: RawConnection::given(handle),
-        answer: Value::Okay,
-        master: None,
-    };
+    let raw = RawConnection::new(handle, std::future::pending());
+    let up = telemetry::store::connected(telemetry::store::COMMANDS);
+    let (wire, master) = (Wire::new(raw, None, up), None);
+    let opened = Opened { wire, master };
     (opened, Box::pin(driver))
 }
 
@@ -150,89 +153,61 @@ async fn has_ended(mut far: DuplexStream) -> bool {
     end.is_ok_and(|end| end.is_err())
 }
 
-/// `close` aborts the tasks, but a task that is past its last await still installs its connection.
+/// `close` aborts the task, but a caller that connects meanwhile is past its last await.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_is_opened_while_the_store_ends_is_closed() {
-    let connection = connection();
+    let link = link();
     let (before, far) = opened().await;
-    connection.install(before);
-    assert!(connection.is_up());
-    connection.close();
-    assert!(!connection.is_up());
+    link.start(Some(before));
+    drop(link.wire().await.unwrap());
+    assert!(link.is_up());
+    link.close();
+    assert!(!link.is_up());
     assert!(has_ended(far).await, "the store is gone");
 
     let (late, far) = opened().await;
-    connection.install(late);
-    assert!(!connection.is_up());
+    link.start(Some(late));
+    assert!(!link.is_up());
     assert!(has_ended(far).await, "the store was gone before");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_connection_that_is_closed_starts_no_task() {
-    let connection = connection();
-    connection.close();
-    let error = connection.query(&redis::cmd("PING")).await.unwrap_err();
+    let error = link.query(&redis::cmd("PING")).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unreachable);
-    connection.probe();
-    let mut state = connection.state();
-    connection.ensure_reconnecting(&mut state);
-    assert!(state.reconnecting.is_none() && state.probing.is_none() && state.following.is_none());
+    assert!(link.task.lock().is_none(), "no task starts");
 }
 
 /// The command is written, and the connection ends, before the caller's first poll has returned. On several threads that
 /// is a matter of chance.
 #[tokio::test(start_paused = true)]
 async fn a_command_that_fails_at_its_first_poll_may_have_been_sent() {
-    let connection = connection();
+    let link = link();
     let stream = EndsWhenWritten::default();
     let (opened, driver) = opened_on(stream.clone()).await;
     AtOnce::drive(driver);
-    connection.install(opened);
+    link.start(Some(opened));
+    drop(link.wire().await.unwrap());
 
     let command = redis::cmd("PING");
-    let answer = connection.query(&command).now_or_never();
+    let answer = link.query(&command).now_or_never();
     let error = answer.expect("it fails at once").unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unanswered);
     let written = stream.0.lock().unwrap().bytes.clone();
     assert_eq!(written, command.get_packed_command(), "it is sent once");
 }
 
-/// A probe keeps the connection for seconds, until a server that is silent answers.
+/// A command without an answer keeps the connection for seconds.
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_is_to_be_replaced_is_known_to_have_ended_while_a_probe_keeps_it() {
-    let connection = connection();
+async fn a_connection_that_is_to_be_replaced_is_not_used_while_a_command_keeps_it() {
+    let link = link();
     let (before, _far) = opened().await;
-    connection.install(before);
-    let kept = connection.live().await.unwrap();
-    assert!(!kept.raw.ended.is_cancelled());
-    connection.replace(kept.generation, "another server is the master");
-    assert!(kept.raw.ended.is_cancelled());
-}
-
-/// A caller's task connects on its runtime, which is not driven any more, as between two calls of `block_on`.
-#[test]
-fn a_task_that_does_not_get_on_is_replaced_by_one_on_another_runtime() {
-    let connection = connection();
-    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
-    let (first, other) = (runtime(), runtime());
-    first.block_on(async { assert!(connection.look().is_none(), "it connects") });
-    other.block_on(async {
-        tokio::time::pause();
-        let ping = redis::cmd("PING");
-        connection.query(&ping).await.unwrap_err();
-        tokio::time::resume();
-        let began = Instant::now();
-        connection.query(&ping).await.unwrap_err();
-        assert!(
-            began.elapsed() < Duration::from_secs(1),
-            "no server is there"
-        );
-    });
+    link.start(Some(before));
+    let kept = link.wire().await.unwrap();
+    kept.end("another server is the master");
+    assert!(kept.has_ended() && !link.is_up());
+    assert_eq!(kept.why(), "another server is the master");
 }
 
 /// A connection to the new master may have been opened before: its replicas count, and not those of the former one.
-#[tokio::test(start_paused = true)]
-async fn a_connection_to_a_master_that_is_replaced_meanwhile_is_not_used() {
+#[test]
+fn a_connection_to_a_master_that_is_replaced_meanwhile_is_not_used() {
     let [former, new] = [(6379, 3), (6380, 4)].map(|(port, epoch)| Master {
         host: "localhost".to_owned(),
         port,
@@ -240,34 +215,28 @@ async fn a_connection_to_a_master_that_is_replaced_meanwhile_is_not_used() {
     });
     let current = watch::Sender::new(Some(former.clone()));
     for moves in [false, true] {
-        let (mut opened, _far) = opened().await;
-        opened.master = FollowedMaster::new(former.clone(), current.subscribe());
-        assert!(opened.master.is_some());
+        let master = FollowedMaster::new(former.clone(), current.subscribe());
+        assert!(master.is_some());
         if moves {
             current.send_replace(Some(new.clone()));
         }
-        assert_eq!(opened.unless_replaced().is_err(), moves);
+        assert_eq!(opening::unless_replaced(master).is_err(), moves);
     }
 }
 
-/// A subscription that is sent on the next connection would have no end: the task begins each one without subscriptions.
+/// The text is sent by the first of those that find out, and again when the server has forgotten it since.
 #[tokio::test(start_paused = true)]
-async fn a_command_for_one_connection_is_not_sent_on_the_next() {
-    let connection = connection();
-    let (before, mut early) = opened().await;
-    connection.install(before);
-    let served = connection.live().await.unwrap().generation;
-    let (after, mut late) = opened().await;
-    connection.install(after);
-
-    let command = redis::cmd("PING");
-    let sent = connection.query_on(served, &command).await;
-    assert_eq!(sent.unwrap_err().kind(), StoreErrorKind::Unreachable);
-    for far in [&mut early, &mut late] {
-        let byte = timeout(Duration::from_secs(1), far.read_u8()).await;
-        assert!(
-            byte.is_err() || byte.is_ok_and(|byte| byte.is_err()),
-            "nothing is written"
-        );
-    }
+async fn the_text_of_a_script_is_sent_by_one_of_many_callers() {
+    let (opened, _far) = opened().await;
+    let call = crate::store::redis::rights::question();
+    let began = Instant::now();
+    assert!(opened.wire.must_load(&call, began), "the first");
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert!(
+        !opened
+            .wire
+            .must_load(&call, began - Duration::from_millis(1))
+    );
+    let again = Instant::now();
+    assert!(opened.wire.must_load(&call, again), "forgotten since");
 }
