@@ -14,11 +14,13 @@ end
 
 --# leave_lone
 -- This comes before the functions, too: nothing else has the lock's name, nothing is unusual, and no client of Redisson listens.
--- Otherwise `removed` is the answer to HDEL, and `woken` is how many subscribers were woken, if the hold was alone.
-local removed, woken
+-- Otherwise `removed` is the answer to HDEL, `others` how many of both keys are left, and `woken` how many subscribers were
+-- woken, if the hold was alone.
+local removed, others, woken
 if ARGV[3] ~= 'withdraw' then
   removed = redis.pcall('HDEL', KEYS[1], ARGV[1])
-  woken = removed == 1 and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 and redis.call(ARGV[2] or 'PUBLISH', KEYS[3], '0')
+  others = removed == 1 and redis.call('EXISTS', KEYS[1], KEYS[2])
+  woken = others == 0 and redis.call(ARGV[2] or 'PUBLISH', KEYS[3], '0')
   if woken == 0 then
     return 1
   end
@@ -35,87 +37,89 @@ end
 
 -- Returns why no exclusive hold can be there, or nil; whether this one is held already; the ms that the hash has left.
 local function look_at_exclusive(name, id)
-  local held, left = redis.call('HMGET', name, id, 'mode'), redis.call('PTTL', name)
-  if held[2] then
-    return is_mode('mode', held[2]) and 3 or 5
+  local left = redis.call('PTTL', name)
+  if left == -2 then
+    return nil, false, left
   end
-  return left == -1 and not held[1] and 4 or nil, held[1], left
+  local held, mode = redis.call('HGET', name, id), redis.call('HGET', name, 'mode')
+  if mode then
+    return is_mode('mode', mode) and 3 or 5
+  end
+  return left == -1 and not held and 4 or nil, held, left
 end
 
 --# ask
 -- Decides whether an exclusive hold can be granted now. Returns the reason of the refusal, or nil and the function that grants.
--- A refused attempt keeps its place in line.
-local function ask_exclusive(keys, args)
-  local name, lock, id, in_line = keys[1], names(keys[2]), args[2], args[3] == '2'
+-- A refused attempt keeps its place in line. `taken`: whether a key of the lock is known to exist.
+local function ask_exclusive(keys, args, taken)
+  local name, id, in_line = keys[1], args[2], args[3] == '2'
 
   local function grant()
     return grant_exclusive(keys, args, keys[3])
   end
 
-  if redis.call('EXISTS', name, lock.busy) == 0 then
+  if not taken and redis.call('EXISTS', name, keys[2]) == 0 then
     return nil, grant
   end
-  local now = now_ms()
-  local v, void = waiters_time(lock, now)
-  if is_void(lock, void, args[4], id) then
+  local lock = state_of(keys[2])
+  if is_void(lock, args[4], id) then
     return 2
   end
   local why, held, left = look_at_exclusive(name, id)
   if why or held then
     return why, grant
   end
-  local others, theirs, dropped
+  local others, theirs
   if in_line then
-    others, theirs, dropped = who_goes_first(lock, id, v, left ~= -2)
+    others, theirs = who_goes_first(lock, id, left ~= -2)
   elseif left == -2 then
-    others = turn_of_line(lock, v)
+    others = turn_of_line(lock)
   end
   if left == -2 and not others and not theirs then
     return nil, function()
       local granted = grant()
-      enter(lock, id, args[1], now, v, void, in_line)
+      enter(lock, id, in_line, lock.fair and 'alive' or nil)
       return granted
     end
   elseif not in_line then
     return {1, others or left}
   end
   local listens = not others and (theirs or is_redissons(name))
-  left = left == -2 and (others or theirs) or left
-  return refuse_in_line(lock, id, now, v, args[5] or 'PUBLISH', dropped, left, listens)
+  return refuse_in_line(lock, id, args[5] or 'PUBLISH', left == -2 and (others or theirs) or left, listens)
 end
 
 --# leave
 -- Ends a hold. Returns 0 gone before; if it ended: one more than the subscribers of Redisson's channel, or -1 if data of the
--- application is left. `removed`: whether the field of the hold was removed before (absent: it was not tried). HDEL comes
--- first, because a script that has written may still allocate when memory is full.
-local function leave_exclusive(keys, args, removed)
+-- application is left. `removed`: whether the field of the hold was removed before (absent: it was not tried); `others`: how many
+-- of both keys were left then. HDEL comes first, because a script that has written may still allocate when memory is full.
+local function leave_exclusive(keys, args, removed, others)
   if (removed or on_hash('HDEL', keys[1], args[1])) == 0 then
     return 0
   end
-  local alone, publish, lock, now = is_alone(keys[1]), args[2] or 'PUBLISH', names(keys[2]), now_ms()
-  local woken, v, void = redis.call(publish, keys[3], '0'), waiters_time(lock, now)
+  local publish, lock = args[2] or 'PUBLISH', state_of(keys[2])
+  local alone = others == 1 and lock.found or is_alone(keys[1])
+  local woken = redis.call(publish, keys[3], '0')
   give_turn(lock, woken)
-  local waits = call_first(lock, v, publish)
-  call_head(lock, now, v, publish)
-  if not waits then
-    tidy_up(lock, now, void)
+  local waits = call_first(lock, publish)
+  if not (lock.fair and call_head(lock, publish) or waits) then
+    tidy_up(lock, 'line', 'alive')
   end
   return alone and 1 + woken or -1
 end
 
 --# acquire
-local refused, grant = ask_exclusive(KEYS, ARGV)
+local refused, grant = ask_exclusive(KEYS, ARGV, not KEYS[3])
 return refused or grant()
 
 --# release
 if woken then
-  give_turn(names(KEYS[2]), woken)
+  give_turn(state_of(KEYS[2]), woken)
   return 1 + woken
 end
-local ended = leave_exclusive(KEYS, ARGV, tonumber(removed))
+local ended = leave_exclusive(KEYS, ARGV, tonumber(removed), others)
 if ARGV[3] == 'withdraw' then
-  local lock, now = names(KEYS[2]), now_ms()
-  give_up_place(lock, ARGV[1], waiters_time(lock, now), ARGV[2])
-  return withdrawn(lock, now, ended)
+  local lock = state_of(KEYS[2])
+  give_up_place(lock, ARGV[1], ARGV[2])
+  return withdrawn(lock, ended, 'line', 'alive')
 end
 return ended

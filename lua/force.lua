@@ -4,16 +4,15 @@
 -- line.lua, queue.lua, read_write.lua, stock.lua, the holders of inspect.lua.
 
 --# force
-local lock, now, publish = names(KEYS[2]), now_ms(), ARGV[1]
-local v = waiters_time(lock, now)
+local lock, publish = state_of(KEYS[2]), ARGV[1]
 if type(redis.pcall('GET', KEYS[1])) == 'string' then
-  local taken = take_stock(KEYS[1], KEYS[3], now) ~= false and redis.call('ZCARD', KEYS[3])
+  local taken = take_stock(KEYS[1], KEYS[3], lock.now) ~= false and redis.call('ZCARD', KEYS[3])
   if not taken or taken == 0 then
     return taken or 3
   end
   redis.call('DEL', KEYS[3])
   give_back(KEYS[1], lock, publish, taken)
-  call_first(lock, v, publish)
+  call_first(lock, publish)
   return 1
 end
 local found, kind = holders(KEYS[1])
@@ -26,7 +25,7 @@ local channel, both = 'redisson_lock__channel:' .. lock.tag, 'redisson_rwlock:' 
 if kind == 'exclusive' then
   redis.call(publish, channel, '0')
   if redis.call('EXISTS', 'redisson_lock_queue:' .. lock.tag) == 1 then
-    wake(lock, channel, now, v, publish)
+    wake(lock, channel, publish)
   end
 else
   local timeouts = {}
@@ -37,11 +36,11 @@ else
     redis.call('DEL', unpack(timeouts))
   end
   if kind == 'write' then
-    pass(lock, v, publish)
+    pass(lock, publish)
     wake_all(publish, both)
   else
     redis.call(publish, both, '0')
   end
 end
-call_first(lock, v, publish)
+call_first(lock, publish)
 return 1

@@ -31,18 +31,18 @@ end
 
 --# waiters
 -- The living ids of a set. They have no order among themselves, and are shown by name: what is shown changes only with them.
-local function alive_in(set, v)
-  local ids = redis.call('ZRANGEBYSCORE', set, '(' .. v, '+inf', 'LIMIT', 0, MOST + 1)
+local function alive_in(lock, kind)
+  local ids = redis.call('ZRANGEBYSCORE', 'tower_lock_' .. kind .. ':' .. lock.tag, '(' .. lock.v, '+inf', 'LIMIT', 0, MOST + 1)
   table.sort(ids)
   return ids
 end
 
 -- The living ids in line, the first in front.
-local function in_order(lock, v)
-  local ids = redis.call('ZRANGE', lock.line, 0, MOST)
-  local lives, living = #ids > 0 and redis.call('ZMSCORE', lock.writers, unpack(ids)), {}
+local function in_order(lock)
+  local ids = redis.call('ZRANGE', 'tower_lock_line:' .. lock.tag, 0, MOST)
+  local lives, living = #ids > 0 and redis.call('ZMSCORE', 'tower_lock_writers:' .. lock.tag, unpack(ids)), {}
   for i, id in ipairs(ids) do
-    if tonumber(lives[i] or 0) > v then
+    if is_live(lock, lives[i]) then
       living[#living + 1] = id
     end
   end
@@ -53,17 +53,17 @@ end
 -- Returns the holders of a key's permits, `free` of which are free, and the waiters in line.
 local NEVER = 922337203685477
 
-local function look_at_permits(free, counter, held, lock, now, v)
+local function look_at_permits(free, counter, held, lock)
   if not free:find('^%-?%d+$') then
     return 3
   end
   local found = {}
-  local live = redis.call('ZRANGEBYSCORE', held, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, MOST + 1)
+  local live = redis.call('ZRANGEBYSCORE', held, '(' .. lock.now, '+inf', 'WITHSCORES', 'LIMIT', 0, MOST + 1)
   for i = 1, math.min(#live, 2 * MOST), 2 do
     local ends = tonumber(live[i + 1])
-    found[#found + 1] = {live[i], 'permit', 1, ends == NEVER and -1 or ends - now}
+    found[#found + 1] = {live[i], 'permit', 1, ends == NEVER and -1 or ends - lock.now}
   end
-  local waiters = in_order(lock, v)
+  local waiters = in_order(lock)
   local more = #live > 2 * MOST or #waiters > MOST
   waiters[MOST + 1] = nil
   local binds = #live > 0 or redis.call('PTTL', counter) == -1
@@ -72,10 +72,9 @@ local function look_at_permits(free, counter, held, lock, now, v)
 end
 
 --# inspect
-local free, lock, now = redis.pcall('GET', KEYS[1]), names(KEYS[2]), now_ms()
-local v = waiters_time(lock, now)
+local free, lock = redis.pcall('GET', KEYS[1]), state_of(KEYS[2])
 if type(free) == 'string' then
-  return look_at_permits(free, KEYS[1], KEYS[3], lock, now, v)
+  return look_at_permits(free, KEYS[1], KEYS[3], lock)
 end
 local found, kind, more = holders(KEYS[1])
 if not kind then
@@ -116,14 +115,14 @@ end
 local queue = redis.call('LRANGE', 'redisson_lock_queue:' .. lock.tag, 0, MOST)
 if #queue > 0 then
   local blocks = redis.call('ZMSCORE', 'redisson_lock_timeout:' .. lock.tag, unpack(queue))
-  local lives = redis.call('ZMSCORE', lock.alive, unpack(queue))
+  local lives = redis.call('ZMSCORE', 'tower_lock_alive:' .. lock.tag, unpack(queue))
   for i, id in ipairs(queue) do
-    if lives[i] and tonumber(lives[i]) > v or not lives[i] and tonumber(blocks[i] or now + 1) > now then
+    if is_live(lock, lives[i]) or not lives[i] and tonumber(blocks[i] or lock.now + 1) > lock.now then
       wait({id})
     end
   end
 end
-for _, ids in ipairs({alive_in(lock.pass, v), in_order(lock, v), alive_in(lock.writers, v), alive_in(lock.readers, v)}) do
+for _, ids in ipairs({alive_in(lock, 'pass'), in_order(lock), alive_in(lock, 'writers'), alive_in(lock, 'readers')}) do
   wait(ids)
 end
 return {held, waiters, more and 1 or 0, 0}

@@ -7,7 +7,7 @@ if redis.call('EXISTS', KEYS[2], KEYS[3]) == 0 then
   local free, limit = redis.call('GET', KEYS[1]), 'tower_lock_limit:' .. KEYS[3]:sub(17)
   local named = free and free:find('^%-?%d+$') and redis.call('GET', limit)
   if not free or named and named ~= 'set' then
-    local life = ARGV[1] + IDLE
+    local life = ARGV[1] + 86400000 -- as IDLE
     redis.call('SET', KEYS[1], ARGV[4] - 1, 'PX', life)
     redis.call('SET', limit, ARGV[4], 'PX', life)
     redis.call('ZADD', KEYS[2], now_ms() + ARGV[1], ARGV[2])
@@ -43,7 +43,7 @@ local function free_for(counter, lock, limit, free, taken, lapsed)
   elseif redis.call('PTTL', counter) < 0 then
     return free, false
   end
-  local named = redis.call('GET', lock.limit)
+  local named = redis.call('GET', 'tower_lock_limit:' .. lock.tag)
   if taken == 0 then
     if lapsed == 0 and not named and free ~= limit then
       return nil, 5
@@ -57,14 +57,10 @@ end
 
 -- Returns why no permit can be granted now, or nil and the function that grants. A refused attempt keeps its place in line.
 local function ask_permit(keys, args)
-  local counter, held, lock = keys[1], keys[2], names(keys[3])
-  local id, in_line, limit, publish, now = args[2], args[3] == '2', tonumber(args[4]), args[6] or 'PUBLISH', now_ms()
-  local alone, v, void = redis.call('EXISTS', lock.busy) == 0, now, nil
-  if not alone then
-    v, void = waiters_time(lock, now)
-    if is_void(lock, void, args[5], id) then
-      return 2
-    end
+  local counter, held, lock = keys[1], keys[2], state_of(keys[3])
+  local id, in_line, limit, publish, now = args[2], args[3] == '2', tonumber(args[4]), args[6] or 'PUBLISH', lock.now
+  if is_void(lock, args[5], id) then
+    return 2
   end
   local free, lapsed = take_stock(counter, held, now)
   if free == false then
@@ -78,11 +74,11 @@ local function ask_permit(keys, args)
     end
   end
 
-  local others, theirs, dropped
-  if not (ends or alone) and in_line then
-    others, theirs, dropped = who_goes_first(lock, id, v, free <= 0)
-  elseif not (ends or alone) and free > 0 then
-    others = turn_of_line(lock, v)
+  local others, theirs
+  if not ends and in_line then
+    others, theirs = who_goes_first(lock, id, free <= 0)
+  elseif not ends and free > 0 then
+    others = turn_of_line(lock)
   end
   if not ends and (free <= 0 or others or theirs) then
     local left = free <= 0 and next_free(held, free, now) or others or theirs
@@ -90,7 +86,7 @@ local function ask_permit(keys, args)
       return {1, left}
     end
     local listens = not others and (theirs or are_redissons(held))
-    local refused = refuse_in_line(lock, id, now, v, publish, dropped, left, listens)
+    local refused = refuse_in_line(lock, id, publish, left, listens)
     if listens then -- Redisson's permits do not extend the string that keeps the limit of ours.
       outlive(counter, held, lock, now)
     end
@@ -102,7 +98,7 @@ local function ask_permit(keys, args)
       free = free - 1
       redis.call('SET', counter, free, unpack(names_limit and {'PX', IDLE} or {'KEEPTTL'}))
       if names_limit then
-        redis.call('SET', lock.limit, limit, 'PX', IDLE)
+        redis.call('SET', 'tower_lock_limit:' .. lock.tag, limit, 'PX', IDLE)
       end
     end
     redis.call('ZADD', held, math.max(now + args[1], tonumber(ends or 0)), id)
@@ -110,13 +106,11 @@ local function ask_permit(keys, args)
     if (free or 0) > 0 and lapsed > 0 then
       redis.call(publish, 'redisson_sc:' .. lock.tag, free)
     end
-    if not alone then
-      if (free or 0) > 0 then
-        leave_line(lock, id)
-        call_first(lock, v, publish)
-      end
-      enter(lock, id, args[1], now, v, void, ends or in_line)
+    if (free or 0) > 0 and lock.asked then
+      leave_line(lock, id)
+      call_first(lock, publish)
     end
+    enter(lock, id, ends or in_line)
     return 0
   end
 end
@@ -129,14 +123,13 @@ local function leave_permit(keys, args)
   if not ends or on_hash('ZREM', keys[2], args[1]) == 0 then
     return 0
   end
-  local publish, lock, now = args[2] or 'PUBLISH', names(keys[3]), now_ms()
+  local publish, lock = args[2] or 'PUBLISH', state_of(keys[3])
   local woken = give_back(keys[1], lock, publish, 1)
   give_turn(lock, woken)
-  local v, void = waiters_time(lock, now)
-  if not call_first(lock, v, publish) then
-    tidy_up(lock, now, void)
+  if not call_first(lock, publish) then
+    tidy_up(lock, 'line')
   end
-  return tonumber(ends) > now and 1 + woken or 0
+  return tonumber(ends) > lock.now and 1 + woken or 0
 end
 
 --# acquire
@@ -145,13 +138,13 @@ return refused or grant()
 
 --# release
 if woken then
-  give_turn(names(KEYS[3]), woken)
+  give_turn(state_of(KEYS[3]), woken)
   return lived and 1 + woken or 0
 end
 local ended = leave_permit(KEYS, ARGV)
 if ARGV[3] == 'withdraw' then
-  local lock, now = names(KEYS[3]), now_ms()
-  give_up_place(lock, ARGV[1], waiters_time(lock, now), ARGV[2])
-  return withdrawn(lock, now, ended)
+  local lock = state_of(KEYS[3])
+  give_up_place(lock, ARGV[1], ARGV[2])
+  return withdrawn(lock, ended, 'line')
 end
 return ended

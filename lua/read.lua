@@ -27,58 +27,61 @@ end
 
 --# ask
 -- Decides whether a read hold can be granted now; a waiting writer goes before readers without a pass. Returns the reason of
--- the refusal, or nil and the function that grants. A refused attempt that waits is recorded as waiting.
-local function ask_read(keys, args)
-  local name, lock, id, lease = keys[1], names(keys[2]), args[2], tonumber(args[1])
-  local now, life, mode, waits, v, void = now_ms(), lease, nil, false, nil, nil
+-- the refusal, or nil and the function that grants. A refused attempt that waits is recorded as waiting. `taken` is as in
+-- exclusive.lua.
+local function ask_read(keys, args, taken)
+  local name, id, life, mode, lock = keys[1], args[2], tonumber(args[1]), 'read', {}
 
   local function grant()
     redis.call('SET', keys[3], 1, 'PX', args[1])
-    redis.call('HSET', name, 'mode', mode or 'read', id, 1)
+    redis.call('HSET', name, 'mode', mode, id, 1)
     expire(name, life)
-    if waits then
-      redis.call('ZREM', lock.readers, id)
-      redis.call('ZREM', lock.pass, id)
-      tidy_up(lock, now, void)
+    if lock.asked then
+      redis.call('ZREM', 'tower_lock_readers:' .. lock.tag, id)
+      redis.call('ZREM', 'tower_lock_pass:' .. lock.tag, id)
+      if redis.call('EXISTS', 'tower_lock_pass:' .. lock.tag) == 0 then
+        tidy_up(lock, 'writers', 'readers')
+      end
     end
     return 0
   end
 
-  if redis.call('EXISTS', name, lock.busy) == 0 then
+  if not taken and redis.call('EXISTS', name, keys[2]) == 0 then
     return nil, grant
   end
-  v, void = waiters_time(lock, now)
-  if is_void(lock, void, args[4], id) then
+  lock = state_of(keys[2])
+  if is_void(lock, args[4], id) then
     return 2
   end
-  local held, left = redis.call('HMGET', name, 'mode', id, id .. ':write'), redis.call('PTTL', name)
-  mode = held[1]
-  local no_lock = why_no_lock(mode, left)
+  local left = redis.call('PTTL', name)
+  local held = left == -2 and {} or redis.call('HMGET', name, 'mode', id, id .. ':write')
+  mode = held[1] or mode
+  local no_lock = why_no_lock(held[1], left)
   if no_lock and not (no_lock == 4 and (held[2] or held[3])) then
     return no_lock
   end
 
   local refused, writes = nil, held[3]
   local reads = held[2] and redis.call('EXISTS', keys[3]) == 1
-  local passes = tonumber(redis.call('ZSCORE', lock.pass, id) or 0) > v
+  local passes = lock.asked and is_live(lock, redis.call('ZSCORE', 'tower_lock_pass:' .. lock.tag, id))
   if mode == 'write' and not writes then
     refused = left
   elseif not (writes or reads or passes) then
-    refused = waiting(lock.writers, v)
+    refused = waiting(lock, 'writers')
   end
   if not refused then
-    life, waits = math.max(lease, left), true
+    life = math.max(life, left)
     return nil, grant
   elseif args[3] == '0' then
     return {1, refused}
   end
-  join(lock.readers, id, v)
+  ask_now(lock)
+  join(lock, 'readers', id)
   if passes then
-    join(lock.pass, id, v)
+    join(lock, 'pass', id)
   end
-  asked(lock, now, v)
   -- While a writer of ours waits, its release wakes the readers without a pass. It waits for those with one.
-  if mode == 'write' and (passes or not waiting(lock.writers, v)) and is_redissons(name) then
+  if mode == 'write' and (passes or not has_living(lock, 'writers')) and is_redissons(name) then
     return {1, refused, 1}
   end
   return {1, refused}
@@ -93,26 +96,26 @@ local function leave_read(keys, args, removed, lived)
   if (removed or on_hash('HDEL', keys[1], args[1])) == 0 then
     return 0
   end
-  local left, lock, now = redis.call('HLEN', keys[1]), names(keys[2]), now_ms()
+  local left, tag = redis.call('HLEN', keys[1]), keys[2]:sub(17)
   if left > 1 and redis.call('HGET', keys[1], 'mode') == 'write' then
     return lived
   end
-  local lives, data, unknown = settle(keys[1], lock.tag, left)
+  local lives, data, unknown = settle(keys[1], tag, left)
   if data and not lives then
     leave_data(keys[1])
   end
   if unknown or not lives then
-    local publish, v, void = args[2] or 'PUBLISH', waiters_time(lock, now)
+    local publish, lock = args[2] or 'PUBLISH', state_of(keys[2])
     redis.call(publish, keys[3], '0')
-    if not call_first(lock, v, publish) then
-      tidy_up(lock, now, void)
+    if not call_first(lock, publish) then
+      tidy_up(lock, 'writers', 'readers', 'pass')
     end
   end
   return lived == 1 and data and -1 or lived
 end
 
 --# acquire
-local refused, grant = ask_read(KEYS, ARGV)
+local refused, grant = ask_read(KEYS, ARGV, true)
 return refused or grant()
 
 --# release
@@ -120,11 +123,10 @@ if ARGV[3] ~= 'withdraw' then
   return leave_read(KEYS, ARGV, tonumber(removed), lived)
 end
 -- If that was the last pass and the lock is free, the writers that waited for it are woken.
-local ended, lock, now = leave_read(KEYS, ARGV), names(KEYS[2]), now_ms()
-local v = waiters_time(lock, now)
-redis.call('ZREM', lock.readers, ARGV[1])
-if redis.call('ZREM', lock.pass, ARGV[1]) == 1 and not waiting(lock.pass, v) and redis.call('EXISTS', KEYS[1]) == 0 then
+local ended, lock = leave_read(KEYS, ARGV), state_of(KEYS[2])
+redis.call('ZREM', 'tower_lock_readers:' .. lock.tag, ARGV[1])
+if redis.call('ZREM', 'tower_lock_pass:' .. lock.tag, ARGV[1]) == 1 and not has_living(lock, 'pass') and redis.call('EXISTS', KEYS[1]) == 0 then
   wake_all(ARGV[2], KEYS[3])
-  call_first(lock, v, ARGV[2])
+  call_first(lock, ARGV[2])
 end
-return withdrawn(lock, now, ended)
+return withdrawn(lock, ended, 'writers', 'readers', 'pass')

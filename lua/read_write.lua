@@ -89,16 +89,16 @@ end
 
 -- Wakes all readers that wait, by one message on their channel.
 local function call_readers(lock, publish)
-  redis.call(publish, lock.enter, '0')
+  redis.call(publish, 'tower_lock_enter:' .. lock.tag, '0')
 end
 
--- Gives passes to the readers that wait now, and wakes all of them: they go before the next writer.
-local function pass(lock, v, publish)
-  if redis.call('EXISTS', lock.readers) == 1 then
-    redis.call('ZREMRANGEBYSCORE', lock.readers, '-inf', v)
-    if redis.call('EXISTS', lock.readers) == 1 then
-      redis.call('RENAME', lock.readers, lock.pass)
-      call_readers(lock, publish)
-    end
+-- Gives passes to the readers that wait now, and wakes all of them: they go before the next writer. Returns whether any waits.
+local function pass(lock, publish)
+  if has_living(lock, 'readers') then
+    local readers = 'tower_lock_readers:' .. lock.tag
+    redis.call('ZREMRANGEBYSCORE', readers, '-inf', lock.v)
+    redis.call('RENAME', readers, 'tower_lock_pass:' .. lock.tag)
+    call_readers(lock, publish)
+    return true
   end
 end

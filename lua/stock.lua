@@ -5,7 +5,7 @@
 --   a channel: the number of free permits, whenever permits have come free.
 -- The limit is the number of free permits and that of the members of the set. A string that does not expire was made by Redisson
 -- or by `set` below: its limit counts, whatever an attempt names. One that expires was made by an attempt of ours, which left its
--- limit beside it (`lock.limit`), and binds only while permits are held. If the limit is another one now, Redisson has changed
+-- limit beside it (`tower_lock_limit`), and binds only while permits are held. If the limit is another one now, Redisson has changed
 -- it, and it counts. A string that expires and is neither is data of the application. Needs time.lua; to set a
 -- limit line.lua.
 
@@ -34,7 +34,7 @@ local function outlive(counter, held, lock, now)
   if left >= 0 then
     local last = redis.call('ZREVRANGE', held, 0, 0, 'WITHSCORES')[2] or now
     local life = math.max(left, last - now + IDLE)
-    for _, key in ipairs({counter, held, lock.limit}) do
+    for _, key in ipairs({counter, held, 'tower_lock_limit:' .. lock.tag}) do
       redis.call('PEXPIRE', key, life)
     end
   elseif left == -1 then
@@ -89,7 +89,7 @@ local function renew_permit(counter, held, id, lease)
   if lease ~= '0' then
     redis.call('ZADD', held, math.max(now + lease, ends), id)
     local tag = counter:find('{', 1, true) and counter or '{' .. counter .. '}'
-    outlive(counter, held, {limit = 'tower_lock_limit:' .. tag}, now)
+    outlive(counter, held, {tag = tag}, now)
   end
   return true
 end
@@ -97,23 +97,23 @@ end
 --# set
 -- Sets the limit of a key's permits, in place of the limits that attempts name; or leaves it to attempts again. Held
 -- permits remain held: if there are more than the limit allows, none is granted until enough have ended.
-local lock, now = names(KEYS[3]), now_ms()
-local free = take_stock(KEYS[1], KEYS[2], now)
+local lock = state_of(KEYS[3])
+local free = take_stock(KEYS[1], KEYS[2], lock.now)
 if free == false then
   return 3
 end
 local taken = redis.call('ZCARD', KEYS[2])
 if ARGV[1] == '0' then
-  if redis.call('GET', lock.limit) == 'set' then
-    redis.call('SET', lock.limit, (free or 0) + taken, 'PX', IDLE)
+  if redis.call('GET', 'tower_lock_limit:' .. lock.tag) == 'set' then
+    redis.call('SET', 'tower_lock_limit:' .. lock.tag, (free or 0) + taken, 'PX', IDLE)
     if free then
       redis.call('PEXPIRE', KEYS[1], IDLE)
-      outlive(KEYS[1], KEYS[2], lock, now)
+      outlive(KEYS[1], KEYS[2], lock, lock.now)
     end
   end
   return 1
 end
-redis.call('SET', lock.limit, 'set')
+redis.call('SET', 'tower_lock_limit:' .. lock.tag, 'set')
 local left = ARGV[1] - taken
 if taken == 0 and redis.call('PTTL', KEYS[1]) >= 0 then
   free = 0
@@ -122,6 +122,6 @@ redis.call('SET', KEYS[1], left)
 redis.call('PERSIST', KEYS[2])
 if left > 0 and left > (free or 0) then
   redis.call(ARGV[2], 'redisson_sc:' .. lock.tag, left)
-  call_first(lock, waiters_time(lock, now), ARGV[2])
+  call_first(lock, ARGV[2])
 end
 return 1

@@ -27,34 +27,34 @@ end
 --# ask
 -- Decides whether a write hold can be granted now; readers with a pass go first. Returns the reason of the refusal, or nil and
 -- the function that grants. A refused attempt that waits is recorded as waiting. The last of several readers may be Redisson's.
-local function ask_write(keys, args)
-  local name, lock, id, lease, in_line = keys[1], names(keys[2]), args[2], tonumber(args[1]), args[3] == '2'
-  local now, v, void, life, waits = now_ms(), nil, nil, lease, false
+local function ask_write(keys, args, taken)
+  local name, id, life, in_line, lock = keys[1], args[2], tonumber(args[1]), args[3] == '2', nil
 
   local function grant()
     local token = keys[3] and next_token(keys[3], args[6], args[7])
     redis.call('HSET', name, 'mode', 'write', id .. ':write', 1)
     expire(name, life)
-    if waits then
-      enter(lock, id, lease, now, v, void, in_line)
+    if lock and life == tonumber(args[1]) then
+      enter(lock, id, in_line, 'writers', 'readers', 'pass')
     end
     return token and {0, token} or 0
   end
 
-  if redis.call('EXISTS', name, lock.busy) == 0 then
+  if not taken and redis.call('EXISTS', name, keys[2]) == 0 then
     return nil, grant
   end
-  v, void = waiters_time(lock, now)
-  if is_void(lock, void, args[4], id .. ':write') then
+  lock = state_of(keys[2])
+  if is_void(lock, args[4], id .. ':write') then
     return 2
   end
-  local held, left = redis.call('HMGET', name, 'mode', id .. ':write'), redis.call('PTTL', name)
+  local left = redis.call('PTTL', name)
+  local held = left == -2 and {} or redis.call('HMGET', name, 'mode', id .. ':write')
   local no_lock = why_no_lock(held[1], left)
   if no_lock and not (no_lock == 4 and held[2]) then
     return no_lock
   end
   if held[2] then
-    life = math.max(lease, left)
+    life = math.max(life, left)
     return nil, grant
   end
   local refused, data, unknown = held[1] and left or nil, false, false
@@ -65,23 +65,22 @@ local function ask_write(keys, args)
   if data then
     return 5
   end
-  local others, theirs, dropped
-  refused = unknown and 1 or refused or waiting(lock.pass, v)
+  local others, theirs
+  refused = unknown and 1 or refused or waiting(lock, 'pass')
   if in_line then
-    others, theirs, dropped = who_goes_first(lock, id, v, held[1])
+    others, theirs = who_goes_first(lock, id, held[1])
   elseif not refused then
-    others = turn_of_line(lock, v)
+    others = turn_of_line(lock)
   end
   if not (refused or others or theirs) then
-    waits = true
     return nil, grant
   elseif in_line then
     -- Beside readers with a pass, readers of Redisson come in, and the last of them tells no process of ours.
     local listens = not others and (theirs or held[1] ~= 'write' or is_redissons(name))
-    return refuse_in_line(lock, id, now, v, args[5] or 'PUBLISH', dropped, refused or others or theirs, listens)
+    return refuse_in_line(lock, id, args[5] or 'PUBLISH', refused or others or theirs, listens)
   elseif args[3] == '1' then
-    join(lock.writers, id, v)
-    asked(lock, now, v)
+    ask_now(lock)
+    join(lock, 'writers', id)
   end
   return {1, refused or others}
 end
@@ -94,31 +93,30 @@ local function leave_write(keys, args, removed)
   if (removed or on_hash('HDEL', keys[1], args[1] .. ':write')) == 0 then
     return 0
   end
-  local publish, lock, now = args[2] or 'PUBLISH', names(keys[2]), now_ms()
+  local publish, lock = args[2] or 'PUBLISH', state_of(keys[2])
   local lives, data = settle(keys[1], lock.tag, redis.call('HLEN', keys[1]))
   if lives then
     redis.call('HSET', keys[1], 'mode', 'read')
   elseif data then
     leave_data(keys[1])
   end
-  local v, void = waiters_time(lock, now)
-  pass(lock, v, publish)
+  local passed = pass(lock, publish)
   local woken = wake_all(publish, keys[3])
   give_turn(lock, woken)
-  if not call_first(lock, v, publish) then
-    tidy_up(lock, now, void)
+  if not call_first(lock, publish) and not passed then
+    tidy_up(lock, 'writers', 'readers', 'pass')
   end
   return data and -1 or 1 + woken
 end
 
 --# acquire
-local refused, grant = ask_write(KEYS, ARGV)
+local refused, grant = ask_write(KEYS, ARGV, not KEYS[3])
 return refused or grant()
 
 --# release
 if woken then
   redis.call(ARGV[2] or 'PUBLISH', KEYS[3], '0')
-  give_turn(names(KEYS[2]), woken)
+  give_turn(state_of(KEYS[2]), woken)
   return 1 + woken
 end
 local ended = leave_write(KEYS, ARGV, tonumber(removed))
@@ -126,16 +124,15 @@ if ARGV[3] ~= 'withdraw' then
   return ended
 end
 -- If it was the last waiting writer, and no writer holds the lock, the readers that waited for it are woken.
-local lock, now = names(KEYS[2]), now_ms()
-local v = waiters_time(lock, now)
-if give_up_place(lock, ARGV[1], v, ARGV[2]) and not waiting(lock.writers, v) then
+local lock = state_of(KEYS[2])
+if give_up_place(lock, ARGV[1], ARGV[2]) and not has_living(lock, 'writers') then
   local writes = on_hash('HGET', KEYS[1], 'mode') == 'write'
   if not writes then
     wake_all(ARGV[2], KEYS[3])
   end
   -- Behind a writer of Redisson, they listen on another channel from now on.
-  if (not writes or is_redissons(KEYS[1])) and waiting(lock.readers, v) then
+  if (not writes or is_redissons(KEYS[1])) and has_living(lock, 'readers') then
     call_readers(lock, ARGV[2])
   end
 end
-return withdrawn(lock, now, ended)
+return withdrawn(lock, ended, 'writers', 'readers', 'pass')

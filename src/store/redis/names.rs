@@ -134,7 +134,6 @@ impl<'a> Names<'a> {
         Self::BUSY,
         "tower_lock_limit:",
         "tower_lock_line:",
-        "tower_lock_outside:",
         "tower_lock_pass:",
         "tower_lock_readers:",
         Self::RECORDS,

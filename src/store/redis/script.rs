@@ -44,24 +44,37 @@ macro_rules! scripts {
 }
 
 scripts! {
-    EXCLUSIVE_ACQUIRE: exclusive[grant_free] time hash token line outside exclusive[grant ask acquire];
-    EXCLUSIVE_RELEASE: record exclusive[leave_lone] time hash line outside queue exclusive[leave release];
-    FAIR_ACQUIRE: fair[grant_free] time hash token line queue exclusive[grant] fair[ask acquire];
-    FAIR_RELEASE: record fair[leave_lone] time hash line queue fair[leave release];
-    READ_ACQUIRE: read[grant_free] time hash line read_write[ask] read[ask acquire];
-    READ_RELEASE: read[leave_lone] time hash line read_write[settle wake] read[leave release];
-    WRITE_ACQUIRE: write[grant_free] time hash token line outside read_write[ask settle] write[ask acquire];
-    WRITE_RELEASE: record write[leave_lone] time hash line outside read_write[settle wake] write[leave release];
-    PERMIT_ACQUIRE: time stock[give] permit[grant_free] line outside stock[stock] permit[ask acquire];
-    PERMIT_RELEASE: time permit[leave_lone] hash line outside stock[give] permit[leave release];
-    PERMIT_SET: time line stock[give stock set];
-    RENEW: renew[writable] time hash stock[give renew] renew[renew];
-    ACQUIRE_SEVERAL: time hash token line outside queue read_write[ask settle] stock[give stock] exclusive[grant ask]
-        fair[ask] read[ask] write[ask] permit[ask] many[next acquire];
-    RELEASE_SEVERAL: time hash line outside queue read_write[settle wake] stock[give] exclusive[leave] fair[leave]
-        read[leave] write[leave] permit[leave] many[next release];
-    INSPECT: time hash inspect;
-    FORCE: time hash line queue read_write[wake] inspect[holders] stock[give stock] force;
+    EXCLUSIVE_ACQUIRE: exclusive[grant_free] time[now state ask] hash[kinds redissons grant] token line[first waiting wait beside]
+        outside[turn ask] exclusive[grant ask acquire];
+    EXCLUSIVE_RELEASE: record exclusive[leave_lone] time[now state withdraw] hash[kinds fields leave alone]
+        line[first withdraw] outside[turn give] queue[first wake] exclusive[leave release];
+    FAIR_ACQUIRE: fair[grant_free] time[now state ask] hash[kinds grant] token queue[first join]
+        exclusive[grant] fair[ask acquire];
+    FAIR_RELEASE: record fair[leave_lone] time[now state withdraw] hash[kinds fields leave alone] line[first]
+        queue[first wake] fair[leave release];
+    READ_ACQUIRE: read[grant_free] time[now state ask] hash[kinds redissons grant] line[waiting] read_write[ask]
+        read[ask acquire];
+    READ_RELEASE: read[leave_lone] time[now state withdraw] hash[kinds fields leave] line[first waiting]
+        read_write[settle wake] read[leave release];
+    WRITE_ACQUIRE: write[grant_free] time[now state ask] hash[kinds redissons grant fields] token
+        line[first waiting wait beside] outside[turn ask] read_write[ask settle] write[ask acquire];
+    WRITE_RELEASE: record write[leave_lone] time[now state withdraw] hash[kinds redissons fields leave]
+        line[first waiting withdraw] outside[turn give] read_write[settle wake] write[leave release];
+    PERMIT_ACQUIRE: time[now] permit[grant_free] time[state ask] stock[give stock] line[first waiting wait beside]
+        outside[turn ask] permit[ask acquire];
+    PERMIT_RELEASE: time[now] permit[leave_lone] time[state withdraw] hash[leave] line[first withdraw]
+        outside[turn give] stock[give] permit[leave release];
+    PERMIT_SET: time[now state] line[first] stock[give stock set];
+    RENEW: renew[writable] time[now state] hash[leave] stock[give renew] renew[renew];
+    ACQUIRE_SEVERAL: time[now state ask] hash[kinds redissons grant fields] token line[first waiting wait beside]
+        outside[turn ask] queue[first join] read_write[ask settle] stock[give stock] exclusive[grant ask] fair[ask]
+        read[ask] write[ask] permit[ask] many[next acquire];
+    RELEASE_SEVERAL: time[now state] hash[kinds fields leave alone] line[first waiting] outside[turn give]
+        queue[first wake] read_write[settle wake] stock[give] exclusive[leave] fair[leave] read[leave] write[leave]
+        permit[leave] many[next release];
+    INSPECT: time[now state] hash[kinds fields] inspect;
+    FORCE: time[now state] hash[kinds fields] line[first waiting] queue[first wake] read_write[wake]
+        inspect[holders] stock[give stock] force;
     RIGHTS: rights;
 }
 

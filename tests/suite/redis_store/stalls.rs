@@ -1,6 +1,5 @@
 //! The time of those who wait: it stands still while the server does, and does not step back with its clock.
 
-use redis::AsyncTypedCommands;
 use tower_distributed_lock::LockMode;
 
 use super::*;
@@ -17,9 +16,10 @@ const ORDERED: [LockMode; 4] = [
 
 /// Changes the data as if `ms` had passed since the last question; a negative number: as if the server's clock had stepped back.
 async fn pass(server: &RedisServer, ms: i64) {
-    let mut redis = server.connection().await;
-    for field in ["asked", "late"] {
-        redis.hincr(BUSY, field, -ms).await.unwrap();
+    let words = unusual(server, BUSY).await;
+    for place in [ASKED, LATE] {
+        let word = words[place].parse::<i64>().unwrap() - ms;
+        change_unusual(server, BUSY, place, &word.to_string()).await;
     }
 }
 
@@ -85,10 +85,25 @@ async fn a_dead_waiter_of_a_silent_line_delays_the_next_by_seconds() {
         let (holder, dead, next) = (attempt("k", mode), patient("k", mode), patient("k", mode));
         assert!(asks(&store, &holder).await && !asks(&store, &dead).await);
         assert!(releases(&store, &holder).await);
-        pass(&server, 9_000).await;
+        pass(&server, 7_000).await;
         let rest = retry_after(&store, &next).await;
-        assert!(rest <= Duration::from_millis(1_500), "{mode:?}: {rest:?}");
-        pass(&server, 1_500).await;
+        assert!(rest <= Duration::from_secs(2), "{mode:?}: {rest:?}");
+        pass(&server, 1_100).await;
+        assert!(!asks(&store, &next).await, "{mode:?}");
+        pass(&server, 1_100).await;
+        assert!(asks(&store, &next).await, "{mode:?}");
+    }
+}
+
+/// Such a silence is no stall: the processes have gone.
+#[tokio::test]
+async fn a_long_silence_ends_all_places() {
+    for mode in ORDERED {
+        let (server, store) = server_and_store().await;
+        let (holder, dead, next) = (attempt("k", mode), patient("k", mode), patient("k", mode));
+        assert!(asks(&store, &holder).await && !asks(&store, &dead).await);
+        assert!(releases(&store, &holder).await);
+        pass(&server, 9_000).await;
         assert!(asks(&store, &next).await, "{mode:?}");
     }
 }

@@ -175,8 +175,7 @@ impl RedisServer {
         let mut dump = self.dump().await;
         dump.retain(|key, entry| {
             let ends_now = entry.ttl.is_some_and(|ttl| ttl.as_millis() <= 5);
-            let of_turn = ["tower_lock_outside:", "tower_lock_busy:"];
-            !(ends_now && of_turn.iter().any(|prefix| key.starts_with(prefix)))
+            !(ends_now && key.starts_with("tower_lock_busy:"))
         });
         dump
     }
