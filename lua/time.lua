@@ -12,9 +12,9 @@
 --# now
 -- How many ms a waiter lives without a question: WAITER_LIVENESS in Rust.
 local LIVENESS = 3000
--- The silence after which the clock of those who wait stands still: SILENCE in Rust. A living waiter asks every second.
+-- The silence after which the clock of those who wait stands still. A living waiter asks every second.
 local SILENCE = 1200
--- For how many ms the keys of waiters are kept after the last question: KEPT in Rust. A longer silence ends all places.
+-- For how many ms the keys of waiters are kept after the last question. A longer silence ends all places.
 local KEPT = 8000
 local KEPT_TEXT = '8000'
 
@@ -27,9 +27,9 @@ end
 
 --# state
 -- What is unusual about a lock: the six words (false: none, or over), and whether the key is there; the `tag` of its other keys,
--- which is the lock's name with the hash tag; `now` and `micros`, the server's time, and `v`, the time of those who wait. It goes with the server's clock while someone asks, and stands still in a silence: if the
--- server stood still, no waiter could ask, and none is dead because of that. It never steps back with that clock, so that no
--- dead waiter lives on.
+-- which is the lock's name with the hash tag; `now` and `micros`, the server's time, and `v`, the time of those who wait. That
+-- clock goes with the server's while someone asks, and stands still in a silence: if the server stood still, no waiter could
+-- ask, and none is dead because of that. It never steps back with the server's, so that no dead waiter lives on.
 local function state_of(busy)
   local now, micros = now_ms()
   local found = redis.call('GET', busy)

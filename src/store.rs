@@ -127,9 +127,8 @@ fn other_limit(limit: u32) -> StoreError {
 ///    If the attempt went unanswered, a later copy of it, which has the same [`id`](Attempt::id), is not granted either, but
 ///    fails with [`StoreErrorKind::Refused`], for as long as a copy can be late.
 /// 6. **Fair queue.** `Fair` attempts with patience queue in the order of their first question and are granted in that order. An
-///    attempt that does not ask for [`WAITER_LIVENESS`] loses its place; a store may leave out a silence in which none asks, as
-///    after a stall of its server. A `Fair` attempt without patience never queues, and is
-///    refused while others do.
+///    attempt that does not ask for [`WAITER_LIVENESS`] loses its place, but a store may leave out a silence in which none asks:
+///    its server may have stood still. A `Fair` attempt without patience never queues, and is refused while others do.
 /// 7. **Phases.** While a `Write` attempt with patience waits, new `Read` attempts are refused. When a `Write` hold is released,
 ///    the `Read` attempts that wait at that moment go first: `Write` attempts are refused until each of these has been granted,
 ///    has been withdrawn or has stopped asking. So neither side can starve the other.

@@ -29,6 +29,7 @@ mod entries;
 mod inspect;
 mod records;
 mod shard;
+mod silence;
 mod state;
 #[cfg(test)]
 mod tests;

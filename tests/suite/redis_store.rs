@@ -101,7 +101,9 @@ pub(crate) async fn unusual(server: &RedisServer, busy: &str) -> Vec<String> {
 pub(crate) async fn change_unusual(server: &RedisServer, busy: &str, place: usize, word: &str) {
     let mut words = unusual(server, busy).await;
     word.clone_into(&mut words[place]);
-    let () = server.ask(&["SET", busy, &words.join(" "), "KEEPTTL"]).await;
+    let () = server
+        .ask(&["SET", busy, &words.join(" "), "KEEPTTL"])
+        .await;
 }
 
 /// The places of some words.

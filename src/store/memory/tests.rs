@@ -15,6 +15,7 @@ mod many;
 mod phases;
 mod random;
 mod rules;
+mod silence;
 mod wakeups;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -63,7 +63,11 @@ async fn the_line_is_refused_during_the_turn_of_the_others_which_ends_when_one_h
         assert!(rest > Duration::from_secs(60), "{mode:?}: {rest:?}");
         assert!(asks(&store, &outside).await, "{mode:?}: it has no place");
         assert!(!asks(&store, &first).await);
-        assert_ne!(unusual(&server, BUSY).await[TURN], "1", "{mode:?}: it goes on");
+        assert_ne!(
+            unusual(&server, BUSY).await[TURN],
+            "1",
+            "{mode:?}: it goes on"
+        );
         assert!(releases(&store, &outside).await);
         assert!(asks(&store, &first).await, "{mode:?}: first in line");
         assert!(releases(&store, &first).await);
