@@ -2,11 +2,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use tokio::{sync::watch, time::Instant};
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::{
     Attempt, Capabilities, HoldStatus, LATENESS, LockStore, Outcome, Release, Released, Renewal,
     Wakeups,
 };
-use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode, StoreError, StoreErrorKind};
+use tower_distributed_lock::{LockKey, LockMode};
 
 /// `Reentrant` locks in a table of this process. A clone is another way to the same table.
 ///

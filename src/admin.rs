@@ -21,13 +21,14 @@ use crate::telemetry::{self, Events, LockEventKind, Route};
 ///
 /// It is a separate type, so that code that takes locks does not break them by mistake. [`LockClient::admin`] makes it for a
 /// client's store. Holders and waiters appear under their ids in the store, those of Redisson clients too; holders whose process
-/// [announces](crate::LockClientBuilder::announce) itself with host, process id and label. Clones administer the same store. A key
+/// [announces](crate::client::LockClientBuilder::announce) itself with host, process id and label. Clones administer the same store. A key
 /// of another [name space](Self::namespace) is refused as [`LockError::Invalid`], because here it would name another thing.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tower_distributed_lock::LockError> {
-/// use tower_distributed_lock::{ListQuery, LockAdmin, LockClient, MemoryStore};
+/// use tower_distributed_lock::store::ListQuery;
+/// use tower_distributed_lock::{LockAdmin, LockClient, MemoryStore};
 ///
 /// let store = MemoryStore::new();
 /// let locks = LockClient::new(store.clone());
@@ -63,12 +64,12 @@ impl LockAdmin {
         }
     }
 
-    /// Sees only keys and records of clients with this [name space](crate::LockClientBuilder::namespace), under their names
+    /// Sees only keys and records of clients with this [name space](crate::client::LockClientBuilder::namespace), under their names
     /// without it. That of [`LockClient::admin`] sees those of its client.
     ///
     /// # Panics
     ///
-    /// Where [`LockClientBuilder::build`](crate::LockClientBuilder::build) does.
+    /// Where [`LockClientBuilder::build`](crate::client::LockClientBuilder::build) does.
     #[must_use]
     pub fn namespace(self, name: impl AsRef<str>) -> Self {
         let namespace = Namespace::new(name.as_ref()).unwrap_or_else(|reason| {
@@ -229,7 +230,7 @@ impl LockAdmin {
     ///
     /// ```
     /// # async fn list(admin: tower_distributed_lock::LockAdmin) -> Result<(), tower_distributed_lock::LockError> {
-    /// use tower_distributed_lock::ListQuery;
+    /// use tower_distributed_lock::store::ListQuery;
     ///
     /// let mut query = ListQuery::new().prefix("lock:order:");
     /// loop {

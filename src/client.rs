@@ -221,7 +221,7 @@ impl LockClient {
     /// Requests begin at different keys, so that the segments are used equally. A request that waits is in the queue of every
     /// key, behind earlier requests of this process, and [`max_waiters`](LockRequest::max_waiters) counts it there. In the store
     /// it has no place in a fair queue. A key may come with a mode of its own. A key that is named twice counts twice in
-    /// [`max_keys_per_request`](crate::LockClientBuilder::max_keys_per_request).
+    /// [`max_keys_per_request`](crate::client::LockClientBuilder::max_keys_per_request).
     ///
     /// [`LockGuard::key`]: crate::LockGuard::key
     ///
@@ -243,7 +243,7 @@ impl LockClient {
     /// Ends the client: new and waiting requests fail with [`LockError::Shutdown`], and every hold is released, except those
     /// whose [minimum](LockRequest::hold_at_least) is not over.
     ///
-    /// The locks of guards that still exist are lost. Call it after the server has stopped serving, and before the runtime ends:
+    /// The locks of guards that still exist are lost. Call it when the server accepts no more requests, and before the runtime ends:
     /// a hold that is not released ends with its lease.
     ///
     /// While handlers with [`OnCancel::RunToCompletion`] run, it waits for them, for all but the last second of `timeout`, and

@@ -36,7 +36,7 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 pub enum LockError {
     /// Another owner held the lock until the wait was over. The caller has no hold; its place in a queue is given up in the
     /// background, within about a round trip.
-    #[error("the lock is held elsewhere and the wait is over")]
+    #[error("the lock is still in use and the wait is over")]
     Busy {
         /// When the present holder's lease would end, as far as this process or the store knows. It may be renewed or
         /// released before.
@@ -57,7 +57,7 @@ pub enum LockError {
     /// has ended, and may have overlapped other work. The release continues in the background until the lease is over.
     #[error("the lock store has not confirmed the release")]
     Unconfirmed(#[source] StoreError),
-    /// The key is not this kind of lock: it has another program's data, a lock of another [family](crate::LockFamily), or
+    /// The key is not this kind of lock: it has another program's data, a lock of another [family](crate::lock::LockFamily), or
     /// [permits](crate::LockMode::permits) with another limit. Waiting does not help. Lock a resource under one name and in
     /// one family of modes everywhere: see [`Resource`](crate::Resource).
     #[error(

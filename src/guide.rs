@@ -19,7 +19,9 @@
 
 /// Links to items of the crate.
 macro_rules! items {
-    ($($item:literal)*) => { concat!($("[`", $item, "`]: crate::", $item, "\n"),*) };
+    ($($($module:ident)::* $item:literal)*) => {
+        concat!($("[`", $item, "`]: crate::", $(stringify!($module), "::",)* $item, "\n"),*)
+    };
 }
 
 /// A page names an item of the crate as `[Item]`, and another page as `[text][page name]`. These definitions stand before the page's
@@ -29,17 +31,17 @@ macro_rules! pages {
         $(
             $(#[$tested])?
             #[doc = items! {
-                "AclRules" "Confirm" "Confirmation" "FencingToken" "IdempotencyLayer" "LockAdmin"
+                store::redis "AclRules" "Confirm" layer "Confirmation" "FencingToken" "IdempotencyLayer" "LockAdmin"
                 "LockAdmin::force_unlock" "LockAdmin::inspect" "LockAdmin::locks" "LockAdmin::records"
                 "LockAdmin::set_permits" "LockClient::admin" "LockClient::audit" "LockClient::events" "LockClient::leader"
                 "LockClient::lock" "LockClient::lock_any" "LockClient::once" "LockClient::shutdown" "LockClient::snapshot"
-                "LockClient::try_lock" "LockClientBuilder" "LockClientBuilder::announce"
-                "LockClientBuilder::namespace" "LockClientBuilder::renew_on" "LockError::Conflict"
+                "LockClient::try_lock" client "LockClientBuilder" client "LockClientBuilder::announce"
+                client "LockClientBuilder::namespace" client "LockClientBuilder::renew_on" "LockError::Conflict"
                 "LockError::Invalid" "LockError::Lost" "LockHandle" "LockHandle::lost"
                 "LockMode::Fair" "LockMode::Read" "LockMode::Reentrant" "LockMode::Write" "LockMode::permits"
-                "LockRequest::hold_at_least" "LockStore" "MemoryStore" "OnCancel::RunToCompletion" "OnLost::Abort"
-                "Owner" "RedisStoreBuilder::response_timeout" "Rejection"
-                "ReleaseOn::BodyEnd" "ReleaseOn::Head" "Replicas" "Resource" "idempotency::IdempotencyKey" "idempotency::Recording" "idempotency::key::cloud_events()" "idempotency::key::github()"
+                "LockRequest::hold_at_least" store "LockStore" "MemoryStore" "OnCancel::RunToCompletion" "OnLost::Abort"
+                "Owner" store::redis "RedisStoreBuilder::response_timeout" "Rejection"
+                "ReleaseOn::BodyEnd" "ReleaseOn::Head" store::redis "Replicas" "Resource" "idempotency::IdempotencyKey" "idempotency::Recording" "idempotency::key::cloud_events()" "idempotency::key::github()"
                 "idempotency::key::shopify()" "idempotency::key::standard_webhooks()" "idempotency::key::stripe()" "layer"
             }]
             #[doc = "[page getting started]: crate::guide::getting_started"]

@@ -21,7 +21,7 @@
 //! * [`DistributedLockLayer`] locks requests; its module has the steps of a request.
 //! * [`LockClient`] locks without HTTP: [`lock`](LockClient::lock), [`lock_all`](LockClient::lock_all),
 //!   [`lock_any`](LockClient::lock_any).
-//! * [`MemoryStore`] and `RedisStore` are the stores; [`LockStore`] is the contract for other stores.
+//! * [`MemoryStore`] and `RedisStore` are the stores; [`LockStore`](store::LockStore) is the contract for other stores.
 //! * [`LockClient::audit`] reports the promises of a deployment, and what weakens them.
 //! * [`LockAdmin`] shows holders and waiters, and breaks locks.
 //!
@@ -37,14 +37,14 @@
 //! # What is promised
 //!
 //! Two pieces of work whose release the store has *confirmed* ([`LockGuard::release`] answered `Ok`, or the layer sent a response
-//! with [`Confirmation::Store`]) never overlapped, whatever happened to clocks, processes and networks. A lock may be lost
+//! with [`Confirmation::Store`](layer::Confirmation::Store)) never overlapped, whatever happened to clocks, processes and networks. A lock may be lost
 //! nevertheless. Then [`LockGuard::lost`] signals it, the layer answers 500 instead of the handler's response, and a
 //! [`FencingToken`] lets the resource itself refuse a stale holder.
 //!
 //! # Wrong settings
 //!
 //! Settings of the program's own text panic at its start: those of a layer in its setters, and the name space of a
-//! [`LockClientBuilder`]. What may come from a configuration or a request returns an error: a [`LockRequest`] fails with
+//! [`LockClientBuilder`](client::LockClientBuilder). What may come from a configuration or a request returns an error: a [`LockRequest`] fails with
 //! [`LockError::Invalid`] or [`LockError::Unsupported`]. Each text names the change.
 //!
 //! # Problems
@@ -110,44 +110,28 @@ pub mod work;
 #[doc(inline)]
 pub use admin::LockAdmin;
 #[doc(inline)]
-pub use audit::Audit;
+pub use client::{LockClient, LockRequest};
 #[doc(inline)]
-pub use client::{LockClient, LockClientBuilder, LockRequest};
-#[doc(inline)]
-pub use error::{InvalidRequest, LockError, StoreError, StoreErrorKind};
+pub use error::LockError;
 #[cfg(feature = "axum")]
 #[doc(inline)]
 pub use extract::Locked;
 #[doc(inline)]
-pub use guard::{Ended, LockGuard, LockHandle};
+pub use guard::{LockGuard, LockHandle};
 #[doc(inline)]
 pub use idempotency::IdempotencyLayer;
 #[doc(inline)]
 pub use layer::{
-    Confirm, Confirmation, DistributedLockLayer, OnCancel, OnLost, OnMissing, OnUnavailable,
-    Rejection, RejectionKind, ReleaseOn,
+    Confirm, DistributedLockLayer, OnCancel, OnLost, OnMissing, OnUnavailable, Rejection,
+    RejectionKind, ReleaseOn,
 };
 #[doc(inline)]
-pub use lock::{
-    FencingToken, Hold, HoldId, Lease, LockFamily, LockKey, LockMode, Owner, Resource, ResourceKey,
-};
+pub use lock::{FencingToken, Lease, LockKey, LockMode, Owner, Resource};
 #[doc(inline)]
 pub use store::memory::MemoryStore;
 #[cfg(feature = "redis")]
 #[doc(inline)]
-pub use store::redis::{
-    AclRules, Credentials, MissingRights, RedisStore, RedisStoreBuilder, Replicas,
-};
-#[doc(inline)]
-pub use store::{
-    Cursor, Holder, Inspect, Inspection, ListQuery, LockEntry, LockStore, LockStoreExt, Page,
-    ProcessInfo, RecordEntry, Wakeups,
-};
-#[doc(inline)]
-pub use work::{Candidate, Done, Once, OnceError};
-/// The crates whose types are in the signatures of [`RedisStore`].
-#[cfg(feature = "redis")]
-pub use {deadpool_redis, redis};
+pub use store::redis::RedisStore;
 
 /// The examples in the README compile.
 #[cfg(all(doctest, feature = "axum"))]

@@ -8,7 +8,8 @@ use fastrand::Rng;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tower_distributed_lock::{Inspect, LockClient, LockStore};
+use tower_distributed_lock::LockClient;
+use tower_distributed_lock::store::{Inspect, LockStore};
 use tower_distributed_lock_testing::{Fault, Faults, FaultyStore};
 
 use crate::blow::{Score, Scores};

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tower_distributed_lock::{LockClient, LockClientBuilder, Owner, RedisStore, StoreError};
+use tower_distributed_lock::client::LockClientBuilder;
+use tower_distributed_lock::error::StoreError;
+use tower_distributed_lock::{LockClient, Owner, RedisStore};
 use tower_distributed_lock_quorum::QuorumStore;
 
 use crate::event::Event;

@@ -133,7 +133,7 @@ impl LockClientBuilder {
     ///
     /// A Java service shares these locks with Redisson's `nameMapper` that puts the same text before a name:
     /// `map(name) = "app." + name`. The other words of a longer prefix belong to the names. For a user of Redis with few rights, see
-    /// [`AclRules::namespace`](crate::AclRules::namespace).
+    /// [`AclRules::namespace`](crate::store::redis::AclRules::namespace).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -171,7 +171,7 @@ impl LockClientBuilder {
     /// beside the locks that it holds, and the route of a hold that has lived for some seconds (with the feature `metrics` or
     /// `console`). The entry exists from the first request until [`shutdown`](LockClient::shutdown), or the end of the last clone,
     /// and is written every 20 seconds; that of a process that dies expires after three minutes. A request costs nothing more. A
-    /// store without entries, and a user of Redis without the [right](crate::AclRules::announce), is
+    /// store without entries, and a user of Redis without the [right](crate::store::redis::AclRules::announce), is
     /// logged, and locks work as before.
     ///
     /// It is not the default, because every user of the store can read the entry, and because a user of Redis with few rights

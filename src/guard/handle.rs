@@ -27,7 +27,7 @@ use crate::watchdog::LiveHold;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
-/// use tower_distributed_lock::Ended;
+/// use tower_distributed_lock::guard::Ended;
 ///
 /// let guard = locks.lock("lock:import").await?;
 /// let handle = guard.handle();

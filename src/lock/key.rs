@@ -157,7 +157,7 @@ impl LockKey {
         Self::new(short)
     }
 
-    /// The whole name, as it stands in the store: with the [name space](crate::LockClientBuilder::namespace) of the client.
+    /// The whole name, as it stands in the store: with the [name space](crate::client::LockClientBuilder::namespace) of the client.
     pub fn as_str(&self) -> &str {
         &self.name
     }

@@ -62,7 +62,7 @@ pub struct Holder {
     #[serde(rename = "remaining_ms", serialize_with = "millis")]
     pub remaining: Duration,
     /// Its process, if that has announced itself: see
-    /// [`LockClientBuilder::announce`](crate::LockClientBuilder::announce). It is serialized unless it is `None`.
+    /// [`LockClientBuilder::announce`](crate::client::LockClientBuilder::announce). It is serialized unless it is `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessInfo>,
     /// The route of its request, or its [label](crate::LockRequest::label), if its process has announced itself and has held

@@ -13,7 +13,7 @@ pub(crate) const MAX_ROUTES: usize = 64;
 
 /// The process of a client that announces itself: see [`LockClientBuilder::announce`].
 ///
-/// [`LockClientBuilder::announce`]: crate::LockClientBuilder::announce
+/// [`LockClientBuilder::announce`]: crate::client::LockClientBuilder::announce
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProcessInfo {
@@ -25,7 +25,7 @@ pub struct ProcessInfo {
     pub label: String,
     /// The routes of the requests that held locks when the entry was written, by the number of the hold: of the 64 oldest holds.
     /// A grant writes nothing, so a hold that is younger than the entry is not here. [`LockAdmin`](crate::LockAdmin) puts them
-    /// into [`Holder::route`](crate::Holder::route), and shows none here.
+    /// into [`Holder::route`](crate::store::Holder::route), and shows none here.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub routes: BTreeMap<u64, String>,
 }

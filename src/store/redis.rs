@@ -50,6 +50,9 @@ mod tls;
 mod waits;
 mod wire;
 
+/// The crates whose types are in the signatures of [`RedisStore`].
+pub use {deadpool_redis, redis};
+
 pub use access::Credentials;
 pub use builder::RedisStoreBuilder;
 use outside::Outside;
@@ -83,7 +86,7 @@ use thread::ConnectionThread;
 /// # Examples
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
+/// # async fn example() -> Result<(), tower_distributed_lock::error::StoreError> {
 /// use tower_distributed_lock::{LockClient, RedisStore};
 ///
 /// let locks = LockClient::new(RedisStore::connect("redis://127.0.0.1").await?);

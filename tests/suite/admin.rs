@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use redis::AsyncTypedCommands;
 use serde_json::json;
-use tower_distributed_lock::store::{Capabilities, Feature, HoldStatus, Record};
+use tower_distributed_lock::error::StoreErrorKind;
+use tower_distributed_lock::store::{
+    Capabilities, Cursor, Feature, HoldStatus, Holder, Inspect, Inspection, ListQuery, LockEntry,
+    LockStore, LockStoreExt, Page, Record, RecordEntry,
+};
 use tower_distributed_lock::{
-    Cursor, Holder, Inspect, Inspection, ListQuery, LockAdmin, LockClient, LockEntry, LockError,
-    LockKey, LockMode, LockStore, LockStoreExt, MemoryStore, Page, RecordEntry, RedisStore,
-    StoreErrorKind,
+    LockAdmin, LockClient, LockError, LockKey, LockMode, MemoryStore, RedisStore,
 };
 use tower_distributed_lock_quorum::QuorumStore;
 

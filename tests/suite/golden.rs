@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use redis::aio::PubSub;
-use tower_distributed_lock::store::WAITER_LIVENESS;
-use tower_distributed_lock::{LockMode, LockStore, RedisStore};
+use tower_distributed_lock::store::{LockStore, WAITER_LIVENESS};
+use tower_distributed_lock::{LockMode, RedisStore};
 
 use crate::redis_store::*;
 use crate::support::{Dump, RedisServer, Stored, eventually};

@@ -8,7 +8,9 @@ mod unacknowledged;
 
 use std::time::Duration;
 
-use tower_distributed_lock::{RedisStore, Replicas, StoreError, StoreErrorKind};
+use tower_distributed_lock::RedisStore;
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::store::redis::Replicas;
 
 use crate::support::Replicated;
 

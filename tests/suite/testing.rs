@@ -1,15 +1,14 @@
 //! `FaultyStore` injects the documented faults.
 
 use std::time::Duration;
-use tower_distributed_lock::LockStoreExt;
+use tower_distributed_lock::store::LockStoreExt;
 
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
-use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore, Outcome};
-use tower_distributed_lock::{
-    Hold, HoldId, Inspect, Lease, LockClient, LockError, LockKey, LockMode, MemoryStore,
-    StoreErrorKind,
-};
+use tower_distributed_lock::error::StoreErrorKind;
+use tower_distributed_lock::lock::{Hold, HoldId};
+use tower_distributed_lock::store::{Attempt, HoldStatus, Inspect, LockStore, Outcome};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockKey, LockMode, MemoryStore};
 use tower_distributed_lock_testing::{Fault, Faults, FaultyStore};
 use uuid::Uuid;
 

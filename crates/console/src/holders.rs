@@ -8,7 +8,8 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::millis;
-use tower_distributed_lock::{Holder, Inspection, LockClient, LockError, LockKey, ProcessInfo};
+use tower_distributed_lock::store::{Holder, Inspection, ProcessInfo};
+use tower_distributed_lock::{LockClient, LockError, LockKey};
 
 /// How many keys are asked about at a time.
 const AT_A_TIME: usize = 16;

@@ -12,7 +12,7 @@
 //! your operators reach it.
 //!
 //! `nest_service` of axum serves the page at `/_locks` and at `/_locks/`; `nest` answers the second with 404.
-//! A layer outside of it sees no `MatchedPath` of the page's files and API.
+//! Layers around the nested page see no `MatchedPath` for its own routes.
 //!
 //! ```
 //! use axum::Router;
@@ -33,7 +33,7 @@
 //!   only a Java service holds the lock.
 //! * The latest losses and refusals with their cause, the keys that requests have waited for most in the last minutes, and how long
 //!   requests waited that could not have their lock at once, by route and mode.
-//! * The store: its [audit](tower_distributed_lock::Audit), and how fast it answered.
+//! * The store: its [audit](tower_distributed_lock::audit::Audit), and how fast it answered.
 //!
 //! A process sees itself and the store, and no other process. [`peers`](Console::peers) links the pages of the others.
 //!

@@ -1,7 +1,8 @@
 //! `lockctl acl`: the rights that a Redis user needs.
 
 use serde_json::json;
-use tower_distributed_lock::{AclRules, RedisStore};
+use tower_distributed_lock::RedisStore;
+use tower_distributed_lock::store::redis::AclRules;
 
 use crate::cli::AclArgs;
 use crate::connection::Connection;

@@ -84,6 +84,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "30s")]
     pub(crate) lease: Duration,
 
+    /// How long the lock stays taken at least, also if the command ends sooner, and at most a lease longer: a job of a moment then
+    /// runs on one machine, although their clocks differ
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "key")]
+    pub(crate) hold_at_least: Option<Duration>,
+
     /// What becomes of the command when the lock is lost
     #[arg(long, value_enum, default_value_t = LossAction::Term)]
     pub(crate) on_lost: LossAction,

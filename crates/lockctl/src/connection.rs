@@ -5,11 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tower_distributed_lock::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
-
-use tower_distributed_lock::{
-    Credentials, LockAdmin, LockClient, LockClientBuilder, RedisStore, RedisStoreBuilder,
+use tower_distributed_lock::store::redis::redis::{
+    ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
 };
+
+use tower_distributed_lock::client::LockClientBuilder;
+use tower_distributed_lock::store::redis::{Credentials, RedisStoreBuilder};
+use tower_distributed_lock::{LockAdmin, LockClient, RedisStore};
 use tower_distributed_lock_quorum::QuorumStore;
 
 use crate::exit::Failure;

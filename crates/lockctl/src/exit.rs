@@ -2,7 +2,8 @@
 
 use std::error::Error;
 
-use tower_distributed_lock::{LockError, StoreError, StoreErrorKind};
+use tower_distributed_lock::LockError;
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 
 use crate::messages::warn;
 

@@ -4,7 +4,8 @@ use std::io;
 
 use serde::Serialize;
 use tokio::task::spawn_blocking;
-use tower_distributed_lock::{Inspection, LockEntry, LockKey};
+use tower_distributed_lock::LockKey;
+use tower_distributed_lock::store::{Inspection, LockEntry};
 
 use crate::cli::{BreakArgs, KeyArgs};
 use crate::connection::Connection;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::json;
-use tower_distributed_lock::{ListQuery, LockEntry, LockError, LockKey, Page, RecordEntry};
+use tower_distributed_lock::store::{ListQuery, LockEntry, Page, RecordEntry};
+use tower_distributed_lock::{LockError, LockKey};
 
 use crate::cli::ListArgs;
 use crate::connection::Connection;

@@ -140,7 +140,8 @@ impl<'a> Job<'a> {
             .lock(key)
             .mode(mode)
             .lease(Lease::Renewed(self.args.lease))
-            .wait(self.wait());
+            .wait(self.wait())
+            .hold_at_least(self.args.hold_at_least.unwrap_or_default());
         match self.fenced && mode.is_exclusive() {
             true => request.fenced(),
             false => request,
@@ -209,7 +210,8 @@ mod tests {
 
     use clap::Parser;
     use tokio::time::sleep;
-    use tower_distributed_lock::{MemoryStore, StoreError, StoreErrorKind};
+    use tower_distributed_lock::MemoryStore;
+    use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 
     use super::*;
     use crate::cli::{Cli, Command};

@@ -1,6 +1,7 @@
 //! `lockctl show`: who holds a lock, and who waits for it.
 
-use tower_distributed_lock::{Holder, Inspection, LockEntry, LockKey};
+use tower_distributed_lock::LockKey;
+use tower_distributed_lock::store::{Holder, Inspection, LockEntry};
 
 use crate::cli::KeyArgs;
 use crate::connection::Connection;

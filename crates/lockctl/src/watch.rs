@@ -4,7 +4,8 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 use tokio::time::sleep;
-use tower_distributed_lock::{Holder, Inspection, LockEntry, LockKey};
+use tower_distributed_lock::LockKey;
+use tower_distributed_lock::store::{Holder, Inspection, LockEntry};
 
 use crate::cli::WatchArgs;
 use crate::connection::Connection;

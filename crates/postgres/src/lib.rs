@@ -48,7 +48,7 @@ mod value;
 pub use store::PostgresStore;
 
 #[allow(unused_imports, reason = "the documentation links to it")]
-use tower_distributed_lock::LockStore;
+use tower_distributed_lock::store::LockStore;
 
 /// The example in the README compiles.
 #[cfg(doctest)]

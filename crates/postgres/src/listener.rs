@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::{AsyncMessage, Config, Error, NoTls};
-use tower_distributed_lock::{StoreError, StoreErrorKind, Wakeups};
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::store::Wakeups;
 
 /// How long a connection that broke is left alone.
 const PAUSE: Duration = Duration::from_millis(100);

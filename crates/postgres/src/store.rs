@@ -10,13 +10,13 @@ use tokio::time::{sleep, timeout};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Config, NoTls, Row};
 use tower_distributed_lock::audit::{Audit, Deployment};
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, Feature, Grant, HoldStatus, LATENESS, LockStore, Outcome, Release,
-    Released, Renewal, SeveralOutcome, Unsupported, WAITER_LIVENESS, Wakeups, Want,
+    Attempt, Capabilities, Feature, Grant, HoldStatus, Holder, Inspect, Inspection, LATENESS,
+    LockStore, Outcome, Release, Released, Renewal, SeveralOutcome, Unsupported, WAITER_LIVENESS,
+    Wakeups, Want,
 };
-use tower_distributed_lock::{
-    FencingToken, Holder, Inspect, Inspection, LockKey, LockMode, StoreError, StoreErrorKind,
-};
+use tower_distributed_lock::{FencingToken, LockKey, LockMode};
 
 use crate::listener::Listener;
 use crate::value::{Names, asked, channel, duration, failure, micros};

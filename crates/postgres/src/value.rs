@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use tower_distributed_lock::LockMode;
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::lock::{Hold, LockFamily};
 use tower_distributed_lock::store::Attempt;
-use tower_distributed_lock::{Hold, LockFamily, LockMode, StoreError, StoreErrorKind};
 
 /// The longest time that is written: longer than any process lives, and still an instant that PostgreSQL can name.
 const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);

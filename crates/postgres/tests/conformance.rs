@@ -6,7 +6,7 @@ mod server;
 
 use std::time::Duration;
 
-use tower_distributed_lock::Hold;
+use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock_postgres::PostgresStore;
 use tower_distributed_lock_testing::conformance::Testbed;
 
@@ -50,8 +50,10 @@ impl Testbed for Postgres {
 }
 
 mod postgres {
-    use tower_distributed_lock::store::Release;
-    use tower_distributed_lock::{HoldId, LockKey, LockMode, LockStore, StoreErrorKind};
+    use tower_distributed_lock::error::StoreErrorKind;
+    use tower_distributed_lock::lock::HoldId;
+    use tower_distributed_lock::store::{LockStore, Release};
+    use tower_distributed_lock::{LockKey, LockMode};
 
     use super::*;
 

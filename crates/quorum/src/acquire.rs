@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout_at};
-use tower_distributed_lock::store::{Attempt, HoldStatus, LockStoreExt, Outcome, Released};
-use tower_distributed_lock::{LockMode, LockStore, StoreError, StoreErrorKind};
+use tower_distributed_lock::LockMode;
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::store::{
+    Attempt, HoldStatus, LockStore, LockStoreExt, Outcome, Released,
+};
 
 use crate::ballot::{Ballot, Paper, Verdict, Vote, Votes, majority, no_majority};
 use crate::ledger::{Place, after};

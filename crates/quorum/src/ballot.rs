@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::time::{Instant, timeout_at};
-use tower_distributed_lock::{StoreError, StoreErrorKind};
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 
 use crate::watched::Watched;
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tower_distributed_lock::store::{Attempt, HoldStatus, LockStoreExt, Released};
-use tower_distributed_lock::{Hold, LockStore, StoreError, StoreErrorKind};
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::lock::Hold;
+use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore, LockStoreExt, Released};
 
 use crate::QuorumStore;
 use crate::acquire::is_unanswered;

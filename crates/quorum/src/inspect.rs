@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::timeout;
+use tower_distributed_lock::LockKey;
 use tower_distributed_lock::audit::{Audit, Deployment, Warning};
-use tower_distributed_lock::store::{Holder, Inspect, Inspection, ProcessInfo};
-use tower_distributed_lock::{LockKey, LockStore, StoreError, StoreErrorKind};
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::store::{Holder, Inspect, Inspection, LockStore, ProcessInfo};
 use uuid::Uuid;
 
 use crate::QuorumStore;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tower_distributed_lock::store::{Attempt, HoldStatus};
-use tower_distributed_lock::{Hold, LockStore};
+use tower_distributed_lock::lock::Hold;
+use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore};
 
 use crate::QuorumStore;
 use crate::ballot::majority;

@@ -8,11 +8,12 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use tower_distributed_lock::audit::Audit;
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, Feature, HoldStatus, Inspect, Outcome, Release, Released, Renewal,
-    Unsupported, Wakeups,
+    Attempt, Capabilities, Feature, HoldStatus, Inspect, LockStore, Outcome, Release, Released,
+    Renewal, Unsupported, Wakeups,
 };
-use tower_distributed_lock::{LockKey, LockMode, LockStore, StoreError, StoreErrorKind};
+use tower_distributed_lock::{LockKey, LockMode};
 
 mod acquire;
 mod ballot;

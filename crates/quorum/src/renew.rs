@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tower_distributed_lock::LockStore;
-use tower_distributed_lock::store::{HoldStatus, Renewal};
+use tower_distributed_lock::store::{HoldStatus, LockStore, Renewal};
 
 use crate::QuorumStore;
 use crate::ballot::{Ballot, Verdict, Vote, Votes, answered, majority, no_majority};

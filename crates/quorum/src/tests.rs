@@ -4,8 +4,9 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use tower_distributed_lock::store::LockStoreExt;
-use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode, LockStore, MemoryStore};
+use tower_distributed_lock::lock::{Hold, HoldId};
+use tower_distributed_lock::store::{LockStore, LockStoreExt};
+use tower_distributed_lock::{LockKey, LockMode, MemoryStore};
 
 use super::*;
 

@@ -8,8 +8,9 @@ use futures_util::future::OptionFuture;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
-use tower_distributed_lock::store::{Attempt, Outcome, Wakeups};
-use tower_distributed_lock::{Hold, LockStore, StoreError, StoreErrorKind};
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::lock::Hold;
+use tower_distributed_lock::store::{Attempt, LockStore, Outcome, Wakeups};
 
 use crate::QuorumStore;
 use crate::ballot::{Ballot, Paper, Vote, majority, most_answered};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tower_distributed_lock::{LockStore, MemoryStore};
+use tower_distributed_lock::MemoryStore;
+use tower_distributed_lock::store::LockStore;
 use tower_distributed_lock_quorum::QuorumStore;
 use tower_distributed_lock_testing::conformance::{Clock, Testbed};
 use tower_distributed_lock_testing::{Fault, Faults, FaultyStore};

@@ -46,7 +46,7 @@
 //!    test uses.
 //! 3. Call the macro in a separate module. The call names the modes of the store, whether it is `fenced`, and whether waiting
 //!    processes form a [`line`](tower_distributed_lock::store::Attempt::in_line). One of the tests, `the_claim_is_what_the_store_can_do`, compares
-//!    that with the store's [`capabilities`](tower_distributed_lock::LockStore::capabilities): so nothing is left out by mistake. `Read` and
+//!    that with the store's [`capabilities`](tower_distributed_lock::store::LockStore::capabilities): so nothing is left out by mistake. `Read` and
 //!    `Write` belong together.
 //! 4. Run `cargo test`. Each test has its own runtime.
 //!

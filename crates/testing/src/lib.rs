@@ -2,7 +2,7 @@
 //!
 //! The tests for a store of your own are in [`mod@conformance`].
 //!
-//! [`FaultyStore`] wraps any [`LockStore`](tower_distributed_lock::LockStore) and injects faults into a share of the calls: requests that
+//! [`FaultyStore`] wraps any [`LockStore`](tower_distributed_lock::store::LockStore) and injects faults into a share of the calls: requests that
 //! are lost, late or delivered twice, answers that are lost, connections that break, servers that lose data. A seed
 //! determines the faults, so a failure can be reproduced. The simulation of this crate runs on it.
 //!

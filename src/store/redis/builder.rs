@@ -30,7 +30,7 @@ const CONNECTIONS: usize = 2;
 /// Sets up a [`RedisStore`]; [`RedisStore::builder`] begins one.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
+/// # async fn example() -> Result<(), tower_distributed_lock::error::StoreError> {
 /// use std::time::Duration;
 /// use tower_distributed_lock::RedisStore;
 ///
@@ -112,7 +112,7 @@ impl RedisStore {
     /// * **Several keys** are taken by one script if they share a slot, as `{user:7}.cart` and `{user:7}.stock` do. Others
     ///   are taken one after the other, finally all or nothing.
     /// * **Moving slots** are followed, and so are replicas that take over. While a slot moves, or no server serves it,
-    ///   calls fail with [`Transient`](crate::StoreErrorKind::Transient): waiting requests and releases try again. A
+    ///   calls fail with [`Transient`](crate::error::StoreErrorKind::Transient): waiting requests and releases try again. A
     ///   server that fails affects only the locks in its slots.
     /// * **Wake-ups** use the same channels as Redisson's; see [`sharded_channels`](RedisStoreBuilder::sharded_channels).
     /// * **A failover loses** changes that the new master did not have, as with sentinels: the holder gets
@@ -122,7 +122,7 @@ impl RedisStore {
     /// A restricted user needs more rights than for one server: [`AclRules::cluster`].
     ///
     /// ```no_run
-    /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
+    /// # async fn example() -> Result<(), tower_distributed_lock::error::StoreError> {
     /// use tower_distributed_lock::RedisStore;
     ///
     /// let seeds = ["redis://locks:secret@10.0.0.1:7000", "redis://locks:secret@10.0.0.2:7000"];
@@ -181,7 +181,7 @@ impl RedisStore {
     ///
     /// List all sentinels: the answer with the latest failover counts. Every new connection asks them again, and checks
     /// that its server is a master. Commands and wake-ups follow a failover without a restart: until there is a master,
-    /// calls fail with [`Transient`](crate::StoreErrorKind::Transient), so that waiting requests continue to wait; holds
+    /// calls fail with [`Transient`](crate::error::StoreErrorKind::Transient), so that waiting requests continue to wait; holds
     /// that the new master has are renewed there, and others are lost. While no sentinel answers, open connections are
     /// still used.
     ///
@@ -199,7 +199,7 @@ impl RedisStore {
     /// prevent that.
     ///
     /// ```no_run
-    /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
+    /// # async fn example() -> Result<(), tower_distributed_lock::error::StoreError> {
     /// use tower_distributed_lock::RedisStore;
     ///
     /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
@@ -315,8 +315,9 @@ impl RedisStoreBuilder {
     ///
     /// ```no_run
     /// # async fn token() -> std::io::Result<String> { Ok(String::new()) }
-    /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
-    /// use tower_distributed_lock::{Credentials, RedisStore};
+    /// # async fn example() -> Result<(), tower_distributed_lock::error::StoreError> {
+    /// use tower_distributed_lock::store::redis::Credentials;
+    /// use tower_distributed_lock::RedisStore;
     ///
     /// let store = RedisStore::builder("rediss://locks.example.com")
     ///     .credentials(|| async { Ok(Credentials::new("locks", token().await?)) })
@@ -340,7 +341,7 @@ impl RedisStoreBuilder {
     /// Addresses that the program gives to the store are used as they are. With TLS, the certificate must contain the new host.
     ///
     /// ```no_run
-    /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
+    /// # async fn example() -> Result<(), tower_distributed_lock::error::StoreError> {
     /// use tower_distributed_lock::RedisStore;
     ///
     /// let store = RedisStore::cluster(["redis://localhost:17000"])

@@ -161,7 +161,7 @@ impl Link {
     }
 
     async fn run(self: Arc<Self>, mut opened: Option<Opened>) {
-        let mut backoff = Backoff::STORE;
+        let (mut failing, mut short_lived) = (Backoff::STORE, Backoff::STORE);
         loop {
             let opening = match opened.take() {
                 Some(opened) => Ok(opened),
@@ -169,6 +169,7 @@ impl Link {
             };
             match opening {
                 Ok(Opened { wire, master }) => {
+                    failing.reset();
                     let wire = Arc::new(wire);
                     drop(self.set(State::Up(wire.clone())));
                     let mut moved = pin!(replaced(master));
@@ -180,22 +181,24 @@ impl Link {
                         Some(Err(error)) => {
                             drop(self.set(State::Down(error)));
                             wire.give_up();
-                            backoff.pause().await;
                         }
                         None => {
                             drop(self.set(State::Opening));
                             // A server may end connections that are idle: it gets another one when a caller wants it. A new master
                             // gets one at once.
-                            if !wire.was_ended() {
+                            let (was_ended, since) = (wire.was_ended(), wire.since);
+                            // It is not counted as up any longer.
+                            drop(wire);
+                            if !was_ended {
                                 tokio::select! {
                                     () = self.wanted.notified() => {}
                                     () = moved => {}
                                 }
                             }
                             // A server may accept connections and end them.
-                            match wire.age() < Backoff::LONGEST {
-                                true => backoff.pause().await,
-                                false => backoff.reset(),
+                            match since.elapsed() < Backoff::LONGEST {
+                                true => short_lived.pause().await,
+                                false => short_lived.reset(),
                             }
                         }
                     }
@@ -205,7 +208,7 @@ impl Link {
                     tracing::debug!(%error, "no connection to Redis");
                     telemetry::store::failed(self.carries());
                     drop(self.set(State::Down(error)));
-                    backoff.pause().await;
+                    failing.pause().await;
                 }
             }
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 ///
 /// | | too few acknowledgements |
 /// |---|---|
-/// | acquire | it is taken back, and tried again while the request waits; then it fails with [`Unacknowledged`](crate::StoreErrorKind::Unacknowledged) |
+/// | acquire | it is taken back, and tried again while the request waits; then it fails with [`Unacknowledged`](crate::error::StoreErrorKind::Unacknowledged) |
 /// | renew | the deadline stays where it was: without replicas for the rest of a lease, the hold is lost |
 /// | release, with a record or without | `Unacknowledged`: the hold has ended, but nothing is confirmed |
 /// | owner check of a hold that lives on | the same, nothing is confirmed |

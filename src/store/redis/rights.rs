@@ -69,7 +69,7 @@ impl AclRules {
         }
     }
 
-    /// For clients with this [name space](crate::LockClientBuilder::namespace), which stands before each of the prefixes.
+    /// For clients with this [name space](crate::client::LockClientBuilder::namespace), which stands before each of the prefixes.
     ///
     /// ```
     /// use tower_distributed_lock::RedisStore;
@@ -80,7 +80,7 @@ impl AclRules {
     ///
     /// # Panics
     ///
-    /// Where [`LockClientBuilder::build`](crate::LockClientBuilder::build) does.
+    /// Where [`LockClientBuilder::build`](crate::client::LockClientBuilder::build) does.
     #[must_use]
     pub fn namespace(mut self, name: impl AsRef<str>) -> Self {
         let namespace = Namespace::new(name.as_ref()).unwrap_or_else(|reason| {
@@ -99,7 +99,7 @@ impl AclRules {
         self.announce().and(ADMINISTERING)
     }
 
-    /// Adds the rights of a client that [announces](crate::LockClientBuilder::announce) its process. The entries of all
+    /// Adds the rights of a client that [announces](crate::client::LockClientBuilder::announce) its process. The entries of all
     /// processes are in the same keys, `tower_lock_process:<client id>`, whatever the name space.
     #[must_use]
     pub fn announce(mut self) -> Self {

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use tower_distributed_lock::{
-    Inspect, ListQuery, LockAdmin, LockClient, LockMode, MemoryStore, ProcessInfo, RedisStore,
-};
+use tower_distributed_lock::store::{Inspect, ListQuery, ProcessInfo};
+use tower_distributed_lock::{LockAdmin, LockClient, LockMode, MemoryStore, RedisStore};
 
 use crate::background::runtimes::runtime;
 use crate::support::{RedisServer, Site, eventually};

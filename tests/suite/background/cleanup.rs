@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
-use tower_distributed_lock::{Ended, LockClient, LockError, LockMode, Owner};
+use tower_distributed_lock::guard::Ended;
+use tower_distributed_lock::{LockClient, LockError, LockMode, Owner};
 
 use super::wired::Wired;
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, advance, sleep, timeout};
+use tower_distributed_lock::error::StoreErrorKind;
+use tower_distributed_lock::guard::Ended;
 use tower_distributed_lock::{
-    Ended, Lease, LockAdmin, LockClient, LockError, LockGuard, LockMode, MemoryStore, Owner,
-    StoreErrorKind,
+    Lease, LockAdmin, LockClient, LockError, LockGuard, LockMode, MemoryStore, Owner,
 };
 
 use super::wired::Wired;

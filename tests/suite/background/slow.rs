@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
-use tower_distributed_lock::{Lease, LockClient, LockError, OnceError};
+use tower_distributed_lock::work::OnceError;
+use tower_distributed_lock::{Lease, LockClient, LockError};
 
 use super::wired::Wired;
 

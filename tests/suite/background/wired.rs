@@ -9,11 +9,12 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 use tower_distributed_lock::audit::{Audit, Deployment};
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::store::{
     Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
     SeveralOutcome, Unsupported, Wakeups, Want,
 };
-use tower_distributed_lock::{LockKey, MemoryStore, StoreError, StoreErrorKind};
+use tower_distributed_lock::{LockKey, MemoryStore};
 
 /// Clones share the store. The partition of a key is the number before its colon.
 #[derive(Clone, Default)]

@@ -3,8 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use tower_distributed_lock::store::ListQuery;
 use tower_distributed_lock::{
-    ListQuery, LockAdmin, LockClient, LockError, LockKey, MemoryStore, RedisStore, Resource,
+    LockAdmin, LockClient, LockError, LockKey, MemoryStore, RedisStore, Resource,
 };
 
 use crate::support::{RedisServer, Site};

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tower_distributed_lock::{
-    Lease, LockClient, LockError, LockMode, MemoryStore, OnceError, RedisStore,
-};
+use tower_distributed_lock::work::OnceError;
+use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, MemoryStore, RedisStore};
 
 use crate::support::{RedisServer, Site};
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
+use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::{Attempt, LockStore, Outcome, Release};
-use tower_distributed_lock::{Hold, HoldId, LockClient, LockMode, LockRequest, MemoryStore};
+use tower_distributed_lock::{LockClient, LockMode, LockRequest, MemoryStore};
 use uuid::Uuid;
 
 const TASKS: usize = 8;

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use axum::response::IntoResponse;
 use http::HeaderValue;
-use tower_distributed_lock::{
-    FencingToken, LockClient, LockError, MemoryStore, RedisStore, StoreError, StoreErrorKind,
-};
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::{FencingToken, LockClient, LockError, MemoryStore, RedisStore};
 use tower_distributed_lock_quorum::QuorumStore;
 
 use crate::support::{RedisServer, Site};

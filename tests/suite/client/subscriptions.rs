@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, sleep};
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, Outcome, Release, Released, Renewal,
+    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal, Wakeups,
 };
-use tower_distributed_lock::{
-    LockClient, LockStore, MemoryStore, StoreError, StoreErrorKind, Wakeups,
-};
+use tower_distributed_lock::{LockClient, MemoryStore};
 use tower_distributed_lock_quorum::QuorumStore;
 
 const MOMENT: Duration = Duration::from_millis(100);

@@ -9,10 +9,12 @@ use http::request::Parts;
 use http::{Request, StatusCode};
 use tokio::sync::Notify;
 use tower::ServiceExt;
-use tower_distributed_lock::store::{HoldStatus, Renewal};
+use tower_distributed_lock::error::StoreErrorKind;
+use tower_distributed_lock::store::redis::Replicas;
+use tower_distributed_lock::store::{HoldStatus, LockStore, Renewal};
 use tower_distributed_lock::{
-    DistributedLockLayer, Lease, LockClient, LockError, LockKey, LockMode, LockStore, OnLost,
-    Owner, RedisStore, Replicas, StoreErrorKind,
+    DistributedLockLayer, Lease, LockClient, LockError, LockKey, LockMode, OnLost, Owner,
+    RedisStore,
 };
 
 use super::{LIMIT, store};

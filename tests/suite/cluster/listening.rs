@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tower_distributed_lock::{LockMode, LockStore, RedisStore};
+use tower_distributed_lock::store::LockStore;
+use tower_distributed_lock::{LockMode, RedisStore};
 
 use super::{LIMIT, beginning, channels_on, sent, sharded, shared, store, watch};
 use crate::redis_store::{

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tower_distributed_lock::store::{HoldStatus, Renewal};
-use tower_distributed_lock::{
-    Lease, LockClient, LockError, LockMode, LockStore, LockStoreExt, RedisStore, StoreErrorKind,
-};
+use tower_distributed_lock::error::StoreErrorKind;
+use tower_distributed_lock::store::{HoldStatus, LockStore, LockStoreExt, Renewal};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, RedisStore};
 
 use super::{LIMIT, beginning, channels_on, sent, sharded, watch};
 use crate::redis_store::{

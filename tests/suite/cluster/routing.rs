@@ -7,13 +7,11 @@ use futures_util::poll;
 use tokio::runtime::Builder;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use tower_distributed_lock::LockStoreExt;
-use tower_distributed_lock::store::Feature;
+use tower_distributed_lock::store::{Feature, LockStoreExt};
 
-use tower_distributed_lock::store::{Fencing, HoldStatus, Record, Renewal};
-use tower_distributed_lock::{
-    Inspect, LockClient, LockError, LockKey, LockMode, LockStore, RedisStore, StoreErrorKind,
-};
+use tower_distributed_lock::error::StoreErrorKind;
+use tower_distributed_lock::store::{Fencing, HoldStatus, Inspect, LockStore, Record, Renewal};
+use tower_distributed_lock::{LockClient, LockError, LockKey, LockMode, RedisStore};
 use tower_distributed_lock_testing::{Faults, FaultyStore};
 
 use super::{LIMIT, beginning, sent, shared, watch};

@@ -1,10 +1,12 @@
 //! A store that other tests share.
 
+use tower_distributed_lock::LockKey;
+use tower_distributed_lock::error::StoreError;
+use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
     Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
     SeveralOutcome, Unsupported, Wakeups, Want,
 };
-use tower_distributed_lock::{Hold, LockKey, StoreError};
 
 /// Puts a prefix before every name, so that no other test uses the name.
 pub(super) struct Apart<S> {

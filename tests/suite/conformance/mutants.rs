@@ -8,11 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::sleep;
+use tower_distributed_lock::error::StoreError;
+use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, LockStore, LockStoreExt, Outcome, Release, Released,
-    Renewal, Wakeups,
+    Attempt, Capabilities, HoldStatus, Inspect, LockStore, LockStoreExt, Outcome, Release,
+    Released, Renewal, Wakeups,
 };
-use tower_distributed_lock::{Hold, Inspect, LockKey, LockMode, MemoryStore, StoreError};
+use tower_distributed_lock::{LockKey, LockMode, MemoryStore};
 use tower_distributed_lock_testing::conformance::{Clock, Testbed, cases, run};
 
 const MODES: &[LockMode] = &[LockMode::Reentrant, LockMode::Read, LockMode::Write];

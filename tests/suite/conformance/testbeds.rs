@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tower_distributed_lock::{Hold, LockStore, MemoryStore, RedisStore};
+use tower_distributed_lock::lock::Hold;
+use tower_distributed_lock::store::LockStore;
+use tower_distributed_lock::{MemoryStore, RedisStore};
 use tower_distributed_lock_testing::conformance::{Clock, Testbed};
 use tower_distributed_lock_testing::{Fault, Faults, FaultyStore};
 

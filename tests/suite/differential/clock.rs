@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use tower_distributed_lock::Wakeups;
+use tower_distributed_lock::store::Wakeups;
 
 use super::step::SENTINEL;
 use crate::redis_store::woken;

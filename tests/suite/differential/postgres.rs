@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use futures_util::FutureExt;
 use tokio::runtime::Runtime;
 use tokio_postgres::Client;
-use tower_distributed_lock::{LockStore, MemoryStore, Wakeups};
+use tower_distributed_lock::MemoryStore;
+use tower_distributed_lock::store::{LockStore, Wakeups};
 use tower_distributed_lock_postgres::PostgresStore;
 
 use super::Pair;

@@ -16,8 +16,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tower_distributed_lock::store::{Grant, HoldStatus, Outcome, Released, SeveralOutcome, Want};
-use tower_distributed_lock::{Inspection, LockMode, StoreError, StoreErrorKind};
+use tower_distributed_lock::LockMode;
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::store::{
+    Grant, HoldStatus, Inspection, Outcome, Released, SeveralOutcome, Want,
+};
 
 use super::step::{KEYS, Step, Who, queues};
 

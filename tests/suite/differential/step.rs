@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::{Attempt, Fencing};
-use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode};
+use tower_distributed_lock::{LockKey, LockMode};
 use uuid::Uuid;
 
 /// Time passes in whole ticks, and nothing expires close to a tick: leases and retentions last a number of ticks and a

@@ -6,8 +6,10 @@ use std::num::NonZeroU32;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
-use tower_distributed_lock::store::{Attempt, Outcome, Record, Renewal, SeveralOutcome, Want};
-use tower_distributed_lock::{FencingToken, Inspect, LockKey, LockStoreExt, Wakeups};
+use tower_distributed_lock::store::{
+    Attempt, Inspect, LockStoreExt, Outcome, Record, Renewal, SeveralOutcome, Wakeups, Want,
+};
+use tower_distributed_lock::{FencingToken, LockKey};
 
 use super::seen::{Lock, Reply, Seen};
 use super::step::{Ask, KEYS, LOCKS, Step, Who, half_past};

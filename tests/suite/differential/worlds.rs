@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use tower_distributed_lock::{LockStore, MemoryStore, RedisStore, Wakeups};
+use tower_distributed_lock::store::{LockStore, Wakeups};
+use tower_distributed_lock::{MemoryStore, RedisStore};
 
 use super::Pair;
 use super::clock::Clock;

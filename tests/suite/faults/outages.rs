@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use redis::AsyncTypedCommands;
-use tower_distributed_lock::{
-    LockError, LockMode, LockStore, RedisStore, StoreError, StoreErrorKind,
-};
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::store::LockStore;
+use tower_distributed_lock::{LockError, LockMode, RedisStore};
 
 use super::{
     MODES, PATIENT, SOON, client, command, granted, hold_everything, info, outcome, rival, told,

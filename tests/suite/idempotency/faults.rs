@@ -10,10 +10,10 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
-use tower_distributed_lock::store::{Attempt, Record};
+use tower_distributed_lock::lock::{Hold, HoldId};
+use tower_distributed_lock::store::{Attempt, LockStore, LockStoreExt, Record};
 use tower_distributed_lock::{
-    Confirm, Hold, HoldId, IdempotencyLayer, Lease, LockClient, LockKey, LockMode, LockStore,
-    LockStoreExt, MemoryStore,
+    Confirm, IdempotencyLayer, Lease, LockClient, LockKey, LockMode, MemoryStore,
 };
 use tracing::Level;
 

@@ -4,9 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tower_distributed_lock::{
-    Inspection, Lease, ListQuery, LockAdmin, LockClient, LockError, LockGuard,
-};
+use tower_distributed_lock::store::{Inspection, ListQuery};
+use tower_distributed_lock::{Lease, LockAdmin, LockClient, LockError, LockGuard};
 
 use super::Meeting;
 use super::redisson::{Redisson, Version, now};

@@ -9,10 +9,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::any;
 use tokio::time::Instant;
-use tower_distributed_lock::layer::{LockTiming, ReadPolicy};
+use tower_distributed_lock::layer::{Confirmation, LockTiming, ReadPolicy};
 use tower_distributed_lock::{
-    Confirm, Confirmation, DistributedLockLayer, Lease, LockError, LockHandle, OnLost,
-    OnUnavailable, ReleaseOn, key,
+    Confirm, DistributedLockLayer, Lease, LockError, LockHandle, OnLost, OnUnavailable, ReleaseOn,
+    key,
 };
 
 use super::store::{SLOW, TestStore};

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, Outcome, Release, Released, Renewal, Unsupported,
+    Attempt, Capabilities, HoldStatus, LockStore, LockStoreExt, Outcome, Release, Released,
+    Renewal, Unsupported, Wakeups,
 };
-use tower_distributed_lock::{
-    Hold, LockKey, LockStore, LockStoreExt, MemoryStore, StoreError, StoreErrorKind, Wakeups,
-};
+use tower_distributed_lock::{LockKey, MemoryStore};
 
 /// The name of a key, in a partition of its own, of which the store answers no release and no owner check.
 pub(crate) const SILENT: &str = "silent";

@@ -3,7 +3,7 @@
 mod terminal;
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tower_distributed_lock::{Lease, LockMode};
 
@@ -76,7 +76,7 @@ async fn a_busy_lock_has_a_code_of_its_own_or_that_of_the_callers_choice() {
     ] {
         let done = done(running(&redis, "k", options, "echo it ran")).await;
         assert_eq!((done.code, &*done.out), (code, ""), "{options:?}: {done:?}");
-        assert!(done.err.contains("held elsewhere"), "{done:?}");
+        assert!(done.err.contains("still in use"), "{done:?}");
     }
     guard.release().await.expect("it was held");
     let done = done(running(&redis, "k", &["--wait", "0"], "echo it ran")).await;
@@ -102,6 +102,23 @@ async fn of_two_at_once_the_second_waits_for_the_end_of_the_first() {
         assert_eq!(lines, "begin\nend\nbegin\nend\n", "{mode}");
         fs::remove_file(&log).expect("it is there");
     }
+}
+
+#[tokio::test]
+async fn a_lock_stays_taken_for_the_least_time_although_its_command_has_ended() {
+    let redis = RedisServer::start().await;
+    let once = ["--wait", "0", "--hold-at-least", "3s", "--lease", "3s"];
+    let began = Instant::now();
+    let first = done(running(&redis, "k", &once, "echo it ran")).await;
+    assert_eq!((first.code, &*first.out), (0, "it ran\n"), "{first:?}");
+    let late = done(running(&redis, "k", &once, "echo it ran")).await;
+    assert_eq!((late.code, &*late.out), (80, ""), "{late:?}");
+    let next = done(running(&redis, "k", &["--wait", "20s"], "echo it ran")).await;
+    assert_eq!((next.code, &*next.out), (0, "it ran\n"), "{next:?}");
+    assert!(began.elapsed() >= Duration::from_secs(3));
+    let readers = ["--mode", "read", "--hold-at-least", "3s"];
+    let refused = done(running(&redis, "k", &readers, "echo it ran")).await;
+    assert_ne!(refused.code, 0, "readers do not keep each other out");
 }
 
 #[tokio::test]

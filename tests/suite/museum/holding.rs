@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
+use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::LockStore;
-use tower_distributed_lock::{Hold, HoldId, Lease, LockClient, LockError, LockMode};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockMode};
 use uuid::Uuid;
 
 use super::mutant::{Bug, attempt};

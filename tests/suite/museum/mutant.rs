@@ -8,11 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
+use tower_distributed_lock::error::StoreError;
+use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, LockStore, LockStoreExt, Outcome, Record, Release, Released,
-    Renewal, Wakeups,
+    Attempt, Capabilities, HoldStatus, Inspect, LockStore, LockStoreExt, Outcome, Record, Release,
+    Released, Renewal, Wakeups,
 };
-use tower_distributed_lock::{Hold, HoldId, Inspect, LockKey, LockMode, MemoryStore, StoreError};
+use tower_distributed_lock::{LockKey, LockMode, MemoryStore};
 
 /// The bug of a [`Mutant`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use tower_distributed_lock::store::{LockStore, Release};
-use tower_distributed_lock::{Hold, HoldId, Inspect, LockClient, LockError, LockMode, LockRequest};
+use tower_distributed_lock::lock::{Hold, HoldId};
+use tower_distributed_lock::store::{Inspect, LockStore, Release};
+use tower_distributed_lock::{LockClient, LockError, LockMode, LockRequest};
 use uuid::Uuid;
 
 use super::mutant::{Bug, attempt};

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
+use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::{LockStore, WAITER_LIVENESS};
-use tower_distributed_lock::{Hold, HoldId, LockClient, LockMode};
+use tower_distributed_lock::{LockClient, LockMode};
 use uuid::Uuid;
 
 use super::mutant::{Bug, Mutant, attempt};

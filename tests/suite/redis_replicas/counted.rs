@@ -1,10 +1,11 @@
 //! `All` requires as many replicas as the master has.
 
 use std::time::Duration;
-use tower_distributed_lock::LockStoreExt;
+use tower_distributed_lock::store::LockStoreExt;
 
-use tower_distributed_lock::store::Renewal;
-use tower_distributed_lock::{LockMode, LockStore, RedisStore, Replicas};
+use tower_distributed_lock::store::redis::Replicas;
+use tower_distributed_lock::store::{LockStore, Renewal};
+use tower_distributed_lock::{LockMode, RedisStore};
 
 use super::{LIMIT, SHORT, is_unacknowledged, patient_store};
 use crate::redis_store::{LEASE, asks, attempt, releases};

@@ -2,10 +2,10 @@
 
 use std::slice;
 
-use tower_distributed_lock::store::HoldStatus;
-use tower_distributed_lock::{
-    LockClient, LockError, LockMode, LockStoreExt, Replicas, StoreErrorKind,
-};
+use tower_distributed_lock::error::StoreErrorKind;
+use tower_distributed_lock::store::redis::Replicas;
+use tower_distributed_lock::store::{HoldStatus, LockStoreExt};
+use tower_distributed_lock::{LockClient, LockError, LockMode};
 
 use super::{LIMIT, patient_store, store};
 use crate::redis_store::{LEASE, MODES, asks, attempt, configure};

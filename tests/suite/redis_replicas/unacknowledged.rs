@@ -3,15 +3,14 @@
 use std::error::Error;
 use std::future::IntoFuture;
 use std::time::Duration;
-use tower_distributed_lock::LockStoreExt;
-use tower_distributed_lock::store::Want;
+use tower_distributed_lock::store::{LockStoreExt, Want};
 
 use tokio::runtime::Builder;
 use tokio::time::timeout;
-use tower_distributed_lock::store::{Record, Renewal};
-use tower_distributed_lock::{
-    Lease, LockClient, LockError, LockMode, LockStore, RedisStore, Replicas, StoreErrorKind,
-};
+use tower_distributed_lock::error::StoreErrorKind;
+use tower_distributed_lock::store::redis::Replicas;
+use tower_distributed_lock::store::{LockStore, Record, Renewal};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, RedisStore};
 
 use super::{LIMIT, SHORT, is_unacknowledged, patient_store, store};
 use crate::redis_store::{MODES, asks, attempt, patient, releases, woken};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use tower_distributed_lock::audit::{Deployment, Warning};
-use tower_distributed_lock::{Audit, LockClient, RedisStore, RedisStoreBuilder, Replicas};
+use tower_distributed_lock::audit::{Audit, Deployment, Warning};
+use tower_distributed_lock::store::redis::{RedisStoreBuilder, Replicas};
+use tower_distributed_lock::{LockClient, RedisStore};
 
 use super::LIMIT;
 use crate::redis_store::configure;

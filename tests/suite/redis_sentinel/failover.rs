@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use tower_distributed_lock::LockStoreExt;
+use tower_distributed_lock::store::LockStoreExt;
 
-use tower_distributed_lock::store::{HoldStatus, Renewal};
-use tower_distributed_lock::{
-    Lease, LockClient, LockError, LockMode, LockStore, RedisStore, Replicas, StoreErrorKind,
-};
+use tower_distributed_lock::error::StoreErrorKind;
+use tower_distributed_lock::store::redis::Replicas;
+use tower_distributed_lock::store::{HoldStatus, LockStore, Renewal};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, RedisStore};
 
 use super::{
     LIMIT, client, store, until_connections, until_it_holds, until_moved, until_used, works,

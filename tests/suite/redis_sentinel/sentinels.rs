@@ -2,10 +2,11 @@
 
 use std::error::Error;
 use std::time::Duration;
-use tower_distributed_lock::LockStoreExt;
+use tower_distributed_lock::store::LockStoreExt;
 
-use tower_distributed_lock::store::HoldStatus;
-use tower_distributed_lock::{LockMode, LockStore, RedisStore, StoreErrorKind};
+use tower_distributed_lock::error::StoreErrorKind;
+use tower_distributed_lock::store::{HoldStatus, LockStore};
+use tower_distributed_lock::{LockMode, RedisStore};
 
 use super::{store, until_connections, works};
 use crate::redis_store::{MODES, asks, attempt, patient, releases, the_line_is_woken, woken};

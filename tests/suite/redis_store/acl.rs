@@ -7,16 +7,14 @@ mod operations;
 
 use std::error::Error;
 use std::time::Duration;
-use tower_distributed_lock::LockStoreExt;
-use tower_distributed_lock::store::Want;
+use tower_distributed_lock::store::{LockStoreExt, Want};
 
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 use tower_distributed_lock::audit::Deployment;
-use tower_distributed_lock::store::{Fencing, Record, Renewal};
-use tower_distributed_lock::{
-    AclRules, ListQuery, LockAdmin, LockClient, LockError, LockStore, MissingRights, Replicas,
-};
+use tower_distributed_lock::store::redis::{AclRules, MissingRights, Replicas};
+use tower_distributed_lock::store::{Fencing, ListQuery, LockStore, Record, Renewal};
+use tower_distributed_lock::{LockAdmin, LockClient, LockError};
 
 use super::*;
 use crate::support::{RedisCluster, RedisSentinels, Replicated, eventually};

@@ -1,9 +1,8 @@
 //! Administration of locks in Redis, ours and Redisson's.
 
 use redis::AsyncTypedCommands;
-use tower_distributed_lock::{
-    Holder, Inspect, Inspection, LockAdmin, LockClient, LockError, LockKey, MemoryStore,
-};
+use tower_distributed_lock::store::{Holder, Inspect, Inspection};
+use tower_distributed_lock::{LockAdmin, LockClient, LockError, LockKey, MemoryStore};
 
 use super::*;
 use crate::support::Dump;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use tower_distributed_lock::audit::Deployment;
-use tower_distributed_lock::{Audit, LockClient, MemoryStore};
+use tower_distributed_lock::audit::{Audit, Deployment};
+use tower_distributed_lock::{LockClient, MemoryStore};
 use tower_distributed_lock_quorum::QuorumStore;
 
 use super::*;

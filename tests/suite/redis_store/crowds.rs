@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use redis::AsyncTypedCommands;
-use tower_distributed_lock::store::{Record, Renewal, Want};
-use tower_distributed_lock::{Inspect, LockKey};
+use tower_distributed_lock::LockKey;
+use tower_distributed_lock::store::{Inspect, Record, Renewal, Want};
 
 use super::bounded::{CROWD, MOST, costliest};
 use super::*;

@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::AsyncTypedCommands;
-use tower_distributed_lock::store::Outcome;
-use tower_distributed_lock::{LockMode, LockStore};
+use tower_distributed_lock::LockMode;
+use tower_distributed_lock::store::{LockStore, Outcome};
 
 use super::*;
 

@@ -3,11 +3,12 @@
 mod renewals;
 
 use std::time::Duration;
-use tower_distributed_lock::LockStoreExt;
+use tower_distributed_lock::store::LockStoreExt;
 
 use redis::AsyncTypedCommands;
-use tower_distributed_lock::store::{HoldStatus, Renewal};
-use tower_distributed_lock::{LockMode, LockStore, StoreErrorKind};
+use tower_distributed_lock::LockMode;
+use tower_distributed_lock::error::StoreErrorKind;
+use tower_distributed_lock::store::{HoldStatus, LockStore, Renewal};
 
 use super::*;
 use crate::support::{Dump, eventually};

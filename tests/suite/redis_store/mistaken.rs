@@ -2,7 +2,9 @@
 
 use std::error::Error;
 
-use tower_distributed_lock::{LockMode, LockStore, RedisStoreBuilder};
+use tower_distributed_lock::LockMode;
+use tower_distributed_lock::store::LockStore;
+use tower_distributed_lock::store::redis::RedisStoreBuilder;
 
 use super::*;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tower_distributed_lock::{LockMode, LockStore};
+use tower_distributed_lock::LockMode;
+use tower_distributed_lock::store::LockStore;
 
 use super::*;
 

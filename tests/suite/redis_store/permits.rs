@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use futures_util::StreamExt;
 use redis::AsyncTypedCommands;
 use redis::aio::{MultiplexedConnection, PubSub};
-use tower_distributed_lock::store::Renewal;
-use tower_distributed_lock::{Inspection, LockAdmin};
+use tower_distributed_lock::LockAdmin;
+use tower_distributed_lock::store::{Inspection, Renewal};
 
 use super::bounded::{CROWD, MOST, costliest};
 use super::*;

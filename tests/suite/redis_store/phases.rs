@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redis::AsyncTypedCommands;
-use tower_distributed_lock::store::WAITER_LIVENESS;
-use tower_distributed_lock::{LockMode, LockStore};
+use tower_distributed_lock::LockMode;
+use tower_distributed_lock::store::{LockStore, WAITER_LIVENESS};
 
 use super::*;
 use crate::support::{Dump, eventually};

@@ -1,9 +1,7 @@
 //! The store works in the same way with both versions of Redis's protocol.
 
-use tower_distributed_lock::LockStoreExt;
-use tower_distributed_lock::store::Want;
-use tower_distributed_lock::store::{Fencing, Record};
-use tower_distributed_lock::{LockAdmin, LockStore};
+use tower_distributed_lock::LockAdmin;
+use tower_distributed_lock::store::{Fencing, LockStore, LockStoreExt, Record, Want};
 
 use super::*;
 use crate::support::{Ending, Proxy, eventually};

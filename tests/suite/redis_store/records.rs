@@ -1,11 +1,12 @@
 //! Records are written in the same step in which the hold ends.
 
 use std::time::Duration;
-use tower_distributed_lock::LockStoreExt;
+use tower_distributed_lock::store::LockStoreExt;
 
 use redis::AsyncTypedCommands;
-use tower_distributed_lock::store::{HoldStatus, Record};
-use tower_distributed_lock::{LockKey, LockMode, LockStore, StoreErrorKind};
+use tower_distributed_lock::error::StoreErrorKind;
+use tower_distributed_lock::store::{HoldStatus, LockStore, Record};
+use tower_distributed_lock::{LockKey, LockMode};
 
 use super::*;
 use crate::support::eventually;

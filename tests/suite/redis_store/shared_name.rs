@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use redis::AsyncTypedCommands;
-use tower_distributed_lock::store::{Record, Renewal};
-use tower_distributed_lock::{Inspect, LockKey};
+use tower_distributed_lock::LockKey;
+use tower_distributed_lock::store::{Inspect, Record, Renewal};
 
 use super::*;
 use crate::support::{Dump, Stored};

@@ -4,7 +4,8 @@ use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use tower_distributed_lock::{LockMode, LockStore};
+use tower_distributed_lock::LockMode;
+use tower_distributed_lock::store::LockStore;
 
 use super::*;
 use crate::support::{Ending, Proxy, eventually};

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use tower_distributed_lock::{Hold, HoldId, Inspection, LockKey, LockMode};
+use tower_distributed_lock::lock::{Hold, HoldId};
+use tower_distributed_lock::store::Inspection;
+use tower_distributed_lock::{LockKey, LockMode};
 use uuid::Uuid;
 
 use super::life::{Life, Span, Stamp};

@@ -3,11 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
+use tower_distributed_lock::error::StoreError;
+use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, LockStore, LockStoreExt, Outcome, Release, Released,
-    Renewal, SeveralOutcome, Wakeups, Want,
+    Attempt, Capabilities, HoldStatus, Inspect, LockStore, LockStoreExt, Outcome, Release,
+    Released, Renewal, SeveralOutcome, Wakeups, Want,
 };
-use tower_distributed_lock::{FencingToken, Hold, Inspect, LockKey, StoreError};
+use tower_distributed_lock::{FencingToken, LockKey};
 
 use super::book::Book;
 use super::log::{Log, short};

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use tower_distributed_lock::error::StoreError;
+use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, LockStore, LockStoreExt, Outcome, Record, Release, Released,
-    Renewal, SeveralOutcome, Wakeups, Want,
+    Attempt, Capabilities, HoldStatus, Inspect, Inspection, LockStore, LockStoreExt, Outcome,
+    Record, Release, Released, Renewal, SeveralOutcome, Wakeups, Want,
 };
-use tower_distributed_lock::{
-    FencingToken, Hold, Inspect, Inspection, LockKey, LockMode, StoreError,
-};
+use tower_distributed_lock::{FencingToken, LockKey, LockMode};
 
 use super::flaw::Flaw;
 use super::line::is_in_order;

@@ -1,7 +1,7 @@
 //! How long a store carried a hold.
 
 use tokio::time::Instant;
-use tower_distributed_lock::{Hold, HoldId};
+use tower_distributed_lock::lock::{Hold, HoldId};
 
 /// The time of an event: first the clock, then the log's ticks.
 pub(super) type Stamp = (Instant, u64);

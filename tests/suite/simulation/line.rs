@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::{Attempt, WAITER_LIVENESS};
-use tower_distributed_lock::{Hold, HoldId, LockKey, LockMode};
+use tower_distributed_lock::{LockKey, LockMode};
 
 use super::log::Log;
 

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::sleep;
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::{
     Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
     SeveralOutcome, Wakeups, Want,
 };
-use tower_distributed_lock::{Hold, HoldId, StoreError, StoreErrorKind};
 
 use super::checked_stores::CheckedStores;
 use super::flaw::Flaw;

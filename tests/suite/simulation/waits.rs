@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tower_distributed_lock::LockKey;
+use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::Attempt;
-use tower_distributed_lock::{Hold, LockKey};
 
 use super::book::Book;
 use super::checked_stores::CheckedStores;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use tower_distributed_lock::error::StoreError;
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, Outcome, Release, Released, Renewal,
+    Attempt, Capabilities, HoldStatus, Inspect, Inspection, LockStore, Outcome, Release, Released,
+    Renewal, Wakeups,
 };
-use tower_distributed_lock::{
-    Inspect, Inspection, LockKey, LockStore, MemoryStore, StoreError, Wakeups,
-};
+use tower_distributed_lock::{LockKey, MemoryStore};
 
 /// The memory store, with these capabilities. It inspects locks, and lists none.
 #[derive(Clone)]

@@ -1,6 +1,7 @@
 //! One store of each kind, for tests that concern all of them.
 
-use tower_distributed_lock::{LockAdmin, LockClient, LockClientBuilder, MemoryStore, RedisStore};
+use tower_distributed_lock::client::LockClientBuilder;
+use tower_distributed_lock::{LockAdmin, LockClient, MemoryStore, RedisStore};
 use tower_distributed_lock_quorum::QuorumStore;
 
 use super::{RedisCluster, RedisServer};

@@ -11,8 +11,9 @@ use anyhow::{Result, ensure};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tower_distributed_lock::store::{Attempt, Outcome, Release};
-use tower_distributed_lock::{Hold, HoldId, LockClient, LockMode, LockStore, MemoryStore};
+use tower_distributed_lock::store::{Attempt, LockStore, Outcome, Release};
+use tower_distributed_lock::lock::{Hold, HoldId};
+use tower_distributed_lock::{LockClient, LockMode, MemoryStore};
 
 use crate::Bench;
 use crate::cores::one_thread_runtime;

@@ -1,5 +1,5 @@
 //! One key that processes of ours and of Redisson 4.7.0 want: the shares of both, and the worst waits; beside as many processes
-//! of Redisson alone.
+//! of Redisson alone. And readers and writers of both.
 
 use std::time::Duration;
 
@@ -27,6 +27,10 @@ const MODES: [(Contender, &str); 2] = [
     (Contender::Confirmed, "reentrant"),
     (Contender::Write, "write"),
 ];
+
+/// The tasks or threads of each side that write, and those that read.
+const WRITERS: usize = 2;
+const READERS: usize = 4;
 
 const WORK: [Duration; 2] = [Duration::ZERO, Duration::from_millis(1)];
 
@@ -73,6 +77,59 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
                 judge(bench, processes, kind, work, &figures);
             }
         }
+    }
+    readers_and_writers(bench, &server).await
+}
+
+/// One read-write lock that readers and writers of ours and of Redisson want.
+async fn readers_and_writers(bench: &mut Bench, server: &Server) -> Result<()> {
+    const WHO: &str = "mixed crowd of readers and writers";
+    bench.report.progress("starting Redisson");
+    let mut theirs = match start(server, 2).await {
+        Ok(theirs) => theirs,
+        Err(error) => {
+            let why = format!("{error:#}");
+            bench.report.missing(WHO, AtLeast(0.25), &why);
+            return Ok(());
+        }
+    };
+    let (writing, reading) = theirs.split_at_mut(1);
+    let mut writers = Crowd::start(Contender::Write, server.url(), 1).await?;
+    let mut readers = Crowd::start(Contender::Read, server.url(), 1).await?;
+    for work in WORK {
+        bench.report.progress(&format!("{WHO}, {work:?} of work"));
+        let time = time(bench);
+        let [mut shares, mut read_shares, mut waits, mut their_waits] =
+            [(); 4].map(|()| Vec::new());
+        for _ in 0..bench.repetitions(3) {
+            let load = |tasks| Load::on(KEY, tasks, Until::After(time)).holding(work);
+            let (write, read) = (load(WRITERS), load(READERS));
+            let (ours, our_reads, theirs, their_reads) = tokio::try_join!(
+                writers.run(&write),
+                readers.run(&read),
+                writing[0].closed_loop("write", KEY, WRITERS, time, work),
+                reading[0].closed_loop("read", KEY, READERS, time, work),
+            )?;
+            let share = |ours: u64, theirs: u64| ours as f64 / (ours + theirs).max(1) as f64;
+            shares.push(share(ours.sections(), theirs.sections));
+            read_shares.push(share(our_reads.sections(), their_reads.sections));
+            waits.push(millis(ours.waits.worst().max(our_reads.waits.worst())));
+            their_waits.push(worst(&[theirs, their_reads]));
+        }
+        let (ours, reads) = (median(&shares), median(&read_shares));
+        bench.report.row(
+            &format!("{WHO}, {work:?} of work: smaller share of the writes"),
+            AtLeast(0.25),
+            ours.min(1.0 - ours),
+            format!("ours {ours:.2} of the writes, {reads:.2} of the reads"),
+        );
+        let (ours, theirs) = (median(&waits), median(&their_waits));
+        bench.report.row(
+            &format!("{WHO}, {work:?} of work: worst wait, ms"),
+            AtMost(500.0),
+            ours.max(theirs),
+            format!("ours {ours:.0} ms, Redisson's {theirs:.0} ms"),
+        );
     }
     Ok(())
 }

@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use tower_distributed_lock::LockKey;
+use tower_distributed_lock::error::StoreError;
 use tower_distributed_lock::store::{
     Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
     SeveralOutcome, Unsupported, Wakeups, Want,
 };
-use tower_distributed_lock::{LockKey, StoreError};
 
 type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 

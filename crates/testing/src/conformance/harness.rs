@@ -13,9 +13,10 @@ use super::asked::Asked;
 use super::process::{Process, rival};
 use super::recording::{Recording, RecordingStore};
 use super::{Clock, KEY, Testbed};
+use tower_distributed_lock::client::LockClientBuilder;
 use tower_distributed_lock::lock::{Hold, Lease};
 use tower_distributed_lock::store::LATENESS;
-use tower_distributed_lock::{LockClient, LockClientBuilder, LockError, LockMode};
+use tower_distributed_lock::{LockClient, LockError, LockMode};
 
 /// What a case gets: the store of a testbed, and two clients, which stand for two processes.
 #[derive(Debug)]

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 
 use super::asked::Asked;
+use tower_distributed_lock::LockKey;
+use tower_distributed_lock::error::StoreError;
+use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::{
     Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
     SeveralOutcome, Unsupported, Wakeups, Want,
 };
-use tower_distributed_lock::{Hold, HoldId, LockKey, StoreError};
 
 /// Forwards every question to a store, and records questions and grants.
 pub(super) struct RecordingStore {

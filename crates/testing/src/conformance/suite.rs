@@ -64,7 +64,8 @@ macro_rules! conformance {
                 several: opposite_orders_do_not_deadlock no_part_is_kept_when_the_rest_is_taken
                     a_key_named_twice_is_taken_once each_key_is_taken_in_its_own_mode an_owner_of_one_key_is_granted_all
                     a_lost_key_among_several_is_reported_lost a_cancelled_request_for_several_leaves_nothing
-                    a_free_key_stays_free_while_another_is_waited_for a_request_for_all_is_granted_under_contention
+                    a_free_key_stays_free_while_another_is_waited_for a_key_is_not_held_for_long_while_another_is_waited_for
+                    a_request_for_all_is_granted_under_contention
                     the_number_of_keys_of_a_request_is_bounded;
                 any: a_request_for_any_gets_a_free_key a_request_for_any_gets_a_key_that_becomes_free
                     a_cancelled_request_for_any_passes_its_turn_on the_number_of_waiters_for_any_is_bounded;

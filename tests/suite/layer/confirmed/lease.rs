@@ -5,7 +5,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::any;
 use tokio::time::Instant;
-use tower_distributed_lock::{Confirm, Confirmation, Lease, LockHandle, LockKey, LockMode, OnLost};
+use tower_distributed_lock::layer::Confirmation;
+use tower_distributed_lock::{Confirm, Lease, LockHandle, LockKey, LockMode, OnLost};
 
 use super::super::store::{SILENT, UNDECIDED};
 use super::super::{MODES, locking, put, request, send};

@@ -2,7 +2,10 @@
 
 use std::error::Error;
 
-use tower_distributed_lock::{LockMode, LockStore, RedisStore, RedisStoreBuilder, StoreError};
+use tower_distributed_lock::error::StoreError;
+use tower_distributed_lock::store::LockStore;
+use tower_distributed_lock::store::redis::RedisStoreBuilder;
+use tower_distributed_lock::{LockMode, RedisStore};
 
 use super::*;
 use crate::support::{RedisCluster, ReservedPort};

@@ -1,7 +1,8 @@
 //! Sentinels and servers with only TLS ports, which require client certificates.
 
 use tower_distributed_lock::audit::Warning;
-use tower_distributed_lock::{Lease, LockClient, RedisStore, RedisStoreBuilder};
+use tower_distributed_lock::store::redis::RedisStoreBuilder;
+use tower_distributed_lock::{Lease, LockClient, RedisStore};
 
 use super::*;
 use crate::support::RedisSentinels;

@@ -5,7 +5,9 @@ use std::pin::pin;
 use futures_util::future::select;
 
 use super::*;
-use tower_distributed_lock::{Ended, LockClientBuilder, LockHandle};
+use tower_distributed_lock::LockHandle;
+use tower_distributed_lock::client::LockClientBuilder;
+use tower_distributed_lock::guard::Ended;
 
 pub async fn a_stolen_hold_is_reported_lost(env: &Harness) {
     let lease = env.short_lease();

@@ -3,7 +3,7 @@
 use LockMode::{Read, Write};
 
 use super::*;
-use tower_distributed_lock::LockClientBuilder;
+use tower_distributed_lock::client::LockClientBuilder;
 
 pub async fn readers_share_the_lock(env: &Harness) {
     let site = CriticalSection::default();

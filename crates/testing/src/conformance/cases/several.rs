@@ -1,7 +1,7 @@
 //! Several keys at once: promise S8.
 
 use super::*;
-use tower_distributed_lock::LockClientBuilder;
+use tower_distributed_lock::client::LockClientBuilder;
 
 pub async fn opposite_orders_do_not_deadlock(env: &Harness) {
     const ORDERS: [[&str; 3]; 4] = [
@@ -125,6 +125,30 @@ pub async fn a_free_key_stays_free_while_another_is_waited_for(env: &Harness) {
         holder.release().await.unwrap();
         waiter.serve_promptly().await;
     }
+}
+
+/// A request whose other keys are in use in turns takes one key after the other at last, and waits for the next one while it holds
+/// those before it: never for much longer than a second.
+pub async fn a_key_is_not_held_for_long_while_another_is_waited_for(env: &Harness) {
+    let mut holders = acquire_all(["b", "c"].map(|key| env.elsewhere.rival_on(key))).await;
+    let waiter = env
+        .waits_for_several(env.here.all(["a", "b", "c"]).wait(Duration::from_secs(60)))
+        .await;
+    // More often than it gives its keys back before it waits for another.
+    for key in ["b", "c"].into_iter().cycle().take(12) {
+        holders.remove(0).release().await.unwrap();
+        // It has the key, finds the other one in use, and gives it back.
+        waiter.keeps_waiting(env).await;
+        holders.push(env.elsewhere.rival_on(key).await.unwrap());
+    }
+    let victim = env.process().await;
+    for _ in 0..4 {
+        let limit = Duration::from_secs(1) + env.prompt();
+        granted_within(limit, victim.rival_on("a")).await;
+        sleep(env.moment).await;
+    }
+    drop(holders);
+    waiter.serve().await;
 }
 
 /// Requests for the same two keys, which are always in use by one of them.
