@@ -1,13 +1,10 @@
 //! What a key has: one list of entries that end by themselves.
 
-use std::time::Duration;
-
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
-use crate::limits::after;
 use crate::lock::{HoldId, LockFamily, LockMode};
 
 /// An entry of a client in a key.
@@ -44,14 +41,6 @@ impl Part {
             LockMode::Read => Self::Read,
             LockMode::Permit(_) => Self::Permit,
         }
-    }
-
-    /// Whether it belongs to a waiter, and ends if that does not ask.
-    fn is_wait(self) -> bool {
-        matches!(
-            self,
-            Self::Queued | Self::InLine | Self::Writer | Self::Reader | Self::Pass
-        )
     }
 
     /// The family of a hold; `None` if it is not one.
@@ -112,17 +101,6 @@ impl Entries {
 
     pub(super) fn end_holds(&mut self) {
         self.all.retain(|entry| entry.part.family().is_none());
-    }
-
-    pub(super) fn end_waits(&mut self) {
-        self.all.retain(|entry| !entry.part.is_wait());
-    }
-
-    pub(super) fn prolong_waits(&mut self, rest: Duration) {
-        if !rest.is_zero() {
-            let waits = self.all.iter_mut().filter(|entry| entry.part.is_wait());
-            waits.for_each(|entry| entry.until = after(entry.until, rest));
-        }
     }
 
     /// Makes every entry of one part that of another.

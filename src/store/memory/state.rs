@@ -10,13 +10,12 @@ use tokio::time::Instant;
 
 use super::channel::{Channel, Wake};
 use super::entries::{Entries, Entry, Part};
-use super::silence::Silence;
 use crate::error::{StoreError, StoreErrorKind};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::limits::after;
 use crate::lock::{Hold, LockFamily, LockMode};
-use crate::store::{Attempt, Holder, Inspection, Outcome, SHOWN, other_limit};
+use crate::store::{Attempt, Holder, Inspection, Outcome, SHOWN, WAITER_LIVENESS, other_limit};
 
 /// The holds of a key, its waiters, and its withdrawn attempts.
 ///
@@ -31,7 +30,6 @@ pub(super) struct State {
     is_set: bool,
     /// The turn of waiters outside the line, and its end. It has no meaning if none waits in line.
     pub(super) outside: Option<(OutsideTurn, Instant)>,
-    pub(super) silence: Silence,
 }
 
 /// The turns of waiters outside the line. So that the line is not overtaken again and again, it has the turn after them.
@@ -48,7 +46,6 @@ pub(super) enum OutsideTurn {
 impl State {
     /// Removes what has ended. (2, 6)
     pub(super) fn expire(&mut self, now: Instant) {
-        self.stand_still(now);
         self.entries.expire(now);
         self.outside.take_if(|(_, until)| *until <= now);
     }
@@ -76,7 +73,7 @@ impl State {
                 if in_line && !self.is_free() {
                     self.end_outside_turn(hold.id);
                 }
-                self.wait(hold, in_line, now);
+                self.wait(hold, in_line, after(now, WAITER_LIVENESS));
             }
             Outcome::Refused { .. } => {}
         }

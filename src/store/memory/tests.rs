@@ -15,7 +15,6 @@ mod many;
 mod phases;
 mod random;
 mod rules;
-mod silence;
 mod wakeups;
 
 const SECOND: Duration = Duration::from_secs(1);

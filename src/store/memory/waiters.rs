@@ -6,13 +6,11 @@ use tokio::time::Instant;
 
 use super::channel::{Channel, Wake};
 use super::entries::Part;
-use super::silence::Silence;
 use super::state::{OutsideTurn, State};
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::limits::after;
 use crate::lock::{Hold, HoldId, LockMode};
-use crate::store::WAITER_LIVENESS;
 
 /// How long waiters outside the line have to take the lock after a release that woke them.
 const OUTSIDE_TURN: Duration = Duration::from_millis(5);
@@ -31,7 +29,7 @@ impl State {
     }
 
     /// Takes a place among the waiters, or keeps it alive. (6, 7, 10)
-    pub(super) fn wait(&mut self, hold: &Hold, in_line: bool, now: Instant) {
+    pub(super) fn wait(&mut self, hold: &Hold, in_line: bool, until: Instant) {
         let place = match hold.mode {
             LockMode::Fair => Part::Queued,
             LockMode::Read => Part::Reader,
@@ -39,17 +37,7 @@ impl State {
             LockMode::Write => Part::Writer,
             LockMode::Reentrant | LockMode::Permit(_) => return,
         };
-        self.entries
-            .put(place, hold.id, after(now, WAITER_LIVENESS));
-        self.silence = Silence::since(now);
-    }
-
-    /// In a silence, no waiter comes closer to its end.
-    pub(super) fn stand_still(&mut self, now: Instant) {
-        match self.silence.go_on(now) {
-            Some(rest) => self.entries.prolong_waits(rest),
-            None => self.entries.end_waits(),
-        }
+        self.entries.put(place, hold.id, until);
     }
 
     /// Gives up the place among the waiters, and returns the channels of those that only this attempt blocked. (8)
