@@ -29,7 +29,6 @@ mod entries;
 mod inspect;
 mod records;
 mod shard;
-mod silence;
 mod state;
 #[cfg(test)]
 mod tests;
