@@ -10,8 +10,8 @@ local calls = {
   {'HSET', name, 'f', 'v', 'a field without a value'}, {'LINDEX', name, 0},
   {'LREM', name, 0, 'v'}, {'PERSIST', name}, {'PEXPIRE', name, 1}, {'PTTL', name}, {'RENAME', name, name},
   {'SET', name, 'v', 'NX', 'XX'}, {'TIME'}, {'ZADD', name, 'no number', 'm'}, {'ZCARD', name},
-  {'ZRANGE', name, 0, 0}, {'ZREM', name, 'm'}, {'ZREMRANGEBYSCORE', name, 0, 0}, {'ZREVRANGE', name, 0, 0},
-  {'ZSCORE', name, 'm'},
+  {'ZCOUNT', name, 0, 0}, {'ZRANGE', name, 0, 0}, {'ZREM', name, 'm'}, {'ZREMRANGEBYSCORE', name, 0, 0},
+  {'ZREVRANGE', name, 0, 0}, {'ZSCORE', name, 'm'},
 }
 
 local missing = {}

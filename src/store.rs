@@ -127,14 +127,14 @@ fn other_limit(limit: u32) -> StoreError {
 ///    If the attempt went unanswered, a later copy of it, which has the same [`id`](Attempt::id), is not granted either, but
 ///    fails with [`StoreErrorKind::Refused`], for as long as a copy can be late.
 /// 6. **Fair queue.** `Fair` attempts with patience queue in the order of their first question and are granted in that order. An
-///    attempt that does not ask for [`WAITER_LIVENESS`] loses its place. A `Fair` attempt without patience never queues, and is
-///    refused while others do.
+///    attempt that does not ask for [`WAITER_LIVENESS`] loses its place, but a store may leave out a silence in which none asks:
+///    its server may have stood still. A `Fair` attempt without patience never queues, and is refused while others do.
 /// 7. **Phases.** While a `Write` attempt with patience waits, new `Read` attempts are refused. When a `Write` hold is released,
 ///    the `Read` attempts that wait at that moment go first: `Write` attempts are refused until each of these has been granted,
 ///    has been withdrawn or has stopped asking. So neither side can starve the other.
 /// 8. **Wake-ups.** Every event except expiry that may turn a waiter's refusal into a grant wakes the [`Wakeups`] of that waiter:
 ///    a release, a withdrawal, a forced unlock; in a fair queue, and in line, that of the first. The end of a `Reentrant` hold
-///    need not wake `Fair` waiters, nor that of a `Fair` hold the `Reentrant` ones while others are in line, as with Redisson: a
+///    wakes the first in the fair queue, too. That of a `Fair` hold need not wake `Reentrant` ones while others are in the queue: a
 ///    client that mixes them on one key relies on polling. A wake-up may be needless. An event that wakes an attempt wakes every
 ///    attempt of its client, key and mode with the same [`in_line`](Attempt::in_line), except `Fair` ones, so that the listener
 ///    for one attempt can also serve the next.

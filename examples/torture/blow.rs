@@ -198,6 +198,7 @@ pub(crate) fn outlives_locks(key: &str) -> bool {
     [
         "redisson_lock_token:",
         "tower_lock_void:",
+        "tower_lock_busy:",
         "tower_lock_limit:",
         "permit:",
     ]

@@ -80,8 +80,8 @@ use thread::ConnectionThread;
 ///
 /// Clones share everything. When the last one is dropped, so are its connections and tasks.
 ///
-/// `Reentrant` and `Fair` attempts on one key exclude each other, but a `Reentrant` release does not wake `Fair` waiters,
-/// as with Redisson: they find out by polling, within a second.
+/// `Reentrant` and `Fair` attempts on one key exclude each other. A `Reentrant` release wakes the first of both, if some of this
+/// crate wait in the fair queue; Redisson's plain locks wake no `Fair` waiter, which finds out by polling, within a second.
 ///
 /// # Examples
 ///

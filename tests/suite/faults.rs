@@ -185,7 +185,8 @@ async fn nothing_is_left(server: &RedisServer, clients: &[&LockClient]) {
 /// Without the keys that remain on purpose: token counters, and for two minutes the tombstones of unanswered attempts.
 fn without_memories(mut dump: Dump) -> Dump {
     dump.retain(|key, entry| {
-        let void = key.starts_with("tower_lock_void:") && entry.ttl.is_some();
+        let kept = ["tower_lock_void:", "tower_lock_busy:"];
+        let void = kept.iter().any(|kept| key.starts_with(kept)) && entry.ttl.is_some();
         !void && !key.starts_with("redisson_lock_token:")
     });
     dump

@@ -35,7 +35,9 @@ async fn until_nothing_is_left(servers: &[RedisServer]) {
             // The tombstones of withdrawn attempts expire.
             let keys: Vec<_> = keys
                 .into_iter()
-                .filter(|key| !key.starts_with("tower_lock_void:"))
+                .filter(|key| {
+                    !key.starts_with("tower_lock_void:") && !key.starts_with("tower_lock_busy:")
+                })
                 .collect();
             let channels = server.pubsub_channels().await;
             match keys.is_empty() && channels.is_empty() {

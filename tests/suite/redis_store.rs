@@ -19,6 +19,7 @@ mod phases;
 mod protocols;
 mod records;
 mod shared_name;
+mod stalls;
 #[cfg(feature = "redis-tls")]
 mod tls;
 mod wakeups;
@@ -89,6 +90,28 @@ pub(crate) async fn asks(store: &RedisStore, attempt: &Attempt) -> bool {
         Outcome::Refused { .. } => false,
     }
 }
+
+/// What is unusual about a lock (docs/protocol.md 1.14): its words, in their order; none if nothing is.
+pub(crate) async fn unusual(server: &RedisServer, busy: &str) -> Vec<String> {
+    let words: Option<String> = server.ask(&["GET", busy]).await;
+    let words = words.unwrap_or_default();
+    words.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Replaces one of these words.
+pub(crate) async fn change_unusual(server: &RedisServer, busy: &str, place: usize, word: &str) {
+    let mut words = unusual(server, busy).await;
+    word.clone_into(&mut words[place]);
+    let () = server
+        .ask(&["SET", busy, &words.join(" "), "KEEPTTL"])
+        .await;
+}
+
+/// The places of some words.
+pub(crate) const ASKED: usize = 0;
+pub(crate) const LATE: usize = 1;
+pub(crate) const TURN: usize = 3;
+pub(crate) const ENDS: usize = 4;
 
 /// Asks, expects a refusal, and returns when to ask again.
 pub(crate) async fn retry_after(store: &RedisStore, attempt: &Attempt) -> Duration {

@@ -181,9 +181,9 @@ async fn prepared(url: &str) -> Result<(MultiplexedConnection, Arc<redis::Cmd>)>
     let script = redis::Script::new("return 0");
     script.prepare_invoke().load_async(&mut handle).await?;
     let mut command = redis::cmd("EVALSHA");
-    command.arg(script.get_hash()).arg(5);
-    for word in 0..7 {
-        command.arg(format!("tower_lock_outside:{word}"));
+    command.arg(script.get_hash()).arg(2);
+    for word in 0..5 {
+        command.arg(format!("tower_lock_busy:{word}"));
     }
     Ok((handle, Arc::new(command)))
 }

@@ -215,6 +215,7 @@ LANGUAGE plpgsql AS $$
 BEGIN
   IF mode = 'reentrant' THEN
     PERFORM tower_lock.wake(k, 'exclusive');
+    PERFORM tower_lock.wake(k, 'fair ' || id) FROM tower_lock.entry WHERE key = k AND kind = 'queue' ORDER BY place LIMIT 1;
   ELSIF mode = 'fair' THEN
     PERFORM tower_lock.wake_next(k);
   ELSIF mode = 'write' THEN

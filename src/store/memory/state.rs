@@ -117,7 +117,7 @@ impl State {
     pub(super) fn release(&mut self, hold: &Hold) -> Option<Wake> {
         let held = self.entries.take(Part::held(hold.mode), hold.id);
         held.then(|| match hold.mode {
-            LockMode::Reentrant => self.wake(Channel::Exclusive),
+            LockMode::Reentrant => self.wake_exclusive(),
             LockMode::Fair => self.tell_next(),
             LockMode::Read if self.is_free() => self.wake(Channel::ReadWrite),
             LockMode::Read => Wake::new(),
@@ -132,13 +132,16 @@ impl State {
         self.entries.end_holds();
         Some(match family {
             LockFamily::Permits => self.wake(Channel::Permits),
-            LockFamily::Exclusive => {
-                let others = self.wake(Channel::Exclusive).into_iter();
-                others.chain(self.next_queued()).collect()
-            }
+            LockFamily::Exclusive => self.wake_exclusive(),
             LockFamily::ReadWrite if written => self.let_readers_go_first(),
             LockFamily::ReadWrite => self.wake(Channel::ReadWrite),
         })
+    }
+
+    /// Wakes all that an exclusive hold has kept waiting: the line, the fair queue, and attempts without a place in either.
+    fn wake_exclusive(&self) -> Wake {
+        let others = self.wake(Channel::Exclusive).into_iter();
+        others.chain(self.next_queued()).collect()
     }
 
     /// Sets the limit of permits, or leaves it to attempts, and says who is to be woken. (11)

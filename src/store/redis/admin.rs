@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::RedisStore;
 use super::channels::Channels;
 use super::failure::refused;
-use super::names::Names;
+use super::names::{Name, Names};
 use super::reply::{conflict, read, unexpected_reply};
 use super::script::{self, Call};
 use super::timeouts::ms;
@@ -51,7 +51,7 @@ impl Inspect for RedisStore {
     }
 
     async fn forget_record(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let call = script::FORGET.call([Names::of(key).record()]);
+        let call = Call::about("DEL", Names::of(key).record());
         read(self.call(key, |_| Ok(call)).await?)
     }
 
@@ -63,12 +63,12 @@ impl Inspect for RedisStore {
         lifetime: Duration,
     ) -> Result<(), StoreError> {
         let key = entry(&client);
-        let keys = [Names::of(&key).lock()];
+        let name = Names::of(&key).lock();
         let call = match lifetime.is_zero() {
-            true => script::FORGET.call(keys),
+            true => Call::about("DEL", name),
             false => {
                 let value = serde_json::to_vec(process).map_err(refused)?;
-                script::ANNOUNCE.call(keys).arg((&value[..], ms(lifetime)))
+                Call::about("SET", name).arg((&value[..], "PX", ms(lifetime)))
             }
         };
         read::<bool>(self.call(&key, |_| Ok(call)).await?).map(drop)
@@ -81,7 +81,7 @@ impl Inspect for RedisStore {
         for some in clients.chunks(BATCH) {
             let entries = some.iter().map(|client| async {
                 let key = entry(client);
-                let call = script::RECORD.call([Names::of(&key).lock()]);
+                let call = Call::about("GET", Names::of(&key).lock());
                 let value: Option<Vec<u8>> = read(self.call(&key, |_| Ok(call)).await?)?;
                 Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
             });
@@ -98,52 +98,24 @@ fn entry(client: &Uuid) -> LockKey {
 }
 
 fn inspect(key: &LockKey) -> Call {
-    let names = Names::of(key);
-    let keys = [
-        names.lock(),
-        names.queue(),
-        names.timeouts(),
-        names.alive(),
-        names.passes(),
-        names.waiting_writers(),
-        names.waiting_readers(),
-        names.permits(),
-        names.line(),
-    ];
-    script::INSPECT.call(keys).arg(names.readers_prefix())
+    script::INSPECT.call(keys_of(key))
 }
 
 fn force(key: &LockKey, publish: Channels) -> Call {
+    script::FORCE.call(keys_of(key)).arg(publish)
+}
+
+fn keys_of(key: &LockKey) -> [Name<'_>; 3] {
     let names = Names::of(key);
-    let keys = [
-        names.lock(),
-        names.channel(),
-        names.queue(),
-        names.timeouts(),
-        names.alive(),
-        names.rw_channel(),
-        names.waiting_readers(),
-        names.passes(),
-        names.waiting_writers(),
-        names.line(),
-        names.permits(),
-        names.permit_channel(),
-    ];
-    script::FORCE.call(keys).arg(publish)
+    [names.lock(), names.busy(), names.permits()]
 }
 
 fn set_permits(key: &LockKey, limit: Option<NonZeroU32>, publish: Channels) -> Call {
-    let names = Names::of(key);
-    let keys = [
-        names.lock(),
-        names.permits(),
-        names.permit_channel(),
-        names.set_limit(),
-        names.waiting_writers(),
-        names.line(),
-    ];
+    let [lock, busy, permits] = keys_of(key);
     let limit = limit.map_or(0, NonZeroU32::get);
-    script::PERMIT_SET.call(keys).arg((limit, publish))
+    script::PERMIT_SET
+        .call([lock, permits, busy])
+        .arg((limit, publish))
 }
 
 fn inspection(answer: Value) -> Result<Inspection, StoreError> {

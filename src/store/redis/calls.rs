@@ -2,114 +2,69 @@
 
 use super::channels::Channels;
 use super::names::{Field, Name, Names};
-use super::script::{self, Call, Script};
+use super::script::{self, Call};
 use super::timeouts::ms;
 use crate::error::StoreError;
 use crate::lock::{Hold, LockMode};
-use crate::store::{Attempt, LATENESS, Record, Renewal, WAITER_LIVENESS, shared_work};
+use crate::store::{Attempt, LATENESS, Record, Renewal, shared_work};
 
 /// Asks for a hold.
 pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     let hold = &attempt.hold;
     let (names, id) = (Names::of(&hold.key), Field::plain(hold.id));
-    let tombstone = names.tombstone(Field::of(attempt.id, hold.mode));
-    let lease = ms(attempt.lease);
-    let liveness = attempt.patience.map_or(0, |_| ms(WAITER_LIVENESS));
-    let stands_in_line = attempt.stands_in_line();
-    let in_line = if stands_in_line { liveness } else { 0 };
-    let channels = named_if(publish, attempt.fencing.is_some());
-    // The last key, and the last two arguments, of scripts that issue tokens.
+    let (lock, busy, waits) = (names.lock(), names.busy(), waits(attempt));
+    let first = (ms(attempt.lease), id, waits);
+    // The last key of scripts that issue tokens.
     let counter = attempt.fencing.map(|_| names.token());
+    let call = match hold.mode {
+        LockMode::Reentrant => {
+            let keys = [lock, busy];
+            script::EXCLUSIVE_ACQUIRE.call(keys.iter().chain(&counter))
+        }
+        LockMode::Fair => {
+            let keys = [lock, busy, names.queue()];
+            script::FAIR_ACQUIRE.call(keys.iter().chain(&counter))
+        }
+        LockMode::Read => script::READ_ACQUIRE.call([lock, busy, names.reader_timeout(hold.id)]),
+        LockMode::Write => script::WRITE_ACQUIRE.call([lock, busy].iter().chain(&counter)),
+        LockMode::Permit(_) => script::PERMIT_ACQUIRE.call([lock, names.permits(), busy]),
+    };
+    let call = call.arg(first);
+    let call = match hold.mode {
+        LockMode::Permit(limit) => call.arg(limit.get()),
+        _ => call,
+    };
+    let publish = match hold.mode {
+        LockMode::Read => None,
+        _ => named_if(publish, attempt.fencing.is_some()),
+    };
+    let call = match (attempt.id == hold.id, publish) {
+        (true, None) => return call,
+        (true, Some(_)) => call.arg(""),
+        (false, _) => call.arg(Field::of(attempt.id, hold.mode)),
+    };
     let reserve = attempt.fencing.map(|fencing| {
         let retention = fencing.retention.map_or(0, ms);
         (fencing.reserve, retention)
     });
-    match hold.mode {
-        LockMode::Reentrant => {
-            let keys = [
-                names.lock(),
-                tombstone,
-                names.waiting_writers(),
-                names.line(),
-                names.outside(),
-            ];
-            script::EXCLUSIVE_ACQUIRE
-                .call(keys.iter().chain(&counter))
-                .arg((lease, id, in_line, channels, reserve))
-        }
-        LockMode::Fair => {
-            let keys = [
-                names.lock(),
-                tombstone,
-                names.alive(),
-                names.timeouts(),
-                names.queue(),
-            ];
-            let call = script::FAIR_ACQUIRE.call(keys.iter().chain(&counter));
-            call.arg((lease, id, liveness, channels, reserve))
-        }
-        LockMode::Read => {
-            let keys = [
-                names.lock(),
-                tombstone,
-                names.waiting_writers(),
-                names.waiting_readers(),
-                names.passes(),
-                names.reader_timeout(hold.id),
-            ];
-            script::READ_ACQUIRE.call(keys).arg((lease, id, liveness))
-        }
-        LockMode::Write => {
-            let keys = [
-                names.lock(),
-                tombstone,
-                names.waiting_writers(),
-                names.passes(),
-                names.line(),
-                names.outside(),
-            ];
-            let in_line = u8::from(stands_in_line);
-            script::WRITE_ACQUIRE
-                .call(keys.iter().chain(&counter))
-                .arg((lease, id, liveness, in_line, channels, reserve))
-        }
-        LockMode::Permit(limit) => {
-            let keys = [
-                names.lock(),
-                names.permits(),
-                names.permit_channel(),
-                tombstone,
-                names.set_limit(),
-                names.waiting_writers(),
-                names.line(),
-                names.outside(),
-            ];
-            let call = script::PERMIT_ACQUIRE.call(keys);
-            call.arg((lease, id, in_line, limit.get(), channels))
-        }
-    }
+    call.arg((publish, reserve))
 }
 
-/// The scripts that release a hold, release it with a record, and withdraw an attempt.
-fn ending(mode: LockMode) -> (&'static Script, Option<&'static Script>, &'static Script) {
-    use script::*;
-    match mode {
-        LockMode::Reentrant => (
-            &EXCLUSIVE_RELEASE,
-            Some(&EXCLUSIVE_RECORD),
-            &EXCLUSIVE_WITHDRAW,
-        ),
-        LockMode::Fair => (&FAIR_RELEASE, Some(&FAIR_RECORD), &FAIR_WITHDRAW),
-        LockMode::Read => (&READ_RELEASE, None, &READ_WITHDRAW),
-        LockMode::Write => (&WRITE_RELEASE, Some(&WRITE_RECORD), &WRITE_WITHDRAW),
-        LockMode::Permit(_) => (&PERMIT_RELEASE, None, &PERMIT_WITHDRAW),
+/// How a refused attempt waits: 0 not, 1 without a place, 2 in line.
+fn waits(attempt: &Attempt) -> u8 {
+    let is_patient = attempt.patience.is_some();
+    match attempt.hold.mode {
+        LockMode::Fair => 2 * u8::from(is_patient),
+        LockMode::Read => is_patient.into(),
+        _ if attempt.stands_in_line() => 2,
+        LockMode::Write => is_patient.into(),
+        LockMode::Reentrant | LockMode::Permit(_) => 0,
     }
 }
 
 /// Releases a hold.
 pub(super) fn release(hold: &Hold, publish: Channels) -> Call {
-    let (release, ..) = ending(hold.mode);
-    release_by(release, hold, &[], publish)
+    end(hold, None, named_if(publish, false))
 }
 
 /// Releases a hold and, if there was one, keeps `record`.
@@ -118,59 +73,42 @@ pub(super) fn release_recording(
     record: &Record,
     publish: Channels,
 ) -> Result<Call, StoreError> {
-    let (_, recording, _) = ending(hold.mode);
-    let recording = recording.ok_or_else(shared_work)?;
-    let call = release_by(recording, hold, &[Names::of(&hold.key).record()], publish);
-    let (field, retention) = (Field::of(hold.id, hold.mode), ms(record.retention));
-    Ok(call.arg((field, &record.value[..], retention)))
-}
-
-/// Ends a hold by a script that takes `more` keys after those of [`release`].
-fn release_by(script: &'static Script, hold: &Hold, more: &[Name<'_>], publish: Channels) -> Call {
-    let names = Names::of(&hold.key);
-    let channel = redissons_channel(hold);
-    let (waiting, line, outside) = (names.waiting_writers(), names.line(), names.outside());
-    let call = |keys: &[Name<'_>]| {
-        let lock = [names.lock()];
-        let call = script.call(lock.iter().chain(keys).chain(more));
-        // The publish command may be left out only if it is the last argument. Scripts with more keys have more arguments
-        // after it.
-        let channels = named_if(publish, !more.is_empty());
-        call.arg((Field::plain(hold.id), channels))
-    };
-    match hold.mode {
-        LockMode::Reentrant => call(&[channel, waiting, line, outside]),
-        LockMode::Fair => {
-            let (timeouts, queue, alive) = (names.timeouts(), names.queue(), names.alive());
-            call(&[channel, timeouts, line, queue, alive, waiting])
-        }
-        LockMode::Read => {
-            let timeout = names.reader_timeout(hold.id);
-            call(&[channel, timeout, waiting, line])
-        }
-        LockMode::Write => {
-            let (called, passes) = (names.waiting_readers(), names.passes());
-            call(&[channel, called, passes, waiting, line, outside])
-        }
-        LockMode::Permit(_) => call(&[names.permits(), channel, waiting, line, outside]),
+    if matches!(hold.mode, LockMode::Read | LockMode::Permit(_)) {
+        return Err(shared_work());
     }
+    let call = end(hold, Some(Names::of(&hold.key).record()), Some(publish));
+    let (field, retention) = (Field::of(hold.id, hold.mode), ms(record.retention));
+    Ok(call.arg(("record", field, &record.value[..], retention)))
 }
 
-/// Withdraws an attempt, by a script that takes the keys and arguments of [`release`] and those of the tombstone.
+/// Withdraws an attempt. A tombstone refuses a copy of it that may still arrive.
 pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -> Call {
     let hold = &attempt.hold;
-    let names = Names::of(&hold.key);
-    let tombstone = names.tombstone(Field::of(attempt.id, hold.mode));
-    let keys = [tombstone, names.waiting_readers(), names.passes()];
-    let more = match hold.mode {
-        LockMode::Read => &keys[..],
-        _ => &keys[..1],
-    };
-    let (.., withdraw) = ending(hold.mode);
-    release_by(withdraw, hold, more, publish).arg(match unanswered {
+    let life = match unanswered {
         true => ms(attempt.lease.max(LATENESS)),
         false => 0,
-    })
+    };
+    let copy = Field::of(attempt.id, hold.mode);
+    end(hold, None, Some(publish)).arg(("withdraw", life, copy))
+}
+
+/// Ends a hold. The publish command may be left out only if no argument follows it.
+fn end(hold: &Hold, record: Option<Name<'_>>, publish: Option<Channels>) -> Call {
+    let names = Names::of(&hold.key);
+    let (script, second, last) = match hold.mode {
+        LockMode::Reentrant => (&script::EXCLUSIVE_RELEASE, None, None),
+        LockMode::Fair => (&script::FAIR_RELEASE, None, Some(names.queue())),
+        LockMode::Read => {
+            let timeout = names.reader_timeout(hold.id);
+            (&script::READ_RELEASE, None, Some(timeout))
+        }
+        LockMode::Write => (&script::WRITE_RELEASE, None, None),
+        LockMode::Permit(_) => (&script::PERMIT_RELEASE, Some(names.permits()), None),
+    };
+    let (lock, next) = ([names.lock()], [names.busy(), redissons_channel(hold)]);
+    let keys = lock.iter().chain(&second).chain(&next);
+    let call = script.call(keys.chain(&last).chain(&record));
+    call.arg((Field::plain(hold.id), publish))
 }
 
 /// Renews the leases of some holds; a renewal without a lease asks whether the hold exists. `is_marked`: with a write for
@@ -181,10 +119,10 @@ pub(super) fn renew(renewals: &[&Renewal], is_marked: bool) -> Call {
         [lock].into_iter().chain(renewed_by(&renewal.hold).1)
     });
     let kind = |renewal: &Renewal| renewed_by(&renewal.hold).0;
-    let call = match is_marked {
-        true => script::RENEW_MARKED.call(keys.chain([Names::of(&renewals[0].hold.key).mark()])),
-        false => script::RENEW.call(keys),
-    };
+    let mark = is_marked.then(|| Names::of(&renewals[0].hold.key).mark());
+    let call = script::RENEW
+        .call(keys.chain(mark))
+        .arg(is_marked.then_some("marked"));
     let runs = renewals.chunk_by(|a, b| kind(a) == kind(b) && a.lease == b.lease);
     runs.fold(call, |call, run| {
         let call = call.arg((kind(run[0]), run[0].lease.map_or(0, ms), run.len()));

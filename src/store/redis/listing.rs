@@ -8,7 +8,7 @@ use super::failure;
 use super::link::{Link, Purpose};
 use super::names::Names;
 use super::reply::read;
-use super::script;
+use super::script::Call;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::listing::{each, foreign_cursor};
@@ -146,8 +146,10 @@ impl RedisStore {
     }
 
     async fn remembered(&self, key: LockKey) -> Result<Option<RecordEntry>, StoreError> {
-        let call = script::RECORD_SIZE.call([Names::of(&key).record()]);
-        let (size, left): (u64, i64) = read(self.call(&key, |_| Ok(call)).await?)?;
+        let ask = |command| Call::about(command, Names::of(&key).record());
+        let (size, left) = (ask("STRLEN"), ask("PTTL"));
+        let size: u64 = read(self.call(&key, |_| Ok(size)).await?)?;
+        let left: i64 = read(self.call(&key, |_| Ok(left)).await?)?;
         // It has expired since.
         let is_gone = left == -2;
         Ok((!is_gone).then(|| RecordEntry::new(key, size, lifetime(left))))

@@ -12,9 +12,9 @@ use crate::store::{Attempt, Grant, Outcome, SeveralOutcome, Want};
 
 /// Asks several questions by one script.
 pub(super) fn acquire(attempts: &[Attempt], want: Want, publish: Channels) -> Call {
-    let script = match want {
-        Want::All => &script::ACQUIRE_ALL,
-        Want::Any => &script::ACQUIRE_ANY,
+    let want = match want {
+        Want::All => "all",
+        Want::Any => "any",
     };
     let calls = attempts.iter().map(|attempt| {
         let impatient = Attempt {
@@ -23,20 +23,24 @@ pub(super) fn acquire(attempts: &[Attempt], want: Want, publish: Channels) -> Ca
         };
         (attempt.hold.mode, calls::acquire(&impatient, publish))
     });
-    joined(script, &calls.collect::<Vec<_>>())
+    joined(
+        &script::ACQUIRE_SEVERAL,
+        Some(want),
+        &calls.collect::<Vec<_>>(),
+    )
 }
 
 /// Releases several holds by one script.
 pub(super) fn release<'a>(holds: impl Iterator<Item = &'a Hold>, publish: Channels) -> Call {
     let calls = holds.map(|hold| (hold.mode, calls::release(hold, publish)));
-    joined(&script::RELEASE_SEVERAL, &calls.collect::<Vec<_>>())
+    joined(&script::RELEASE_SEVERAL, None, &calls.collect::<Vec<_>>())
 }
 
-/// Joins several calls into one call of `script`. The script passes each call's keys and arguments to the
+/// Joins several calls into one call of `script`, with `first` as its first argument. The script passes each call's keys and arguments to the
 /// script of its mode.
-fn joined(script: &'static Script, calls: &[(LockMode, Call)]) -> Call {
+fn joined(script: &'static Script, first: Option<&str>, calls: &[(LockMode, Call)]) -> Call {
     let keys: Vec<_> = calls.iter().flat_map(|(_, call)| call.keys()).collect();
-    let call = script.call_with_words(keys.into_iter());
+    let call = script.call_with_words(keys.into_iter()).arg(first);
     calls.iter().fold(call, |call, (mode, one)| {
         let head = call.arg((mode.as_str(), one.keys().len(), one.args().len()));
         one.args().fold(head, Call::arg)

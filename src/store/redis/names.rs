@@ -79,24 +79,11 @@ impl<'a> Names<'a> {
         [plain, tagged].into_iter().flatten().map(LockKey::new)
     }
 
-    /// The prefix of the keys of all readers.
-    pub(super) fn readers_prefix(self) -> Name<'a> {
-        self.name("")
-    }
-
     /// The key that lives as long as a reader.
     pub(super) fn reader_timeout(self, id: HoldId) -> Name<'a> {
         Name {
             suffix: ":rwlock_timeout:1",
             ..self.name("").of(id)
-        }
-    }
-
-    /// Ours: the tombstone of a withdrawn attempt.
-    pub(super) fn tombstone(self, Field(id, suffix): Field) -> Name<'a> {
-        Name {
-            suffix,
-            ..self.tombstones().of(id)
         }
     }
 
@@ -137,33 +124,46 @@ macro_rules! names {
     };
 }
 
-names! {
-    /// The prefixes of the keys of a lock, besides its own name.
-    KEYS:
+impl<'a> Names<'a> {
+    /// The prefixes of the keys of a lock, besides its own name. The scripts derive most of them.
+    pub(super) const KEYS: &'static [&'static str] = &[
+        Self::QUEUE,
+        "redisson_lock_timeout:",
+        Self::TOKEN,
+        "tower_lock_alive:",
+        Self::BUSY,
+        "tower_lock_limit:",
+        "tower_lock_line:",
+        "tower_lock_pass:",
+        "tower_lock_readers:",
+        Self::RECORDS,
+        "tower_lock_void:",
+        "tower_lock_writers:",
+    ];
+
+    const QUEUE: &'static str = "redisson_lock_queue:";
+    const TOKEN: &'static str = "redisson_lock_token:";
+    const BUSY: &'static str = "tower_lock_busy:";
+
     /// The fair queue.
-    queue = "redisson_lock_queue:";
-    /// The times until which ids in the fair queue may block it.
-    timeouts = "redisson_lock_timeout:";
+    pub(super) fn queue(self) -> Name<'a> {
+        self.name(Self::QUEUE)
+    }
+
     /// The counter of fencing tokens.
-    token = "redisson_lock_token:";
-    /// Ours: the times until which our ids in the fair queue count as alive.
-    alive = "tower_lock_alive:";
-    /// Ours: marks a limit of permits that counts in place of what attempts name.
-    set_limit = "tower_lock_limit:";
-    /// Ours: the order in which attempts for an exclusive hold wait.
-    line = "tower_lock_line:";
-    /// Ours: says whether waiters outside the line have their turn, or the line has it.
-    outside = "tower_lock_outside:";
-    /// Ours: readers that go before the next writer.
-    passes = "tower_lock_pass:";
-    /// Ours: waiting readers.
-    waiting_readers = "tower_lock_readers:";
+    pub(super) fn token(self) -> Name<'a> {
+        self.name(Self::TOKEN)
+    }
+
+    /// Ours: is there while anything about the lock is unusual. Without it, no other key of ours matters to a script.
+    pub(super) fn busy(self) -> Name<'a> {
+        self.name(Self::BUSY)
+    }
+
     /// Ours: the record of finished work.
-    record = Self::RECORDS;
-    /// Ours: the prefix of the tombstones of withdrawn attempts.
-    tombstones = "tower_lock_void:";
-    /// Ours: waiting attempts for an exclusive hold. While a writer waits, new readers are refused.
-    waiting_writers = "tower_lock_writers:";
+    pub(super) fn record(self) -> Name<'a> {
+        self.name(Self::RECORDS)
+    }
 }
 
 names! {

@@ -10,7 +10,7 @@ use super::channels::Channels;
 use super::link::Purpose;
 use super::names::Names;
 use super::router::Router;
-use super::script::{self, Call};
+use super::script::Call;
 use super::wire::Wire;
 use super::{RedisStore, StoreInner, audit, calls, many, reply};
 use crate::audit::Audit;
@@ -95,7 +95,7 @@ impl LockStore for RedisStore {
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
         self.inner.recording.store(true, Ordering::Relaxed);
-        let call = script::RECORD.call([Names::of(key).record()]);
+        let call = Call::about("GET", Names::of(key).record());
         reply::read(self.call(key, |_| Ok(call)).await?)
     }
 

@@ -18,7 +18,7 @@ pub(super) const SCRATCH: &str = "tower_lock_rights";
 /// The commands of a [`RedisStore`](super::RedisStore).
 const LOCKING: &str = "del eval evalsha exists get hdel hexists hget hgetall hlen hmget hrandfield hset lindex lpush \
     lrem persist pexpire ping pttl publish rename rpush set subscribe time unsubscribe zadd zcard \
-    zrange zrem zremrangebyscore zrevrange zscore";
+    zcount zrange zrem zremrangebyscore zrevrange zscore";
 
 /// The further commands of [`LockAdmin`](crate::LockAdmin).
 const ADMINISTERING: &str = "lrange scan strlen zmscore zrangebyscore";

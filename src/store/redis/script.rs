@@ -2,8 +2,8 @@
 
 use std::borrow::Borrow;
 use std::cell::RefCell;
-use std::mem;
 use std::sync::OnceLock;
+use std::{mem, ptr};
 
 use redis::{Arg, Cmd, ToRedisArgs};
 
@@ -11,113 +11,84 @@ use super::names::Name;
 
 /// A script with constant text. The store sends the digest, and the text only if the server does not know the digest.
 pub(super) struct Script {
-    text: &'static str,
-    digest: OnceLock<String>,
+    parts: &'static [Part],
+    known: OnceLock<Known>,
 }
 
-/// Names scripts, each with its files in the folder `lua`: the shared steps, then the script itself.
+/// A file of the folder `lua`, and the sections of it that a script needs; all of them if none is named.
+struct Part {
+    file: &'static str,
+    sections: &'static [&'static str],
+}
+
+/// What the server gets.
+struct Known {
+    text: String,
+    digest: String,
+}
+
+/// Names scripts, each with its parts in their order: `lua/README.md` says what each of them does.
 macro_rules! scripts {
-    ($($name:ident: $($file:literal)+;)+) => {
+    ($($name:ident: $($file:ident $([$($section:ident)+])?)+;)+) => {
         $(pub(super) static $name: Script = Script {
-            text: concat!($(include_str!(concat!("../../../lua/", $file, ".lua"))),+),
-            digest: OnceLock::new(),
+            parts: &[$(Part {
+                file: include_str!(concat!("../../../lua/", stringify!($file), ".lua")),
+                sections: &[$($(stringify!($section)),+)?],
+            }),+],
+            known: OnceLock::new(),
         };)+
+
+        #[cfg(test)]
+        const ALL: &[(&str, &Script)] = &[$((stringify!($name), &$name)),+];
     };
 }
 
 scripts! {
-    EXCLUSIVE_ACQUIRE:
-        "exclusive/grant_free" "shared/expire" "shared/token" "exclusive/grant" "shared/now" "shared/holds"
-        "shared/waiters" "shared/line" "shared/outside" "shared/place" "exclusive/ask" "exclusive/acquire";
-    EXCLUSIVE_RELEASE:
-        "exclusive/leave_lone" "shared/on_hash" "shared/outside" "shared/holds" "shared/sample" "shared/end_hold"
-        "shared/now" "shared/waiters" "shared/line" "exclusive/leave" "exclusive/release";
-    EXCLUSIVE_RECORD:
-        "shared/on_hash" "record/keep" "exclusive/leave_lone" "shared/outside" "shared/holds" "shared/sample"
-        "shared/end_hold" "shared/now" "shared/waiters" "shared/line" "exclusive/leave" "exclusive/release";
-    EXCLUSIVE_WITHDRAW:
-        "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now" "shared/waiters" "shared/line"
-        "shared/outside" "exclusive/leave" "exclusive/withdraw";
+    EXCLUSIVE_ACQUIRE: exclusive[grant_free] time[now state ask] hash[kinds redissons grant] token line[first waiting wait beside]
+        outside[turn ask] exclusive[grant ask acquire];
+    EXCLUSIVE_RELEASE: record exclusive[leave_lone] time[now state withdraw] hash[kinds fields leave alone]
+        line[first withdraw] outside[turn give] queue[first wake] exclusive[leave release];
+    FAIR_ACQUIRE: fair[grant_free] time[now state ask] hash[kinds grant] token queue[first join]
+        exclusive[grant] fair[ask acquire];
+    FAIR_RELEASE: record fair[leave_lone] time[now state withdraw] hash[kinds fields leave alone] line[first]
+        queue[first wake] fair[leave release];
+    READ_ACQUIRE: read[grant_free] time[now state ask] hash[kinds redissons grant] line[waiting] read_write[ask]
+        read[ask acquire];
+    READ_RELEASE: read[leave_lone] time[now state withdraw] hash[kinds fields leave] line[first waiting]
+        read_write[settle wake] read[leave release];
+    WRITE_ACQUIRE: write[grant_free] time[now state ask] hash[kinds redissons grant fields] token
+        line[first waiting wait beside] outside[turn ask] read_write[ask settle] write[ask acquire];
+    WRITE_RELEASE: record write[leave_lone] time[now state withdraw] hash[kinds redissons fields leave]
+        line[first waiting withdraw] outside[turn give] read_write[settle wake] write[leave release];
+    PERMIT_ACQUIRE: time[now] permit[grant_free] time[state ask] stock[give stock] line[first waiting wait beside]
+        outside[turn ask] permit[ask acquire];
+    PERMIT_RELEASE: time[now] permit[leave_lone] time[state withdraw] hash[leave] line[first withdraw]
+        outside[turn give] stock[give] permit[leave release];
+    PERMIT_SET: time[now state] line[first] stock[give stock set];
+    RENEW: renew[writable] time[now state] hash[leave] stock[give renew] renew[renew];
+    ACQUIRE_SEVERAL: time[now state ask] hash[kinds redissons grant fields] token line[first waiting wait beside]
+        outside[turn ask] queue[first join] read_write[ask settle] stock[give stock] exclusive[grant ask] fair[ask]
+        read[ask] write[ask] permit[ask] many[next acquire];
+    RELEASE_SEVERAL: time[now state] hash[kinds fields leave alone] line[first waiting] outside[turn give]
+        queue[first wake] read_write[settle wake] stock[give] exclusive[leave] fair[leave] read[leave] write[leave]
+        permit[leave] many[next release];
+    INSPECT: time[now state] hash[kinds fields] inspect;
+    FORCE: time[now state] hash[kinds fields] line[first waiting] queue[first wake] read_write[wake]
+        inspect[holders] stock[give stock] force;
+    RIGHTS: rights;
+}
 
-    FAIR_ACQUIRE:
-        "exclusive/grant_free" "shared/expire" "shared/token" "exclusive/grant" "shared/now" "shared/holds"
-        "fair/queue" "fair/line_up" "fair/ask" "fair/acquire";
-    FAIR_RELEASE:
-        "exclusive/leave_lone" "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now"
-        "shared/waiters" "shared/line" "fair/queue" "fair/wake" "fair/leave" "fair/release";
-    FAIR_RECORD:
-        "shared/on_hash" "record/keep" "exclusive/leave_lone" "shared/holds" "shared/sample" "shared/end_hold"
-        "shared/now" "shared/waiters" "shared/line" "fair/queue" "fair/wake" "fair/leave" "fair/release";
-    FAIR_WITHDRAW:
-        "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/now" "shared/waiters" "shared/line"
-        "fair/queue" "fair/wake" "fair/withdraw";
-
-    READ_ACQUIRE:
-        "read/grant_free" "shared/expire" "read/grant" "shared/now" "shared/holds" "shared/waiters" "shared/outside"
-        "read/ask" "read/acquire";
-    READ_RELEASE:
-        "read/leave_lone" "shared/on_hash" "shared/holds" "shared/sample" "shared/settle" "shared/now"
-        "shared/waiters" "shared/line" "read/leave" "read/release";
-    READ_WITHDRAW:
-        "shared/on_hash" "shared/holds" "shared/sample" "shared/settle" "shared/now" "shared/waiters" "shared/line"
-        "shared/wake_all" "read/leave" "read/withdraw";
-
-    WRITE_ACQUIRE:
-        "write/grant_free" "shared/expire" "shared/token" "write/grant" "shared/now" "shared/holds" "shared/sample"
-        "shared/settle" "shared/waiters" "shared/line" "shared/outside" "shared/place" "write/ask" "write/acquire";
-    WRITE_RELEASE:
-        "write/leave_lone" "shared/on_hash" "shared/outside" "shared/wake_all" "shared/holds" "shared/sample"
-        "shared/settle" "shared/now" "shared/waiters" "shared/line" "write/pass" "write/leave" "write/release";
-    WRITE_RECORD:
-        "shared/on_hash" "record/keep" "write/leave_lone" "shared/outside" "shared/wake_all" "shared/holds"
-        "shared/sample" "shared/settle" "shared/now" "shared/waiters" "shared/line" "write/pass" "write/leave"
-        "write/release";
-    WRITE_WITHDRAW:
-        "shared/on_hash" "shared/holds" "shared/sample" "shared/settle" "shared/now" "shared/waiters" "shared/line"
-        "shared/outside" "shared/wake_all" "write/pass" "write/leave" "write/withdraw";
-
-    PERMIT_ACQUIRE:
-        "shared/now" "permit/give" "permit/grant_free" "shared/waiters" "shared/line" "shared/outside" "shared/place"
-        "permit/stock" "permit/ask" "permit/acquire";
-    PERMIT_RELEASE:
-        "shared/now" "permit/leave_lone" "shared/on_hash" "shared/waiters" "shared/line" "shared/outside" "permit/give"
-        "permit/leave" "permit/release";
-    PERMIT_WITHDRAW:
-        "shared/on_hash" "shared/now" "shared/waiters" "shared/line" "shared/outside" "permit/give" "permit/leave"
-        "permit/withdraw";
-    PERMIT_SET: "shared/now" "shared/waiters" "shared/line" "permit/stock" "permit/give" "permit/set";
-
-    RELEASE_SEVERAL:
-        "shared/on_hash" "shared/holds" "shared/sample" "shared/end_hold" "shared/settle" "shared/now"
-        "shared/waiters" "shared/line" "shared/outside" "shared/wake_all" "fair/queue" "fair/wake" "write/pass"
-        "exclusive/leave" "fair/leave" "read/leave" "write/leave" "permit/give" "permit/leave" "many/next"
-        "many/release";
-    RECORD: "record/read";
-    RECORD_SIZE: "admin/record";
-    FORGET: "admin/forget";
-    ANNOUNCE: "process/announce";
-
-    INSPECT: "shared/now" "shared/holds" "shared/sample" "admin/holders" "admin/waiters" "permit/look" "admin/inspect";
-
-    FORCE:
-        "shared/now" "shared/holds" "shared/sample" "shared/wake_all" "shared/waiters" "shared/line" "fair/queue"
-        "fair/wake" "write/pass" "admin/holders" "permit/stock" "permit/give" "permit/force" "admin/force";
-    RIGHTS: "rights";
-
-    RENEW: "shared/writable" "shared/on_hash" "shared/now" "permit/give" "permit/renew" "renew";
-    RENEW_MARKED:
-        "shared/writable" "replicas/mark" "shared/on_hash" "shared/now" "permit/give" "permit/renew" "renew";
-
-    ACQUIRE_ALL:
-        "shared/now" "shared/expire" "shared/token" "shared/holds" "shared/sample" "shared/settle" "shared/waiters"
-        "shared/line" "shared/outside" "shared/place" "fair/queue" "fair/line_up" "exclusive/grant" "exclusive/ask"
-        "fair/ask" "read/grant" "read/ask" "write/grant" "write/ask" "permit/stock" "permit/give" "permit/ask"
-        "many/next" "many/ask_next" "many/all";
-    ACQUIRE_ANY:
-        "shared/now" "shared/expire" "shared/token" "shared/holds" "shared/sample" "shared/settle" "shared/waiters"
-        "shared/line" "shared/outside" "shared/place" "fair/queue" "fair/line_up" "exclusive/grant" "exclusive/ask"
-        "fair/ask" "read/grant" "read/ask" "write/grant" "write/ask" "permit/stock" "permit/give" "permit/ask"
-        "many/next" "many/ask_next" "many/any";
+impl Part {
+    /// Its lines of code. A section begins with a line `--# name`; comments are for readers.
+    fn code(&self) -> impl Iterator<Item = &'static str> {
+        let mut wanted = true;
+        self.file.lines().map(str::trim).filter(move |line| {
+            if let Some(section) = line.strip_prefix("--# ") {
+                wanted = self.sections.is_empty() || self.sections.contains(&section);
+            }
+            wanted && !line.is_empty() && !line.starts_with("--")
+        })
+    }
 }
 
 impl Script {
@@ -153,32 +124,51 @@ impl Script {
             command.arg(key);
         }
         Call {
-            script: self,
+            script: Some(self),
             command,
             keys: count,
         }
     }
 
     fn digest(&self) -> &str {
-        self.digest
-            .get_or_init(|| redis::Script::new(self.text).get_hash().to_owned())
+        &self.known().digest
+    }
+
+    fn known(&self) -> &Known {
+        self.known.get_or_init(|| {
+            let lines: Vec<_> = self.parts.iter().flat_map(Part::code).collect();
+            let text = lines.join("\n");
+            let digest = redis::Script::new(&text).get_hash().to_owned();
+            Known { text, digest }
+        })
     }
 }
 
-/// A script with its keys and arguments.
+/// A script with its keys and arguments, or a command about one key.
 pub(super) struct Call {
-    script: &'static Script,
-    /// By digest.
+    script: Option<&'static Script>,
+    /// A script is called by its digest.
     pub(super) command: Cmd,
     keys: usize,
 }
 
-/// Tells scripts apart: the address of the text.
+/// Tells scripts apart: the address of the script.
 pub(super) type ScriptId = usize;
 
 impl Call {
+    /// Begins a command about one key.
+    pub(super) fn about(name: &str, key: Name<'_>) -> Self {
+        let mut command = Cmd::new();
+        command.arg(name).arg(key);
+        Self {
+            script: None,
+            command,
+            keys: 1,
+        }
+    }
+
     pub(super) fn script_id(&self) -> ScriptId {
-        self.script.text.as_ptr().addr()
+        self.script.map_or(0, |script| ptr::from_ref(script).addr())
     }
 
     /// Adds an argument, or a tuple of them.
@@ -189,15 +179,18 @@ impl Call {
 
     /// The same call with the script's text, for a server that does not know the digest.
     pub(super) fn in_full(&self) -> Cmd {
+        let Some(script) = self.script else {
+            return self.command.clone();
+        };
         let mut command = Cmd::new();
-        command.arg("EVAL").arg(self.script.text);
+        command.arg("EVAL").arg(&script.known().text);
         for word in self.words().skip(2) {
             command.arg(word);
         }
         command
     }
 
-    /// The keys of the call, in order.
+    /// The keys of the script, in order.
     pub(super) fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         let words: Vec<_> = self.words().skip(3).take(self.keys).collect();
         words.into_iter()
@@ -253,7 +246,7 @@ impl Drop for Call {
 
 #[cfg(test)]
 mod tests {
-    use super::{Call, EXCLUSIVE_ACQUIRE, LONGEST_SPARE, SPARE, SPARES};
+    use super::{ALL, Call, EXCLUSIVE_ACQUIRE, LONGEST_SPARE, Part, SPARE, SPARES};
 
     fn spares() -> usize {
         SPARE.with_borrow(Vec::len)
@@ -285,22 +278,57 @@ mod tests {
     }
 
     #[test]
-    fn no_script_file_is_longer_than_a_page() {
-        let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("lua")];
+    fn every_file_of_scripts_is_one_noun_and_every_section_is_used() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
         let mut files = 0;
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).expect("a folder") {
-                let path = entry.expect("an entry").path();
-                if path.is_dir() {
-                    folders.push(path);
-                    continue;
-                }
-                files += 1;
-                let text = std::fs::read_to_string(&path).expect("text");
-                assert!(text.lines().count() <= 80, "{} is too long", path.display());
-                assert!(text.starts_with("-- "), "{} has no header", path.display());
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_none_or(|end| end != "lua") {
+                continue;
+            }
+            files += 1;
+            let text = std::fs::read_to_string(&path).expect("text");
+            let name = path.display();
+            assert!(text.lines().count() <= 160, "{name} is too long");
+            assert!(text.starts_with("-- "), "{name} has no header");
+            let parts = || ALL.iter().flat_map(|(_, script)| script.parts);
+            let parts = || parts().filter(|part| part.file == text);
+            assert!(parts().next().is_some(), "{name} is in no script");
+            for section in text.lines().filter_map(|line| line.strip_prefix("--# ")) {
+                let has =
+                    |part: &Part| part.sections.is_empty() || part.sections.contains(&section);
+                assert!(parts().any(has), "{name}: {section} is in no script");
             }
         }
-        assert!(files > 20);
+        assert!(files > 10);
+        for (name, script) in ALL {
+            for part in script.parts {
+                for section in part.sections {
+                    let begins = format!("\n--# {section}\n");
+                    assert!(part.file.contains(&begins), "{name}: no section {section}");
+                }
+            }
+        }
+    }
+
+    /// The page is the protocol at a glance.
+    #[test]
+    fn the_table_of_scripts_names_each_of_them_once() {
+        let page = include_str!("../../../lua/README.md");
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+        let named: Vec<_> = rows
+            .filter_map(|row| row.split_once('`'))
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(named, ALL.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_server_gets_no_comments() {
+        for (name, script) in ALL {
+            let text = &script.known().text;
+            assert!(!text.lines().any(|line| line.starts_with("--")), "{name}");
+            assert!(text.contains("redis."), "{name}");
+        }
     }
 }

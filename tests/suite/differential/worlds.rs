@@ -62,11 +62,11 @@ impl Worlds {
             let kinds = ["tower_lock_void:", "tower_lock_record:"];
             *expires && kinds.iter().any(|kind| key.starts_with(kind))
         };
-        // The last stays for a day after a hold in front of the line that has expired or was forced.
+        // The last stays while a tombstone may be there, and for seconds after the last question.
         let is_known = |(key, expires): &(String, bool)| {
             let is_for_permits =
                 KEYS[LOCKS..].contains(&&**key) || key.starts_with("tower_lock_limit:");
-            *expires && (is_for_permits || key.starts_with("tower_lock_outside:"))
+            *expires && (is_for_permits || key.starts_with("tower_lock_busy:"))
         };
         let mut left = left;
         left.retain(|entry| !is_known(entry));

@@ -102,7 +102,7 @@ async fn processes_in_line_listen_on_channels_of_their_own() {
             let id = waiter.hold.id.to_string();
             for key in ["tower_lock_line", "tower_lock_writers"] {
                 let entry = &dump[&format!("{key}:{tag}")];
-                assert!(entry.ttl.is_some_and(|ttl| ttl <= WAITER_LIVENESS));
+                assert!(entry.ttl.is_some_and(|ttl| ttl <= 3 * WAITER_LIVENESS));
                 let Stored::SortedSet(ids) = &entry.stored else {
                     panic!("{entry:?}");
                 };

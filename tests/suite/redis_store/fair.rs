@@ -147,6 +147,27 @@ async fn plain_and_fair_holds_exclude_each_other() {
     assert!(!asks(&store, &plain).await);
 }
 
+/// Both locks have one name, and a waiter of either kind hears of the end of the other.
+#[tokio::test]
+async fn a_plain_release_wakes_the_first_in_the_queue_and_the_first_in_line() {
+    let (server, store) = server_and_store().await;
+    let plain = attempt("k", LockMode::Reentrant);
+    let (dead, fair, line) = (fair(), fair(), patient("k", LockMode::Reentrant));
+    assert!(asks(&store, &plain).await);
+    for waiter in [&dead, &fair, &line] {
+        assert!(!asks(&store, waiter).await);
+    }
+    lapse(&server, &dead).await;
+    let mut in_queue = store.subscribe(&fair).await.unwrap();
+    let mut in_line = store.subscribe(&line).await.unwrap();
+    assert!(releases(&store, &plain).await);
+    woken(&mut in_queue).await;
+    woken(&mut in_line).await;
+    assert!(asks(&store, &fair).await && releases(&store, &fair).await);
+    assert!(asks(&store, &line).await && releases(&store, &line).await);
+    assert_eq!(server.dump().await, Dump::new());
+}
+
 async fn queue(server: &RedisServer) -> Vec<String> {
     match &server.dump().await["redisson_lock_queue:{k}"].stored {
         Stored::List(ids) => ids.clone(),

@@ -101,7 +101,9 @@ async fn a_withdrawn_attempt_is_not_granted_when_it_arrives_late() {
             store.withdraw(&late, true).await.unwrap();
             assert_eq!(error_kind(&store, &late).await, StoreErrorKind::Refused);
             assert!(!holds(&store, &late).await);
-            let dump = server.dump().await;
+            let mut dump = server.dump().await;
+            let busy = dump.remove("tower_lock_busy:{k}").unwrap();
+            assert!(busy.ttl.unwrap() > Duration::from_secs(100));
             assert_eq!(dump.len(), 1, "{dump:?}");
             let (name, tombstone) = dump.first_key_value().unwrap();
             let id = late.hold.id;

@@ -107,7 +107,7 @@ async fn an_error_about_one_key_grants_none() {
         .await
         .unwrap_err();
     assert_eq!(all.kind(), StoreErrorKind::Refused, "one was withdrawn");
-    assert_eq!(server.dump().await.len(), 1, "its tombstone");
+    assert_eq!(server.dump().await.len(), 2, "its tombstone");
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use redis::AsyncCommands;
 use tower_distributed_lock::LockMode;
 use tower_distributed_lock::store::LockStore;
 
@@ -14,7 +13,7 @@ const CHANNELS: [(LockMode, &str); 2] = [
     (LockMode::Write, "redisson_rwlock:{n}"),
 ];
 
-const TURN: &str = "tower_lock_outside:{n}";
+const BUSY: &str = "tower_lock_busy:{n}";
 
 /// An attempt that waits in line.
 fn in_line(mode: LockMode) -> Attempt {
@@ -30,8 +29,11 @@ async fn gives_a_turn(server: &RedisServer, store: &RedisStore, mode: LockMode) 
     assert!(releases(store, &holder).await);
     let lines = monitor.lines().await;
     store.withdraw(&waiter, false).await.expect("it waited");
-    let begins = format!(r#""SET" "{TURN}" "1" "PX""#);
-    lines.iter().any(|line| line.contains(&begins))
+    let turn = |line: &String| {
+        let words = line.split(&format!(r#""SET" "{BUSY}" ""#)).nth(1)?;
+        Some(words.split_whitespace().nth(TURN)? == "1")
+    };
+    lines.iter().filter_map(turn).any(|is_theirs| is_theirs)
 }
 
 #[tokio::test]
@@ -54,15 +56,19 @@ async fn the_line_is_refused_during_the_turn_of_the_others_which_ends_when_one_h
         assert!(asks(&store, &holder).await);
         assert!(!asks(&store, &first).await);
         assert!(releases(&store, &holder).await);
-        let mut redis = server.connection().await;
         // Longer than any, so that it does not end by itself.
-        let () = redis.set_ex(TURN, 1, 3600).await.expect("allowed");
+        let asked: u64 = unusual(&server, BUSY).await[ASKED].parse().unwrap();
+        change_unusual(&server, BUSY, TURN, "1").await;
+        change_unusual(&server, BUSY, ENDS, &(asked + 3_600_000).to_string()).await;
         let rest = retry_after(&store, &first).await;
         assert!(rest > Duration::from_secs(60), "{mode:?}: {rest:?}");
         assert!(asks(&store, &outside).await, "{mode:?}: it has no place");
         assert!(!asks(&store, &first).await);
-        let turn: Option<String> = redis.get(TURN).await.expect("allowed");
-        assert_ne!(turn.as_deref(), Some("1"), "{mode:?}: the turn goes on");
+        assert_ne!(
+            unusual(&server, BUSY).await[TURN],
+            "1",
+            "{mode:?}: it goes on"
+        );
         assert!(releases(&store, &outside).await);
         assert!(asks(&store, &first).await, "{mode:?}: first in line");
         assert!(releases(&store, &first).await);

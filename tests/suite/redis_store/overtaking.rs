@@ -10,7 +10,7 @@ async fn the_line_is_overtaken_once_and_not_again() {
     let (server, store) = server_and_store().await;
     for mode in [LockMode::Reentrant, LockMode::Write] {
         let key = format!("{mode:?}");
-        let outside = format!("tower_lock_outside:{{{key}}}");
+        let busy = format!("tower_lock_busy:{{{key}}}");
         let [holder, first, second] = [(); 3].map(|()| attempt(&*key, mode));
         let waiter = patient(&*key, mode);
         assert!(asks(&store, &holder).await);
@@ -18,16 +18,15 @@ async fn the_line_is_overtaken_once_and_not_again() {
         assert!(releases(&store, &holder).await);
 
         assert!(asks(&store, &first).await);
-        assert_eq!(server.ask::<String>(&["GET", &outside]).await, "0");
-        // A renewal prolongs the hold, and not this.
-        assert!(server.ask::<i64>(&["TTL", &outside]).await > 80_000);
+        assert_eq!(unusual(&server, &busy).await[TURN], "3");
         assert!(!asks(&store, &waiter).await);
         assert!(releases(&store, &first).await);
-        let turn: Option<String> = server.ask(&["GET", &outside]).await;
-        assert!(turn.is_none_or(|turn| turn == "2"), "it is over soon");
+        let words = unusual(&server, &busy).await;
+        assert_eq!(words[TURN], "2");
 
         // Longer than the few milliseconds that it has.
-        let () = server.ask(&["SET", &outside, "2", "PX", "60000"]).await;
+        let ends = words[ENDS].parse::<u64>().unwrap() + 60_000;
+        change_unusual(&server, &busy, ENDS, &ends.to_string()).await;
         assert!(!asks(&store, &second).await);
         assert!(asks(&store, &waiter).await);
         assert!(releases(&store, &waiter).await);

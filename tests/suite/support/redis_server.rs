@@ -175,7 +175,7 @@ impl RedisServer {
         let mut dump = self.dump().await;
         dump.retain(|key, entry| {
             let ends_now = entry.ttl.is_some_and(|ttl| ttl.as_millis() <= 5);
-            !(ends_now && key.starts_with("tower_lock_outside:"))
+            !(ends_now && key.starts_with("tower_lock_busy:"))
         });
         dump
     }

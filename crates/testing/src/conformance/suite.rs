@@ -95,7 +95,8 @@ macro_rules! conformance {
             }
             [fair] "only the fair mode has an order across clients" {
                 order: clients_are_granted_in_order a_newcomer_does_not_overtake_waiters_elsewhere
-                    a_cancelled_waiter_loses_its_place a_frozen_waiter_delays_the_queue_by_seconds;
+                    a_cancelled_waiter_loses_its_place a_frozen_waiter_delays_the_queue_by_seconds
+                    a_plain_release_wakes_the_first_in_the_queue;
             }
             [read] "about readers" {
                 phases: readers_share_the_lock a_writer_does_not_hand_over_past_waiting_readers

@@ -48,29 +48,13 @@ fn names_are_redissons_with_and_without_a_hash_tag() {
             (names.rw_channel(), format!("redisson_rwlock:{tag}")),
             (names.token(), format!("redisson_lock_token:{tag}")),
             (names.queue(), format!("redisson_lock_queue:{tag}")),
-            (names.timeouts(), format!("redisson_lock_timeout:{tag}")),
             (names.permit_channel(), format!("redisson_sc:{tag}")),
             (names.permits(), format!("{tag}:timeout")),
-            (names.set_limit(), format!("tower_lock_limit:{tag}")),
-            (names.readers_prefix(), tag.to_owned()),
             (
                 names.reader_timeout(id),
                 format!("{tag}:{uuid}:7:rwlock_timeout:1"),
             ),
-            (
-                names.tombstone(Field::of(id, LockMode::Read)),
-                format!("tower_lock_void:{tag}:{uuid}:7"),
-            ),
-            (
-                names.tombstone(Field::of(id, LockMode::Write)),
-                format!("tower_lock_void:{tag}:{uuid}:7:write"),
-            ),
-            (names.alive(), format!("tower_lock_alive:{tag}")),
-            (names.waiting_writers(), format!("tower_lock_writers:{tag}")),
-            (names.waiting_readers(), format!("tower_lock_readers:{tag}")),
-            (names.passes(), format!("tower_lock_pass:{tag}")),
-            (names.line(), format!("tower_lock_line:{tag}")),
-            (names.outside(), format!("tower_lock_outside:{tag}")),
+            (names.busy(), format!("tower_lock_busy:{tag}")),
             (names.turn(), format!("tower_lock_turn:{tag}")),
             (names.enter(), format!("tower_lock_enter:{tag}")),
             (names.record(), format!("tower_lock_record:{tag}")),
@@ -89,7 +73,7 @@ fn a_name_of_any_length_is_written_whole() {
         for name in [
             Names::of(&key).lock(),
             Names::of(&key).reader_timeout(id),
-            Names::of(&key).tombstone(Field::of(id, LockMode::Write)),
+            Names::of(&key).turn_channel(id),
         ] {
             let mut command = redis::cmd("GET");
             command.arg(name);

@@ -31,6 +31,7 @@ fn every_command_of_the_scripts_is_granted_and_no_other() {
         "evalsha",
         "ping",
         "scan",
+        "strlen",
         "subscribe",
         "unsubscribe",
     ];

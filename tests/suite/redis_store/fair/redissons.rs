@@ -212,7 +212,6 @@ async fn our_list_of_living_waiters_outlasts_their_places() {
     let (holder, waiter) = (lasting(fair(), Duration::from_secs(100)), fair());
     assert!(asks(&store, &holder).await && !asks(&store, &waiter).await);
     let ttl = async || server.dump().await["tower_lock_alive:{k}"].ttl.unwrap();
-    assert!(ttl().await < Duration::from_secs(10));
     let far = time(&server).await + 60_000.0;
     redis
         .rpush("redisson_lock_queue:{k}", "java:1")

@@ -54,6 +54,16 @@ pub async fn a_cancelled_waiter_loses_its_place(env: &Harness) {
     last.serve_promptly().await;
 }
 
+/// Both locks have one name.
+pub async fn a_plain_release_wakes_the_first_in_the_queue(env: &Harness) {
+    let plain = env.here.request().mode(LockMode::Reentrant).await.unwrap();
+    let first = env.waits(env.elsewhere.request()).await;
+    let next = env.waiter(env.mode).await;
+    plain.release().await.unwrap();
+    first.serve_promptly().await;
+    next.serve_promptly().await;
+}
+
 /// A process that is paused while it waits delays the waiters behind it by seconds, and continues to wait
 /// afterwards.
 pub async fn a_frozen_waiter_delays_the_queue_by_seconds(env: &Harness) {

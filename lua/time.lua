@@ -1,0 +1,128 @@
+-- The server's time, and what is unusual about a lock.
+--
+-- One key of ours per lock, `tower_lock_busy:<tag>`, is there while anything about the lock is unusual: someone waits for it,
+-- someone has a turn, a withdrawn attempt may still arrive. Without it no other key of ours matters, so that a script looks at
+-- this one only. With it, a script derives the names of the others from it. It is a string of six words, because it is read by
+-- every script that finds it, and a hash takes three times as long to read:
+--   asked  the server's ms at the last question of a waiter;      late  how many ms the clock of those who wait is behind
+--   void   until when a tombstone may be there
+--   turn   whose turn it is (outside.lua), or 0; `ends` until when, by the clock of those who wait
+--   fair   1 if one of ours may have a place in the fair queue
+
+--# now
+-- How many ms a waiter lives without a question: WAITER_LIVENESS in Rust.
+local LIVENESS = 3000
+-- The silence after which the clock of those who wait stands still. A living waiter asks every second.
+local SILENCE = 1200
+-- For how many ms the keys of waiters are kept after the last question. A longer silence ends all places.
+local KEPT = 8000
+local KEPT_TEXT = '8000'
+
+-- The server's time in milliseconds, and the microseconds after it. No script trusts a client's clock.
+local function now_ms()
+  local time = redis.call('TIME')
+  local micros = time[2] % 1000
+  return time[1] * 1000 + (time[2] - micros) / 1000, micros
+end
+
+--# state
+-- What is unusual about a lock: the six words (false: none, or over), and whether the key is there; the `tag` of its other keys,
+-- which is the lock's name with the hash tag; `now` and `micros`, the server's time, and `v`, the time of those who wait. That
+-- clock goes with the server's while someone asks, and stands still in a silence: if the server stood still, no waiter could
+-- ask, and none is dead because of that. It never steps back with the server's, so that no dead waiter lives on.
+local function state_of(busy)
+  local now, micros = now_ms()
+  local found = redis.call('GET', busy)
+  local lock = {busy = busy, tag = busy:sub(17), now = now, micros = micros, v = now, found = found,
+    asked = false, late = 0, void = false, turn = false, ends = 0, fair = false, first = false, own = false, dropped = false}
+  if found then
+    local asked, late, void, turn, ends, fair = found:match('^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
+    local silence = now - asked
+    lock.late, lock.v = late, now - late - math.min(silence, 0)
+    if silence < KEPT then
+      lock.asked, lock.v = tonumber(asked), lock.v - math.max(silence - SILENCE, 0)
+    end
+    lock.void = void ~= '0' and tonumber(void) > now and tonumber(void)
+    if turn ~= '0' and (turn == '3' or tonumber(ends) > lock.v) then
+      lock.turn, lock.ends = turn, tonumber(ends)
+    end
+    lock.fair = fair == '1'
+  end
+  return lock
+end
+
+-- Writes what is unusual. The key lives as long as the last of it.
+local function keep(lock)
+  local words = (lock.asked or 0) .. ' ' .. lock.late .. ' ' .. (lock.void or 0) .. ' ' .. (lock.turn or 0) .. ' '
+    .. lock.ends .. ' ' .. (lock.fair and 1 or 0)
+  local life = lock.asked and lock.asked + KEPT - lock.now or lock.turn and lock.ends - lock.v or 1
+  lock.found = true
+  redis.call('SET', lock.busy, words, 'PX', lock.void and math.max(life, lock.void - lock.now) or life)
+end
+
+-- Whether an id with this score counts as waiting. A score that is too high comes from a clock that has stepped back.
+local function is_live(lock, score)
+  local rest = score and score - lock.v
+  return rest and rest > 0 and rest <= KEPT
+end
+
+-- Removes the key if nothing is unusual any more, which is so if none of these other keys exists.
+local function tidy_up(lock, ...)
+  if not lock.found or lock.void then
+    return
+  end
+  for _, kind in ipairs({...}) do
+    if redis.call('EXISTS', 'tower_lock_' .. kind .. ':' .. lock.tag) == 1 then
+      return
+    end
+  end
+  if lock.turn and lock.turn ~= '3' then
+    redis.call('PEXPIRE', lock.busy, lock.ends - lock.v)
+  else
+    redis.call('DEL', lock.busy)
+  end
+end
+
+--# ask
+-- What a question writes may be so many ms old, so that not each question about a hot lock writes it.
+local SOON = 100
+
+-- Whether the id with this score has asked just before.
+local function has_just_asked(lock, score)
+  return is_live(lock, score) and score - lock.v > LIVENESS - SOON
+end
+
+-- A waiter asks; `fair`: for a place in the fair queue. The keys of all waiters live on. A new one gets its expiry where it is
+-- made.
+local function ask_now(lock, fair)
+  local since = lock.now - (lock.asked or 0)
+  if since < 0 or since >= SOON or fair and not lock.fair then
+    for _, kind in ipairs(lock.asked and {'line', 'writers', 'readers', 'pass'} or {}) do
+      redis.call('PEXPIRE', 'tower_lock_' .. kind .. ':' .. lock.tag, KEPT_TEXT)
+    end
+    lock.asked, lock.late, lock.fair = lock.now, lock.now - lock.v, fair or lock.fair
+    keep(lock)
+  end
+end
+
+-- Whether an attempt was withdrawn before it arrived. `attempt` is empty or absent if its id is that of the hold.
+local function is_void(lock, attempt, field)
+  local id = attempt and attempt ~= '' and attempt or field
+  return lock.void and redis.call('EXISTS', 'tower_lock_void:' .. lock.tag .. ':' .. id) == 1
+end
+
+--# withdraw
+-- The end of a withdrawal: leaves a tombstone for a copy of the attempt that may still arrive (ARGV: 4 its life in ms, 0: none is
+-- needed, 5 its name). The other arguments are those of `tidy_up`. Returns 1 ended, 0 nothing was held.
+local function withdrawn(lock, ended, ...)
+  if ARGV[4] ~= '0' then
+    local tombstone = 'tower_lock_void:' .. lock.tag .. ':' .. ARGV[5]
+    -- A script that has deleted may still write when memory is full.
+    redis.call('DEL', tombstone)
+    redis.call('SET', tombstone, 1, 'PX', ARGV[4])
+    lock.void = math.max(lock.void or 0, lock.now + ARGV[4])
+    keep(lock)
+  end
+  tidy_up(lock, ...)
+  return ended == 0 and 0 or 1
+end
