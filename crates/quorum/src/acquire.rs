@@ -1,41 +1,59 @@
 //! Asking for a hold.
 
 use std::mem::replace;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{MutexGuard as Turn, oneshot};
+use tokio::time::Instant;
 use tower_distributed_lock::LockMode;
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
-use tower_distributed_lock::store::{
-    Attempt, HoldStatus, LockStore, LockStoreExt, Outcome, Released,
-};
+use tower_distributed_lock::store::{Attempt, LockStore, Outcome};
 
-use crate::ballot::{Ballot, Paper, Verdict, Vote, Votes, majority, no_majority};
-use crate::ledger::{Place, after};
+use crate::ballot::{Ballot, Vote, Votes, majority, no_majority};
+use crate::ledger::{Place, Seat, after, is_unanswered};
 use crate::{NO_COUNTER, NO_PERMITS, NO_QUEUE, QuorumStore, refused};
 
 /// How long the other stores may take at least when a majority has granted.
 const GRACE: Duration = Duration::from_millis(5);
 
-/// The bound of the first pause after a split vote, and of the longest. A pause is drawn at random below a bound that doubles with
-/// each split.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(8), Duration::from_millis(500));
+/// An answer, and the turn in its store. Nothing else is done about the hold there until it is clear what becomes of a grant.
+type Answered<'a> = (Outcome, Turn<'a, ()>);
 
 impl<S: LockStore> QuorumStore<S> {
     pub(crate) async fn acquire_majority(&self, attempt: Attempt) -> Vote<Outcome> {
         let started = Instant::now();
-        let valid_until = self.valid_until(&attempt, started)?;
-        let until = self.until(started, attempt.lease).min(valid_until);
-        let room = self.room(&attempt.hold);
-        if let Some(room) = &room {
-            room.begin(started);
-        }
-        let entry = self.shared.ledger.asking(&attempt, self.stores());
-        let ballot = Ballot::new(self.stores());
-        let tasks = self.in_order(&attempt, &entry, |place| place.ask(ballot.paper(), until));
+        // A majority must have granted by then, so that something is left of the lease by clocks that drift by 1 % and 2 ms.
+        let drift = attempt.lease / 100 + Duration::from_millis(2);
+        let valid_until = after(started, attempt.lease.saturating_sub(drift));
+        let why = match attempt.hold.mode {
+            LockMode::Fair => NO_QUEUE,
+            LockMode::Permit(_) => NO_PERMITS,
+            _ if attempt.fencing.is_some() => NO_COUNTER,
+            _ if valid_until == started => "the lease is shorter than the drift of the clocks",
+            _ => {
+                let ask = |quorum: Self, answer| async move {
+                    quorum.ask(attempt, started, valid_until, answer).await;
+                };
+                return self.in_background(ask).await;
+            }
+        };
+        Err(refused(why))
+    }
 
+    /// Asks every store, answers, and takes back what the answer has no use for.
+    async fn ask(
+        self,
+        attempt: Attempt,
+        started: Instant,
+        valid_until: Instant,
+        answer: oneshot::Sender<Vote<Outcome>>,
+    ) {
+        let entry = self.entry(&attempt.hold, Seat::Empty, attempt.lease);
+        let places = self.places(&attempt, &entry);
+        let room = self.room(&attempt.hold);
+        room.begin();
+        let until = self.until(started, attempt.lease).min(valid_until);
+        let mut ballot = Ballot::new(places.iter().map(|place| place.acquire(until)));
         let decided = |votes: &Votes<_>| Tally::of(votes).is_decided();
         ballot.wait(until, decided).await;
         // Only what has granted before the answer counts when the hold is confirmed: the others get the same time again.
@@ -43,142 +61,78 @@ impl<S: LockStore> QuorumStore<S> {
         let is_refused = |votes: &Votes<_>| !Tally::of(votes).is_granted();
         ballot.wait(grace.min(until), is_refused).await;
 
-        let (outcome, tidied) = ballot.close(|votes| {
-            let tally = Tally::of(votes);
-            let mut outcome = match tally.outcome() {
-                Some(Outcome::Granted { .. }) if Instant::now() > valid_until => Err(too_late()),
-                Some(outcome) => Ok(outcome),
-                None => Err(no_majority(votes, tally.has_effect(&attempt))),
-            };
-            let verdict = match &mut outcome {
-                Ok(Outcome::Granted { .. }) => Verdict::Agreed,
-                Ok(Outcome::Refused { retry_after }) => {
-                    if tally.granted > 0 {
-                        let splits = room.as_ref().map_or(0, |room| room.splits());
-                        *retry_after = pause(splits, started.elapsed()).min(*retry_after);
-                    }
-                    Verdict::Refused
-                }
-                Err(_) => Verdict::Failed,
-            };
-            for (seat, vote) in entry.state().seats.iter_mut().zip(votes) {
-                seat.counts = verdict == Verdict::Agreed && is_grant(vote);
-            }
-            if let Some(room) = &room {
-                // Before a grant is given back, so that no waiter in the room takes that for a release.
-                room.end(&outcome, votes.iter().map(is_grant));
-            }
-            let is_over = match &outcome {
-                Ok(Outcome::Granted { .. }) => false,
-                Ok(Outcome::Refused { .. }) => attempt.patience.is_none(),
-                Err(error) => !is_unanswered(error),
-            };
-            if is_over {
-                entry.forget();
-            }
-            let answered = |vote: &Option<Vote<_>>| matches!(vote, Some(Ok(_)));
-            let tasks = tasks.into_iter().zip(votes);
-            let tidied = tasks.filter(|(_, vote)| verdict != Verdict::Agreed && answered(vote));
-            let tidied: Vec<_> = tidied.map(|(task, _)| task).collect();
-            (verdict, (outcome, tidied))
-        });
-        // A caller that is refused finds what it was granted by a minority given back, unless a store takes too long.
-        let tidied = join_all(tidied.iter().map(|task| task.cancelled()));
-        let _ = timeout_at(self.deadline(), tidied).await;
-        outcome
-    }
-
-    /// Until when a majority must have granted, so that something is left of the lease by clocks that drift by 1 % and 2 ms.
-    fn valid_until(&self, attempt: &Attempt, started: Instant) -> Vote<Instant> {
-        let drift = attempt.lease / 100 + Duration::from_millis(2);
-        let valid = attempt.lease.saturating_sub(drift);
-        let why = match attempt.hold.mode {
-            LockMode::Fair => NO_QUEUE,
-            LockMode::Permit(_) => NO_PERMITS,
-            _ if attempt.fencing.is_some() => NO_COUNTER,
-            _ if valid.is_zero() => "the lease is shorter than the drift of the clocks",
-            _ => return Ok(after(started, valid)),
+        let tally = Tally::of(&ballot.votes);
+        let outcome = match tally.outcome() {
+            Some(Outcome::Granted { .. }) if Instant::now() > valid_until => Err(too_late()),
+            Some(outcome) => Ok(outcome),
+            None => Err(no_majority(&ballot.votes, tally.has_effect(&attempt))),
         };
-        Err(refused(why))
-    }
-}
+        let grants: Vec<_> = ballot.votes.iter().map(is_grant).collect();
+        let is_granted = matches!(outcome, Ok(Outcome::Granted { .. }));
+        entry.count(|at| is_granted && grants[at]);
+        let outcome = outcome.map(|outcome| room.answered(outcome, &grants, started.elapsed()));
+        drop(answer.send(outcome.clone()));
 
-impl<S: LockStore> Place<S> {
-    /// Asks the store, votes, and takes back what the verdict has no use for.
-    fn ask(self, paper: Arc<Paper<Outcome>>, until: Instant) -> impl Future<Output = ()> + Send {
-        let doubtful = self.seat(|seat| seat.doubtful);
-        if doubtful {
-            // At once: it may still be taking back the earlier attempt.
-            let why = "an earlier question about this hold went unanswered";
-            paper.cast(
-                self.at,
-                Err(StoreError::new(StoreErrorKind::Unanswered, why)),
-            );
-        }
-        async move {
-            if doubtful || Instant::now() >= until || !paper.is_open() {
-                return; // The caller waits for it no longer, and nothing was sent.
+        let (places, outcome) = (&places, &outcome);
+        let finish = ballot.finish(|at, vote| async move {
+            match vote {
+                Ok((answer, turn)) if !keeps(outcome, answer) => places[at].undo(Some(turn)).await,
+                Err(error) if is_unanswered(&error) => places[at].undo(None).await,
+                _ => {}
             }
-            let unused = self.seat(|seat| !replace(&mut seat.used, true));
-            let answer = self.store().acquire(&self.attempt).await;
-            let outcome = answer.as_ref().ok().copied();
-            let doubtful = answer.as_ref().is_err_and(is_unanswered);
-            self.seat(|seat| {
-                seat.doubtful |= doubtful;
-                seat.used = !unused || doubtful || leaves_something(&self.attempt, outcome);
-            });
-            paper.cast(self.at, answer);
-            match (paper.verdict().await, outcome) {
-                (Verdict::Agreed, Some(Outcome::Granted { .. })) => {}
-                (Verdict::Refused, Some(Outcome::Granted { .. })) => self.give_back().await,
-                (Verdict::Refused, _) if !doubtful => {} // It may wait there.
-                _ => self.undo(false).await,
-            }
-        }
-    }
-
-    /// Releases a grant. The attempt may continue.
-    async fn give_back(&self) {
-        if let Some(room) = self.quorum.room(&self.attempt.hold) {
-            room.grants(self.at);
-        }
-        let released = self.store().release_one(&self.attempt.hold).await;
-        let is_certain = |released: &Released| released.status != HoldStatus::Unknown;
-        self.seat(|seat| {
-            seat.used = !released.as_ref().is_ok_and(is_certain);
-            // It may still take effect, even on a later grant.
-            seat.doubtful |= released.as_ref().is_err_and(is_unanswered);
         });
-        self.undo(false).await;
+        finish.await;
     }
 }
 
-/// Whether a store that has answered so keeps a hold or a waiter. `None`: it failed without an effect.
-fn leaves_something(attempt: &Attempt, outcome: Option<Outcome>) -> bool {
-    match outcome {
-        Some(Outcome::Granted { .. }) => true,
-        Some(Outcome::Refused { .. }) => attempt.patience.is_some(),
-        None => false,
+impl<'a, S: LockStore> Place<'a, S> {
+    async fn acquire(&self, until: Instant) -> Vote<Answered<'a>> {
+        self.is_certain()?; // At once: it may still be taking back the earlier attempt.
+        let turn = self.turn().await;
+        self.is_certain()?;
+        if Instant::now() >= until {
+            let why = "the caller waits no longer, and nothing was sent";
+            return Err(StoreError::new(StoreErrorKind::Unreachable, why));
+        }
+        let before = self.seat(|seat| replace(seat, Seat::Used));
+        let answer = self.store.acquire(self.attempt).await;
+        self.seat(|seat| match &answer {
+            Ok(Outcome::Granted { .. }) => {}
+            Ok(Outcome::Refused { .. }) if self.attempt.patience.is_some() => {}
+            Err(error) if is_unanswered(error) => *seat = Seat::Doubtful,
+            Ok(Outcome::Refused { .. }) | Err(_) if before == Seat::Empty => *seat = before,
+            Ok(Outcome::Refused { .. }) | Err(_) => {}
+        });
+        answer.map(|outcome| (outcome, turn))
+    }
+
+    fn is_certain(&self) -> Vote<()> {
+        match self.seat(|seat| *seat) {
+            Seat::Doubtful | Seat::Buried => {
+                let why = "an earlier question about this hold went unanswered";
+                Err(StoreError::new(StoreErrorKind::Unanswered, why))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
-fn is_grant(vote: &Option<Vote<Outcome>>) -> bool {
-    matches!(vote, Some(Ok(Outcome::Granted { .. })))
+/// Whether an answer stays in its store after this outcome: a grant that was needed, or a waiter's entry.
+fn keeps(outcome: &Vote<Outcome>, answer: Outcome) -> bool {
+    use Outcome::{Granted, Refused};
+    matches!(
+        (outcome, answer),
+        (Ok(Granted { .. }), Granted { .. }) | (Ok(Refused { .. }), Refused { .. })
+    )
 }
 
-pub(crate) fn is_unanswered(error: &StoreError) -> bool {
-    error.kind() == StoreErrorKind::Unanswered
+fn is_grant(vote: &Option<Vote<Answered<'_>>>) -> bool {
+    matches!(vote, Some(Ok((Outcome::Granted { .. }, _))))
 }
 
 fn too_late() -> StoreError {
     let why = "a majority granted, but too late: too little of the lease is left";
     StoreError::new(StoreErrorKind::Unanswered, why)
-}
-
-/// A random pause after a vote that took this long, and was split this often before.
-fn pause(splits: u32, taken: Duration) -> Duration {
-    let bound = PAUSE.0.max(2 * taken).saturating_mul(1 << splits.min(16));
-    bound.min(PAUSE.1).mul_f64(fastrand::f64())
 }
 
 /// The votes on an attempt, counted.
@@ -193,7 +147,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn of(votes: &Votes<Outcome>) -> Self {
+    fn of(votes: &Votes<Answered<'_>>) -> Self {
         let mut tally = Self {
             majority: majority(votes.len()),
             ..Self::default()
@@ -201,8 +155,8 @@ impl Tally {
         for vote in votes {
             match vote {
                 None => tally.open += 1,
-                Some(Ok(Outcome::Granted { .. })) => tally.granted += 1,
-                Some(Ok(Outcome::Refused { retry_after })) => tally.hints.push(*retry_after),
+                Some(Ok((Outcome::Granted { .. }, _))) => tally.granted += 1,
+                Some(Ok((Outcome::Refused { retry_after }, _))) => tally.hints.push(*retry_after),
                 Some(Err(_)) => {}
             }
         }

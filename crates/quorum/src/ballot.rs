@@ -1,11 +1,12 @@
-//! One question to all stores, and what becomes of it.
+//! One question to all stores.
 
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 
+use futures_util::future::{OptionFuture, join_all};
 use tokio::time::{Instant, timeout_at};
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
-
-use crate::watched::Watched;
 
 /// What a store answered.
 pub(crate) type Vote<T> = Result<T, StoreError>;
@@ -13,110 +14,65 @@ pub(crate) type Vote<T> = Result<T, StoreError>;
 /// What the stores have answered so far.
 pub(crate) type Votes<T> = [Option<Vote<T>>];
 
-/// A question to all stores, in the hand of the one who asks. Dropping it ends a question that is still open as [failed](Verdict).
-#[derive(Debug)]
-pub(crate) struct Ballot<T>(Arc<Paper<T>>);
-
-/// The same question, in the hands of the tasks that ask one store each.
-///
-/// A vote counts until there is a verdict, and never after. Both change under one mutex, under which only that of the ledger's
-/// entry and that of a room are taken. So a task whose vote came too late learns the verdict, and no vote falls between them.
-#[derive(Debug)]
-pub(crate) struct Paper<T>(Watched<Sheet<T>>);
-
-#[derive(Debug)]
-struct Sheet<T> {
-    votes: Vec<Option<Vote<T>>>,
-    verdict: Option<Verdict>,
+/// One question to all stores, and their votes.
+pub(crate) struct Ballot<T, F> {
+    pub(crate) votes: Vec<Option<Vote<T>>>,
+    questions: Vec<Pin<Box<F>>>,
 }
 
-/// How a question ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// A majority agreed.
-    Agreed,
-    /// A majority answered, and did not agree.
-    Refused,
-    /// Too few stores answered.
-    Failed,
-}
-
-impl<T> Ballot<T> {
-    pub(crate) fn new(stores: usize) -> Self {
-        let votes = std::iter::repeat_with(|| None).take(stores).collect();
-        let verdict = None;
-        Self(Arc::new(Paper(Watched::new(Sheet { votes, verdict }))))
+impl<T, F: Future<Output = Vote<T>>> Ballot<T, F> {
+    /// Nothing is asked before [`Ballot::wait`].
+    pub(crate) fn new(questions: impl Iterator<Item = F>) -> Self {
+        let questions: Vec<_> = questions.map(Box::pin).collect();
+        let votes = questions.iter().map(|_| None).collect();
+        Self { votes, questions }
     }
 
-    pub(crate) fn paper(&self) -> Arc<Paper<T>> {
-        self.0.clone()
-    }
-
-    /// Waits until the votes decide or all stores have voted, but not longer than `until`. Returns whether it is over.
+    /// Asks every store, in order, and waits until the votes decide or all stores have voted, but not longer than `until`.
+    /// Returns whether it is over.
     pub(crate) async fn wait(
-        &self,
+        &mut self,
         until: Instant,
-        mut decided: impl FnMut(&Votes<T>) -> bool,
+        decided: impl Fn(&Votes<T>) -> bool,
     ) -> bool {
-        let decided = |sheet: &Sheet<T>| {
-            let over = sheet.votes.iter().all(Option::is_some) || decided(&sheet.votes);
-            over.then_some(())
-        };
-        timeout_at(until, self.0.0.until(decided)).await.is_ok()
+        let votes = poll_fn(|cx| {
+            for (vote, question) in self.votes.iter_mut().zip(&mut self.questions) {
+                if vote.is_none()
+                    && let Poll::Ready(answer) = question.as_mut().poll(cx)
+                {
+                    *vote = Some(answer);
+                }
+            }
+            match decided(&self.votes) || self.votes.iter().all(Option::is_some) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        });
+        timeout_at(until, votes).await.is_ok()
     }
 
-    /// Ends the question. `count` finds the verdict and the result in the votes.
-    pub(crate) fn close<R>(self, count: impl FnOnce(&Votes<T>) -> (Verdict, R)) -> R {
-        self.0.0.change(|sheet| {
-            let (verdict, result) = count(&sheet.votes);
-            sheet.verdict = Some(verdict);
-            result
-        })
-    }
-
-    /// Waits for a decision, and ends the question. Without one it fails; `has_effect` says whether a store may have been changed
-    /// all the same.
+    /// Waits for a decision. Without one the question fails; `has_effect` says whether a store may have been changed all the same.
     pub(crate) async fn decision<R>(
-        self,
+        &mut self,
         until: Instant,
         decide: impl Fn(&Votes<T>) -> Option<R>,
         has_effect: impl FnOnce(&Votes<T>) -> bool,
     ) -> Vote<R> {
         self.wait(until, |votes| decide(votes).is_some()).await;
-        self.close(|votes| match decide(votes) {
-            Some(result) => (Verdict::Agreed, Ok(result)),
-            None => (Verdict::Failed, Err(no_majority(votes, has_effect(votes)))),
-        })
+        let votes = &self.votes;
+        decide(votes).ok_or_else(|| no_majority(votes, has_effect(votes)))
     }
-}
 
-impl<T> Drop for Ballot<T> {
-    fn drop(&mut self) {
-        if self.0.0.lock().verdict.is_none() {
-            self.0
-                .0
-                .change(|sheet| sheet.verdict = Some(Verdict::Failed));
-        }
-    }
-}
-
-impl<T> Paper<T> {
-    /// Counts the vote, if it is in time.
-    pub(crate) fn cast(&self, store: usize, vote: Vote<T>) {
-        self.0.change(|sheet| {
-            if sheet.verdict.is_none() {
-                sheet.votes[store] = Some(vote);
+    /// Hands every vote to `follow`, those that are missing when they come.
+    pub(crate) async fn finish<G: Future>(self, follow: impl Fn(usize, Vote<T>) -> G) {
+        let (votes, follow) = (self.votes.into_iter().zip(self.questions), &follow);
+        let follow = votes.enumerate().map(|(at, (vote, question))| async move {
+            let late = OptionFuture::from(vote.is_none().then_some(question));
+            if let Some(vote) = vote.or(late.await) {
+                follow(at, vote).await;
             }
         });
-    }
-
-    pub(crate) fn is_open(&self) -> bool {
-        self.0.lock().verdict.is_none()
-    }
-
-    /// Waits for the verdict.
-    pub(crate) async fn verdict(&self) -> Verdict {
-        self.0.until(|sheet| sheet.verdict).await
+        join_all(follow).await;
     }
 }
 
@@ -146,21 +102,16 @@ pub(crate) fn no_majority<T>(votes: &Votes<T>, has_effect: bool) -> StoreError {
     };
     let count = |kind| errors().filter(|error| error.kind() == kind).count();
     let silent = votes.iter().filter(|vote| vote.is_none()).count();
-    let kind = if count(Conflict) >= majority(votes.len()) {
-        Conflict
-    } else if count(Refused) >= majority(votes.len()) {
-        Refused
-    } else if has_effect || silent + count(Unanswered) > 0 {
-        Unanswered
-    } else if count(Transient) + count(Unacknowledged) > 0 {
-        Transient
-    } else {
-        Unreachable
+    let most_say = |kind: &StoreErrorKind| count(*kind) >= majority(votes.len());
+    let kind = match [Conflict, Refused].into_iter().find(most_say) {
+        Some(kind) => kind,
+        None if has_effect || silent + count(Unanswered) > 0 => Unanswered,
+        None if count(Transient) + count(Unacknowledged) > 0 => Transient,
+        None => Unreachable,
     };
     let cause = NoMajority {
         of: votes.len(),
         answered: answered(votes),
-        failed: errors().count(),
         silent,
         source: errors().next().cloned(),
     };
@@ -168,13 +119,10 @@ pub(crate) fn no_majority<T>(votes: &Votes<T>, has_effect: bool) -> StoreError {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "no majority: of {of} stores {answered} answered, {failed} failed and {silent} did not answer in time"
-)]
+#[error("no majority: of {of} stores {answered} answered, and {silent} did not answer in time")]
 struct NoMajority {
     of: usize,
     answered: usize,
-    failed: usize,
     silent: usize,
     source: Option<StoreError>,
 }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::sync::oneshot::{self, error::RecvError};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use tower_distributed_lock::audit::Audit;
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
     Attempt, Capabilities, Feature, HoldStatus, Inspect, LockStore, Outcome, Release, Released,
     Renewal, Unsupported, Wakeups,
@@ -25,10 +27,9 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod wakeups;
-mod watched;
 
-use acquire::is_unanswered;
-use ledger::{Ledger, after};
+use ballot::Vote;
+use ledger::{Entry, Place, Seat, after, is_unanswered};
 use table::Table;
 use wakeups::Room;
 
@@ -93,16 +94,17 @@ pub struct QuorumStore<S> {
 
 /// What the clones share.
 ///
-/// No mutex is held for an await. They are taken in this order: a ballot's; that of a table (the ledger, the rooms); that of one
-/// entry in it.
+/// No mutex is held for an await, except for the turns of a hold in each store. The mutex of a table is taken before that of an entry
+/// in it.
 struct Shared<S> {
     stores: Box<[S]>,
     /// What each store can do. Read once.
     capabilities: Box<[Capabilities]>,
-    ledger: Ledger,
+    /// Every hold that was asked for, and has not ended.
+    ledger: Table<Hold, Entry>,
     /// Those who wait, by key and mode.
     rooms: Table<(LockKey, LockMode), Room>,
-    /// The tasks that have asked a store and go on to the end: the question was decided without it, or something is taken back.
+    /// The questions, which go on to the end after their answers: some stores are slow, or something is taken back.
     running: TaskTracker,
 }
 
@@ -136,7 +138,7 @@ impl<S: LockStore> QuorumStore<S> {
         Ok(Self {
             shared: Arc::new(Shared {
                 capabilities: stores.iter().map(LockStore::capabilities).collect(),
-                ledger: Ledger::new(),
+                ledger: Table::new(Entry::is_needed),
                 rooms: Table::new(|_| false),
                 running: TaskTracker::new(),
                 stores,
@@ -166,6 +168,45 @@ impl<S> QuorumStore<S> {
     pub fn store_timeout(mut self, timeout: Duration) -> Self {
         self.store_timeout = timeout;
         self
+    }
+
+    /// Asks something in the background, to the end, even if the caller is gone. Returns the answer, which comes before the end.
+    async fn in_background<T, F>(
+        &self,
+        ask: impl FnOnce(Self, oneshot::Sender<Vote<T>>) -> F,
+    ) -> Vote<T>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        self.shared.running.spawn(ask(self.clone(), answer));
+        answered.await.unwrap_or_else(|error| Err(died(error)))
+    }
+
+    /// What is known of a hold. If nothing is, each of its seats is this one: `Empty` for a new hold, `Counts` for one that another
+    /// client took. It is remembered for this lease.
+    fn entry(&self, hold: &Hold, unknown: Seat, lease: Duration) -> Arc<Entry> {
+        let new = || Entry::new(self.stores(), unknown);
+        let entry = self.shared.ledger.get(hold.clone(), new);
+        entry.remember(lease);
+        entry
+    }
+
+    fn places<'a>(&'a self, attempt: &'a Attempt, entry: &'a Entry) -> Vec<Place<'a, S>> {
+        let stores = self.shared.stores.iter().enumerate();
+        let place = |(at, store)| Place {
+            store,
+            attempt,
+            entry,
+            at,
+        };
+        stores.map(place).collect()
+    }
+
+    /// The room of those who wait for the key of a hold.
+    fn room(&self, hold: &Hold) -> Arc<Room> {
+        let new = || Room::new(self.stores());
+        self.shared.rooms.get((hold.key.clone(), hold.mode), new)
     }
 
     /// The number of stores.
@@ -285,6 +326,11 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         }
         Ok(partition)
     }
+}
+
+/// The error of a question whose task has died with its runtime, or with a store.
+fn died(error: RecvError) -> StoreError {
+    StoreError::new(StoreErrorKind::Unanswered, error)
 }
 
 fn refused(why: &'static str) -> StoreError {
