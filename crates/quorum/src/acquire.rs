@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use tokio::sync::{MutexGuard as Turn, oneshot};
 use tokio::time::Instant;
-use tower_distributed_lock::LockMode;
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
-use tower_distributed_lock::store::{Attempt, LockStore, Outcome};
+use tower_distributed_lock::store::{Attempt, Feature, LockStore, Outcome};
 
-use crate::ballot::{Ballot, Vote, Votes, majority, no_majority};
+use crate::QuorumStore;
+use crate::ballot::{Ballot, Vote, Votes, answered, majority, no_majority};
 use crate::ledger::{Place, Seat, after, is_unanswered};
-use crate::{NO_COUNTER, NO_PERMITS, NO_QUEUE, QuorumStore, refused};
 
 /// How long the other stores may take at least when a majority has granted.
 const GRACE: Duration = Duration::from_millis(5);
@@ -21,57 +20,49 @@ type Answered<'a> = (Outcome, Turn<'a, ()>);
 
 impl<S: LockStore> QuorumStore<S> {
     pub(crate) async fn acquire_majority(&self, attempt: Attempt) -> Vote<Outcome> {
+        self.check(Feature::Mode(attempt.hold.mode))?;
+        if attempt.fencing.is_some() {
+            self.check(Feature::Fencing)?;
+        }
         let started = Instant::now();
-        // A majority must have granted by then, so that something is left of the lease by clocks that drift by 1 % and 2 ms.
-        let drift = attempt.lease / 100 + Duration::from_millis(2);
-        let valid_until = after(started, attempt.lease.saturating_sub(drift));
-        let why = match attempt.hold.mode {
-            LockMode::Fair => NO_QUEUE,
-            LockMode::Permit(_) => NO_PERMITS,
-            _ if attempt.fencing.is_some() => NO_COUNTER,
-            _ if valid_until == started => "the lease is shorter than the drift of the clocks",
-            _ => {
-                let ask = |quorum: Self, answer| async move {
-                    quorum.ask(attempt, started, valid_until, answer).await;
-                };
-                return self.in_background(ask).await;
-            }
-        };
-        Err(refused(why))
+        let ask = |quorum: Self, answer| quorum.ask(attempt, started, answer);
+        self.in_background(ask).await
     }
 
     /// Asks every store, answers, and takes back what the answer has no use for.
-    async fn ask(
-        self,
-        attempt: Attempt,
-        started: Instant,
-        valid_until: Instant,
-        answer: oneshot::Sender<Vote<Outcome>>,
-    ) {
+    async fn ask(self, attempt: Attempt, started: Instant, answer: oneshot::Sender<Vote<Outcome>>) {
         let entry = self.entry(&attempt.hold, Seat::Empty, attempt.lease);
         let places = self.places(&attempt, &entry);
-        let room = self.room(&attempt.hold);
-        room.begin();
-        let until = self.until(started, attempt.lease).min(valid_until);
+        let until = self.until(started, attempt.lease);
         let mut ballot = Ballot::new(places.iter().map(|place| place.acquire(until)));
-        let decided = |votes: &Votes<_>| Tally::of(votes).is_decided();
-        ballot.wait(until, decided).await;
+        ballot.wait(until, is_decided).await;
         // Only what has granted before the answer counts when the hold is confirmed: the others get the same time again.
         let grace = Instant::now() + GRACE.max(started.elapsed());
-        let is_refused = |votes: &Votes<_>| !Tally::of(votes).is_granted();
+        let is_refused = |votes: &Votes<_>| grants(votes) < majority(votes.len());
         ballot.wait(grace.min(until), is_refused).await;
 
-        let tally = Tally::of(&ballot.votes);
-        let outcome = match tally.outcome() {
+        // Something must be left of the lease by clocks that drift by 1 % and 2 ms.
+        let drift = attempt.lease / 100 + Duration::from_millis(2);
+        let valid_until = after(started, attempt.lease.saturating_sub(drift));
+        let pace = self.pace(&attempt.hold.key);
+        let outcome = match outcome(&ballot.votes) {
             Some(Outcome::Granted { .. }) if Instant::now() > valid_until => Err(too_late()),
-            Some(outcome) => Ok(outcome),
-            None => Err(no_majority(&ballot.votes, tally.has_effect(&attempt))),
+            Some(Outcome::Refused { retry_after }) if grants(&ballot.votes) > 0 => {
+                let retry_after = pace.pause(started.elapsed()).min(retry_after);
+                Ok(Outcome::Refused { retry_after })
+            }
+            Some(outcome) => {
+                pace.go_on();
+                Ok(outcome)
+            }
+            None => Err(no_majority(&ballot.votes, true)),
         };
-        let grants: Vec<_> = ballot.votes.iter().map(is_grant).collect();
         let is_granted = matches!(outcome, Ok(Outcome::Granted { .. }));
-        entry.count(|at| is_granted && grants[at]);
-        let outcome = outcome.map(|outcome| room.answered(outcome, &grants, started.elapsed()));
-        drop(answer.send(outcome.clone()));
+        entry.count(|at| is_granted && ballot.votes[at].as_ref().is_some_and(is_grant));
+        let outcome = match answer.send(outcome.clone()) {
+            Ok(()) => outcome,
+            Err(_) => Err(too_late()), // The caller has gone.
+        };
 
         let (places, outcome) = (&places, &outcome);
         let finish = ballot.finish(|at, vote| async move {
@@ -96,24 +87,25 @@ impl<'a, S: LockStore> Place<'a, S> {
         }
         let before = self.seat(|seat| replace(seat, Seat::Used));
         let answer = self.store.acquire(self.attempt).await;
-        self.seat(|seat| match &answer {
-            Ok(Outcome::Granted { .. }) => {}
-            Ok(Outcome::Refused { .. }) if self.attempt.patience.is_some() => {}
-            Err(error) if is_unanswered(error) => *seat = Seat::Doubtful,
-            Ok(Outcome::Refused { .. }) | Err(_) if before == Seat::Empty => *seat = before,
-            Ok(Outcome::Refused { .. }) | Err(_) => {}
-        });
+        let leaves_nothing = match &answer {
+            Ok(Outcome::Granted { .. }) => false,
+            Ok(Outcome::Refused { .. }) => self.attempt.patience.is_none(),
+            Err(_) => true,
+        };
+        if answer.as_ref().is_err_and(is_unanswered) {
+            self.seat(|seat| *seat = Seat::Doubtful);
+        } else if leaves_nothing && before == Seat::Empty {
+            self.seat(|seat| *seat = Seat::Empty);
+        }
         answer.map(|outcome| (outcome, turn))
     }
 
     fn is_certain(&self) -> Vote<()> {
-        match self.seat(|seat| *seat) {
-            Seat::Doubtful | Seat::Buried => {
-                let why = "an earlier question about this hold went unanswered";
-                Err(StoreError::new(StoreErrorKind::Unanswered, why))
-            }
-            _ => Ok(()),
+        if self.seat(|seat| matches!(seat, Seat::Doubtful | Seat::Buried)) {
+            let why = "an earlier question about this hold went unanswered";
+            return Err(StoreError::new(StoreErrorKind::Unanswered, why));
         }
+        Ok(())
     }
 }
 
@@ -126,74 +118,39 @@ fn keeps(outcome: &Vote<Outcome>, answer: Outcome) -> bool {
     )
 }
 
-fn is_grant(vote: &Option<Vote<Answered<'_>>>) -> bool {
-    matches!(vote, Some(Ok((Outcome::Granted { .. }, _))))
-}
-
 fn too_late() -> StoreError {
     let why = "a majority granted, but too late: too little of the lease is left";
     StoreError::new(StoreErrorKind::Unanswered, why)
 }
 
-/// The votes on an attempt, counted.
-#[derive(Default)]
-struct Tally {
-    majority: usize,
-    granted: usize,
-    /// Stores that have not answered.
-    open: usize,
-    /// When the stores that refused may grant, the earliest first.
-    hints: Vec<Duration>,
+fn is_grant(vote: &Vote<Answered<'_>>) -> bool {
+    matches!(vote, Ok((Outcome::Granted { .. }, _)))
 }
 
-impl Tally {
-    fn of(votes: &Votes<Answered<'_>>) -> Self {
-        let mut tally = Self {
-            majority: majority(votes.len()),
-            ..Self::default()
-        };
-        for vote in votes {
-            match vote {
-                None => tally.open += 1,
-                Some(Ok((Outcome::Granted { .. }, _))) => tally.granted += 1,
-                Some(Ok((Outcome::Refused { retry_after }, _))) => tally.hints.push(*retry_after),
-                Some(Err(_)) => {}
-            }
-        }
-        tally.hints.sort_unstable();
-        tally
-    }
+fn grants(votes: &Votes<Answered<'_>>) -> usize {
+    votes.iter().flatten().filter(|vote| is_grant(vote)).count()
+}
 
-    fn is_granted(&self) -> bool {
-        self.granted >= self.majority
-    }
+/// Whether the votes that are missing change nothing.
+fn is_decided(votes: &Votes<Answered<'_>>) -> bool {
+    let (majority, granted) = (majority(votes.len()), grants(votes));
+    let open = votes.iter().filter(|vote| vote.is_none()).count();
+    granted >= majority || granted + open < majority && answered(votes) >= majority
+}
 
-    /// Whether a majority has answered, with grants or without.
-    fn is_answered(&self) -> bool {
-        self.granted + self.hints.len() >= self.majority
+/// The answer of a majority. It may be free when enough leases have ended.
+fn outcome(votes: &Votes<Answered<'_>>) -> Option<Outcome> {
+    let (majority, granted) = (majority(votes.len()), grants(votes));
+    if granted >= majority {
+        return Some(Outcome::Granted { token: None });
     }
-
-    /// Whether the votes that are missing change nothing.
-    fn is_decided(&self) -> bool {
-        let can_be_granted = self.granted + self.open >= self.majority;
-        let can_be_answered = self.granted + self.hints.len() + self.open >= self.majority;
-        self.is_granted() || !can_be_granted && (self.is_answered() || !can_be_answered)
-    }
-
-    /// The answer of a majority. It may be free when enough leases have ended.
-    fn outcome(&self) -> Option<Outcome> {
-        if self.is_granted() {
-            return Some(Outcome::Granted { token: None });
-        }
-        let missing = self.majority - self.granted;
-        let hint = self.hints.get(missing - 1).or(self.hints.last());
-        let retry_after = hint.copied().unwrap_or_default();
-        self.is_answered()
-            .then_some(Outcome::Refused { retry_after })
-    }
-
-    /// Whether the attempt has left something in a store, although it failed.
-    fn has_effect(&self, attempt: &Attempt) -> bool {
-        self.granted > 0 || attempt.patience.is_some() && !self.hints.is_empty()
-    }
+    let hint = |(outcome, _): &Answered<'_>| match outcome {
+        Outcome::Refused { retry_after } => Some(*retry_after),
+        Outcome::Granted { .. } => None,
+    };
+    let mut hints: Vec<_> = votes.iter().flatten().flatten().filter_map(hint).collect();
+    hints.sort_unstable();
+    let enough = hints.get(majority - granted - 1).or(hints.last());
+    let retry_after = enough.copied().unwrap_or_default();
+    (answered(votes) >= majority).then_some(Outcome::Refused { retry_after })
 }

@@ -51,16 +51,15 @@ impl<T, F: Future<Output = Vote<T>>> Ballot<T, F> {
         timeout_at(until, votes).await.is_ok()
     }
 
-    /// Waits for a decision. Without one the question fails; `has_effect` says whether a store may have been changed all the same.
+    /// Waits for a decision. Without one the question fails; `changes` says whether it changes a store that answers it.
     pub(crate) async fn decision<R>(
         &mut self,
         until: Instant,
+        changes: bool,
         decide: impl Fn(&Votes<T>) -> Option<R>,
-        has_effect: impl FnOnce(&Votes<T>) -> bool,
     ) -> Vote<R> {
         self.wait(until, |votes| decide(votes).is_some()).await;
-        let votes = &self.votes;
-        decide(votes).ok_or_else(|| no_majority(votes, has_effect(votes)))
+        decide(&self.votes).ok_or_else(|| no_majority(&self.votes, changes))
     }
 
     /// Hands every vote to `follow`, those that are missing when they come.
@@ -91,38 +90,41 @@ pub(crate) fn most_answered<T>(votes: &Votes<T>) -> Option<()> {
     (answered(votes) >= majority(votes.len())).then_some(())
 }
 
-/// Why there was no majority. `has_effect` says whether a store may have been changed all the same.
-pub(crate) fn no_majority<T>(votes: &Votes<T>, has_effect: bool) -> StoreError {
+/// Why there was no majority. `changes` says whether the question has changed the stores that answered it.
+pub(crate) fn no_majority<T>(votes: &Votes<T>, changes: bool) -> StoreError {
     use StoreErrorKind::{Conflict, Refused, Transient, Unacknowledged, Unanswered, Unreachable};
-    let errors = || {
-        votes
-            .iter()
-            .flatten()
-            .filter_map(|vote| vote.as_ref().err())
+    let errors: Vec<_> = votes
+        .iter()
+        .flatten()
+        .filter_map(|vote| vote.as_ref().err())
+        .collect();
+    let count = |kind| errors.iter().filter(|error| error.kind() == kind).count();
+    let (of, answered) = (votes.len(), answered(votes));
+    let is_unknown = votes.iter().any(Option::is_none) || count(Unanswered) > 0;
+    let kind = match () {
+        () if count(Conflict) >= majority(of) => Conflict,
+        () if count(Refused) >= majority(of) => Refused,
+        () if is_unknown || changes && answered > 0 => Unanswered,
+        () if count(Transient) + count(Unacknowledged) > 0 => Transient,
+        () => Unreachable,
     };
-    let count = |kind| errors().filter(|error| error.kind() == kind).count();
-    let silent = votes.iter().filter(|vote| vote.is_none()).count();
-    let most_say = |kind: &StoreErrorKind| count(*kind) >= majority(votes.len());
-    let kind = match [Conflict, Refused].into_iter().find(most_say) {
-        Some(kind) => kind,
-        None if has_effect || silent + count(Unanswered) > 0 => Unanswered,
-        None if count(Transient) + count(Unacknowledged) > 0 => Transient,
-        None => Unreachable,
-    };
-    let cause = NoMajority {
-        of: votes.len(),
-        answered: answered(votes),
-        silent,
-        source: errors().next().cloned(),
-    };
-    StoreError::new(kind, cause)
+    let (failed, source) = (errors.len(), errors.first().copied().cloned());
+    StoreError::new(
+        kind,
+        NoMajority {
+            of,
+            answered,
+            failed,
+            source,
+        },
+    )
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("no majority: of {of} stores {answered} answered, and {silent} did not answer in time")]
+#[error("no majority: of {of} stores {answered} answered and {failed} failed")]
 struct NoMajority {
     of: usize,
     answered: usize,
-    silent: usize,
+    failed: usize,
     source: Option<StoreError>,
 }

@@ -8,7 +8,7 @@ use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore, LockStoreExt, Released};
 
 use crate::QuorumStore;
-use crate::ballot::{Ballot, Vote, Votes, answered, most_answered};
+use crate::ballot::{Ballot, Vote, Votes, most_answered};
 use crate::ledger::{Place, Seat};
 
 impl<S: LockStore> QuorumStore<S> {
@@ -27,8 +27,7 @@ impl<S: LockStore> QuorumStore<S> {
                 let notified = votes.iter().flatten().flatten().map(|vote| vote.notified);
                 Some(Released::new(status, notified.max().unwrap_or_default()))
             };
-            let has_effect = |votes: &Votes<_>| answered(votes) > 0;
-            let released = ballot.decision(quorum.deadline(), decide, has_effect).await;
+            let released = ballot.decision(quorum.deadline(), true, decide).await;
             // A release that is not decided is tried again by the caller.
             let is_over = released.is_ok();
             if is_over {
@@ -58,7 +57,7 @@ impl<S: LockStore> QuorumStore<S> {
             entry.end(left);
             let places = quorum.places(&attempt, &entry);
             let mut ballot = Ballot::new(places.iter().map(Place::withdraw));
-            let withdrawn = ballot.decision(quorum.deadline(), most_answered, |_| true);
+            let withdrawn = ballot.decision(quorum.deadline(), true, most_answered);
             drop(answer.send(withdrawn.await));
             ballot.finish(|at, _| places[at].undo(None)).await;
         };

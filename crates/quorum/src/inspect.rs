@@ -8,8 +8,7 @@ use tokio::time::timeout;
 use tower_distributed_lock::LockKey;
 use tower_distributed_lock::audit::{Audit, Deployment, Warning};
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
-use tower_distributed_lock::store::{Holder, Inspect, Inspection, LockStore, ProcessInfo};
-use uuid::Uuid;
+use tower_distributed_lock::store::{Holder, Inspect, Inspection, LockStore};
 
 use crate::QuorumStore;
 use crate::ballot::{Ballot, Vote, Votes, majority, most_answered, no_majority};
@@ -20,69 +19,36 @@ const LONGEST_AUDIT: Duration = Duration::from_secs(10);
 /// A hold counts while a majority carries it: holds of a minority are not shown. Nothing is listed.
 impl<S: Inspect> Inspect for QuorumStore<S> {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
-        let seen = self.look(|store| store.inspect(key)).await?;
-        Ok(together(seen, majority(self.stores())))
+        let stores = self.shared.stores.iter();
+        let mut ballot = Ballot::new(stores.map(|store| store.inspect(key)));
+        // A question that takes too long is dropped.
+        ballot.wait(self.deadline(), |_| false).await;
+        match most_answered(&ballot.votes) {
+            Some(()) => Ok(together(ballot.votes)),
+            None => Err(no_majority(&ballot.votes, false)),
+        }
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let unlock = |quorum: Self, at: usize| {
-            let key = key.clone();
-            async move { quorum.shared.stores[at].force_unlock(&key).await }
+        let key = key.clone();
+        let unlock = |quorum: Self, answer: oneshot::Sender<_>| async move {
+            let stores = quorum.shared.stores.iter();
+            let mut ballot = Ballot::new(stores.map(|store| store.force_unlock(&key)));
+            let until = quorum.deadline();
+            // Not only for a majority: the caller finds the lock free in each store that is in time.
+            ballot.wait(until, |_| false).await;
+            let was_held = |votes: &Votes<bool>| {
+                let was_held = votes.iter().flatten().flatten().any(|&held| held);
+                most_answered(votes).map(|()| was_held)
+            };
+            drop(answer.send(ballot.decision(until, true, was_held).await));
+            ballot.finish(|_, _| async {}).await;
         };
-        Ok(self.change(unlock).await?.contains(&true))
-    }
-
-    async fn announce(
-        &self,
-        client: Uuid,
-        process: &ProcessInfo,
-        lifetime: Duration,
-    ) -> Result<(), StoreError> {
-        let announce = |quorum: Self, at: usize| {
-            let process = process.clone();
-            async move {
-                let store = &quorum.shared.stores[at];
-                store.announce(client, &process, lifetime).await
-            }
-        };
-        self.change(announce).await.map(drop)
-    }
-
-    /// An entry counts that one store has.
-    async fn processes(&self, clients: &[Uuid]) -> Result<Vec<Option<ProcessInfo>>, StoreError> {
-        let known = self.look(|store| store.processes(clients)).await?;
-        let entry = |n: usize| known.iter().find_map(|entries| entries.get(n)?.clone());
-        Ok((0..clients.len()).map(entry).collect())
+        self.in_background(unlock).await
     }
 }
 
 impl<S: LockStore> QuorumStore<S> {
-    /// Asks every store something that changes nothing, and drops the questions that take too long.
-    async fn look<'a, T: Clone, F>(&'a self, ask: impl Fn(&'a S) -> F) -> Vote<Vec<T>>
-    where
-        F: Future<Output = Vote<T>>,
-    {
-        let mut ballot = Ballot::new(self.shared.stores.iter().map(ask));
-        ballot.wait(self.deadline(), |_| false).await;
-        answers(&ballot.votes, false)
-    }
-
-    /// Asks every store for a change, and waits for all of them, as long as a store may take. Others may make it later.
-    async fn change<T, F>(&self, ask: impl Fn(Self, usize) -> F) -> Vote<Vec<T>>
-    where
-        T: Clone + Send + Sync + 'static,
-        F: Future<Output = Vote<T>> + Send + 'static,
-    {
-        let questions: Vec<_> = (0..self.stores()).map(|at| ask(self.clone(), at)).collect();
-        let change = |quorum: Self, answer: oneshot::Sender<_>| async move {
-            let mut ballot = Ballot::new(questions.into_iter());
-            ballot.wait(quorum.deadline(), |_| false).await;
-            drop(answer.send(answers(&ballot.votes, true)));
-            ballot.finish(|_, _| async {}).await;
-        };
-        self.in_background(change).await
-    }
-
     /// The audits of all stores, as one. A store that does not answer is part of the report: the others carry the locks.
     pub(crate) async fn audit_all(&self) -> Audit {
         let members = self.stores();
@@ -113,19 +79,12 @@ impl<S: LockStore> QuorumStore<S> {
     }
 }
 
-/// What the stores have answered, if most have.
-fn answers<T: Clone>(votes: &Votes<T>, has_effect: bool) -> Vote<Vec<T>> {
-    match most_answered(votes) {
-        Some(()) => Ok(votes.iter().flatten().flatten().cloned().collect()),
-        None => Err(no_majority(votes, has_effect)),
-    }
-}
-
 /// The holders in a majority of the stores, and the waiters in any.
-fn together(seen: Vec<Inspection>, majority: usize) -> Inspection {
+fn together(seen: Vec<Option<Vote<Inspection>>>) -> Inspection {
+    let majority = majority(seen.len());
     let mut together = Inspection::default();
     let mut holders = Vec::new();
-    for inspection in seen {
+    for inspection in seen.into_iter().flatten().flatten() {
         together.truncated |= inspection.truncated;
         holders.extend(inspection.holders);
         for waiter in inspection.waiters {

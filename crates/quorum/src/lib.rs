@@ -31,19 +31,10 @@ mod wakeups;
 use ballot::Vote;
 use ledger::{Entry, Place, Seat, after, is_unanswered};
 use table::Table;
-use wakeups::Room;
+use wakeups::Pace;
 
 /// How long one store may take; [`QuorumStore::store_timeout`] changes it.
 const STORE_TIMEOUT: Duration = Duration::from_millis(500);
-
-const NO_QUEUE: &str = "a quorum of stores has no common queue: use `LockMode::Reentrant`, or a single store for `LockMode::Fair`";
-const NO_PERMITS: &str = "a quorum of stores has no permits: a majority of three stores with 2 permits each would grant 3. Use a single store for \
-                          `LockMode::Permit`";
-const NO_COUNTER: &str =
-    "a quorum of stores has no common counter: fencing tokens need a single store";
-const NO_RECORDS: &str = "a quorum of stores keeps no records: a minority that answered a release may have left its record, so that it is \
-                          unknown whether the work is recorded";
-const NO_INSPECTION: &str = "call `QuorumStore::inspected`, if its stores can be inspected";
 
 /// Locks in a majority of several independent stores.
 ///
@@ -98,29 +89,25 @@ pub struct QuorumStore<S> {
 /// in it.
 struct Shared<S> {
     stores: Box<[S]>,
-    /// What each store can do. Read once.
-    capabilities: Box<[Capabilities]>,
+    /// What each store can do, read once.
+    members: Box<[Capabilities]>,
+    /// What all of them can.
+    can: Capabilities,
     /// Every hold that was asked for, and has not ended.
     ledger: Table<Hold, Entry>,
-    /// Those who wait, by key and mode.
-    rooms: Table<(LockKey, LockMode), Room>,
+    /// When those who wait for a key ask again.
+    paces: Table<LockKey, Pace>,
     /// The questions, which go on to the end after their answers: some stores are slow, or something is taken back.
     running: TaskTracker,
 }
 
-/// Why stores do not form a quorum.
+/// This number of stores does not form a quorum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidQuorum {
-    /// One or two stores do not survive the loss of any.
-    #[error("a quorum needs at least 3 stores, not {0}: fewer survive the loss of none")]
-    TooFew(usize),
-    /// With one store more, the same number of losses is survived.
-    #[error(
-        "a quorum needs an odd number of stores, not {0}: the last one adds a store that can fail, and tolerates no more failures"
-    )]
-    Even(usize),
-}
+#[error(
+    "a quorum needs an odd number of stores, at least 3, not {0}: one or two survive the loss of none, and an even number survives \
+     no more losses than one store less"
+)]
+pub struct InvalidQuorum(usize);
 
 impl<S: LockStore> QuorumStore<S> {
     /// A store made of `stores`: an odd number of them, three at least.
@@ -130,23 +117,42 @@ impl<S: LockStore> QuorumStore<S> {
     /// [`InvalidQuorum`] for any other number.
     pub fn new(stores: impl IntoIterator<Item = S>) -> Result<Self, InvalidQuorum> {
         let stores: Box<[S]> = stores.into_iter().collect();
-        match stores.len() {
-            count @ ..3 => return Err(InvalidQuorum::TooFew(count)),
-            count if count % 2 == 0 => return Err(InvalidQuorum::Even(count)),
-            _ => {}
+        if stores.len() < 3 || stores.len() % 2 == 0 {
+            return Err(InvalidQuorum(stores.len()));
         }
+        let members: Box<[_]> = stores.iter().map(LockStore::capabilities).collect();
         Ok(Self {
             shared: Arc::new(Shared {
-                capabilities: stores.iter().map(LockStore::capabilities).collect(),
-                ledger: Table::new(Entry::is_needed),
-                rooms: Table::new(|_| false),
-                running: TaskTracker::new(),
                 stores,
+                can: in_all(&members),
+                members,
+                ledger: Table::new(Entry::is_needed),
+                paces: Table::new(|_| false),
+                running: TaskTracker::new(),
             }),
             store_timeout: STORE_TIMEOUT,
-            inspected: |_, can| can.without(Feature::Inspection, NO_INSPECTION),
+            inspected: |_, can| {
+                let why = "call `QuorumStore::inspected`, if its stores can be inspected";
+                can.without(Feature::Inspection, why)
+            },
         })
     }
+}
+
+/// What a quorum of these members can do: what each can, without what needs one order over all stores.
+fn in_all(members: &[Capabilities]) -> Capabilities {
+    let modes = [LockMode::Reentrant, LockMode::Read, LockMode::Write];
+    let mut can = Capabilities::new(modes)
+        .without(Feature::Mode(LockMode::Fair), "a quorum of stores has no common queue: use `LockMode::Reentrant`, or a single store for `LockMode::Fair`")
+        .without(Feature::Mode(LockMode::permits(1)), "a quorum of stores has no permits: a majority of three stores with 2 permits each would grant 3. Use a single store for `LockMode::Permit`")
+        .without(Feature::Fencing, "a quorum of stores has no common counter: fencing tokens need a single store")
+        .without(Feature::Records, "a quorum of stores keeps no records: a minority that answered a release may have left its record, so that it is unknown whether the work is recorded");
+    for mode in modes.map(Feature::Mode) {
+        if let Some(missing) = members.iter().find_map(|member| member.check(mode).err()) {
+            can = can.without(missing.feature(), missing.reason());
+        }
+    }
+    can
 }
 
 impl<S: Inspect> QuorumStore<S> {
@@ -203,10 +209,13 @@ impl<S> QuorumStore<S> {
         stores.map(place).collect()
     }
 
-    /// The room of those who wait for the key of a hold.
-    fn room(&self, hold: &Hold) -> Arc<Room> {
-        let new = || Room::new(self.stores());
-        self.shared.rooms.get((hold.key.clone(), hold.mode), new)
+    fn pace(&self, key: &LockKey) -> Arc<Pace> {
+        self.shared.paces.get(key.clone(), Pace::new)
+    }
+
+    fn check(&self, feature: Feature) -> Result<(), StoreError> {
+        let has = self.shared.can.check(feature);
+        has.map_err(|missing| StoreError::new(StoreErrorKind::Refused, missing))
     }
 
     /// The number of stores.
@@ -257,7 +266,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
     /// Each hold has its own decision: one that has none is [`HoldStatus::Unknown`], unless none has one.
     async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
         if releases.iter().any(|release| release.record.is_some()) {
-            return Err(refused(NO_RECORDS));
+            self.check(Feature::Records)?;
         }
         let holds = releases.iter().map(|release| &release.hold);
         let mut answers = join_all(holds.map(|hold| self.release_majority(hold))).await;
@@ -287,25 +296,12 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         Ok(self.audit_all().await)
     }
 
-    /// What every store can do, without what needs one order over all stores. Holds are renewed on the runtime of the first store
-    /// that has one.
+    /// Holds are renewed on the runtime of the first store that has one.
     fn capabilities(&self) -> Capabilities {
-        let stores = &self.shared.capabilities;
-        let modes = [LockMode::Reentrant, LockMode::Read, LockMode::Write];
-        let mut quorum = Capabilities::new(modes)
-            .without(Feature::Mode(LockMode::Fair), NO_QUEUE)
-            .without(Feature::Mode(LockMode::permits(1)), NO_PERMITS)
-            .without(Feature::Fencing, NO_COUNTER)
-            .without(Feature::Records, NO_RECORDS);
-        for mode in modes.map(Feature::Mode) {
-            if let Some(missing) = stores.iter().find_map(|store| store.check(mode).err()) {
-                quorum = quorum.without(missing.feature(), missing.reason());
-            }
-        }
         let (shared, ending) = (self.shared.clone(), self.shared.clone());
         let limit = self.store_timeout;
-        (self.inspected)(self, quorum)
-            .renewal_runtime(move || shared.capabilities.iter().find_map(Capabilities::runtime))
+        (self.inspected)(self, self.shared.can.clone())
+            .renewal_runtime(move || shared.members.iter().find_map(Capabilities::runtime))
             .on_shutdown(move || {
                 let shared = ending.clone();
                 // Only a closed tracker is waited for. Tasks may be spawned all the same.
@@ -313,7 +309,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
                 async move {
                     // A store that does not answer in time does not block the caller.
                     drop(timeout(limit, shared.running.wait()).await);
-                    join_all(shared.capabilities.iter().map(Capabilities::ended)).await;
+                    join_all(shared.members.iter().map(Capabilities::ended)).await;
                 }
             })
     }
@@ -331,8 +327,4 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
 /// The error of a question whose task has died with its runtime, or with a store.
 fn died(error: RecvError) -> StoreError {
     StoreError::new(StoreErrorKind::Unanswered, error)
-}
-
-fn refused(why: &'static str) -> StoreError {
-    StoreError::new(StoreErrorKind::Refused, why)
 }

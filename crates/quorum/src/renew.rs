@@ -67,8 +67,8 @@ fn decide(asked: &[Asked], votes: &Votes<Vec<HoldStatus>>) -> Vote<Vec<HoldStatu
     let holds = asked.iter().enumerate();
     let statuses: Vec<_> = holds.map(|(n, hold)| hold.status(n, votes)).collect();
     if statuses.iter().all(Option::is_none) && answered(votes) < majority(votes.len()) {
-        let has_effect = asked.iter().any(|hold| hold.lease.is_some());
-        return Err(no_majority(votes, has_effect));
+        let changes = asked.iter().any(|hold| hold.lease.is_some());
+        return Err(no_majority(votes, changes));
     }
     for (hold, status) in asked.iter().zip(&statuses) {
         if let (Some(lease), Some(HoldStatus::Held)) = (hold.lease, status) {

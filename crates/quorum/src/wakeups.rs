@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until};
-use tower_distributed_lock::store::{Attempt, LockStore, Outcome, Wakeups};
+use tower_distributed_lock::store::{Attempt, LockStore, Wakeups};
 
-use crate::ballot::{Ballot, Vote, majority, most_answered};
+use crate::ballot::{Ballot, Vote, most_answered};
 use crate::table::lock;
 use crate::{QuorumStore, died};
 
@@ -19,75 +19,32 @@ const RETRY: Duration = Duration::from_secs(1);
 /// each split.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(8), Duration::from_millis(500));
 
-/// What those who wait for a key in a mode know of the latest attempt. It may be that of another waiter: a client uses the wake-ups
-/// of one attempt for the next.
+/// When those who wait for a key ask again. After a split vote, clients must not ask again at the same time, although each wakes the
+/// others, and itself, by giving back what it was granted.
 #[derive(Debug)]
-pub(crate) struct Room(Mutex<Latest>);
+pub(crate) struct Pace(Mutex<(Instant, u32)>);
 
-#[derive(Debug)]
-struct Latest {
-    /// The stores that would grant: they have granted, or have woken since the attempt began. When one that has granted wakes, this
-    /// is no news: most come from giving that grant back, and a client that asked again after each would do so forever.
-    free: Vec<bool>,
-    /// The earliest time to ask again. After a split vote, clients must not ask again at the same time.
-    quiet_until: Instant,
-    /// How many times in a row the vote was split.
-    splits: u32,
-}
-
-impl Room {
-    pub(crate) fn new(stores: usize) -> Self {
-        Self(Mutex::new(Latest {
-            free: vec![false; stores],
-            quiet_until: Instant::now(),
-            splits: 0,
-        }))
+impl Pace {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new((Instant::now(), 0)))
     }
 
-    /// An attempt begins. It answers all that woke before.
-    pub(crate) fn begin(&self) {
-        lock(&self.0).free.fill(false);
-    }
-
-    /// The attempt, which took this long, is answered, and `grants` says which stores granted. Returns the answer, which says when
-    /// to ask again without a wake-up: after a pause if the vote was split, or if a majority has come free meanwhile.
-    pub(crate) fn answered(&self, outcome: Outcome, grants: &[bool], taken: Duration) -> Outcome {
-        let latest = &mut *lock(&self.0);
-        latest.quiet_until = Instant::now();
-        let Outcome::Refused { retry_after } = outcome else {
-            latest.splits = 0;
-            return outcome;
-        };
-        for (free, grants) in latest.free.iter_mut().zip(grants) {
-            *free |= grants;
-        }
-        if !grants.contains(&true) && !latest.may_grant() {
-            latest.splits = 0;
-            return outcome;
-        }
+    /// A vote that took this long was split. Returns for how long nobody is woken.
+    pub(crate) fn pause(&self, taken: Duration) -> Duration {
+        let (quiet_until, splits) = &mut *lock(&self.0);
         let bound = PAUSE
             .0
             .max(2 * taken)
-            .saturating_mul(1 << latest.splits.min(16));
-        let pause = bound.min(PAUSE.1).mul_f64(fastrand::f64()).min(retry_after);
-        latest.splits += 1;
-        latest.quiet_until += pause;
-        Outcome::Refused { retry_after: pause }
+            .saturating_mul(1 << (*splits).min(16));
+        let pause = bound.min(PAUSE.1).mul_f64(fastrand::f64());
+        *quiet_until = Instant::now() + pause;
+        *splits += 1;
+        pause
     }
 
-    /// A store has woken. Returns when to ask again, if a majority may grant now. If it never may, the client asks by itself, within
-    /// a second.
-    fn wake(&self, store: usize) -> Option<Instant> {
-        let mut latest = lock(&self.0);
-        let is_news = !replace(&mut latest.free[store], true);
-        (is_news && latest.may_grant()).then_some(latest.quiet_until)
-    }
-}
-
-impl Latest {
-    fn may_grant(&self) -> bool {
-        let free = self.free.iter().filter(|free| **free).count();
-        free >= majority(self.free.len())
+    /// A vote was not split.
+    pub(crate) fn go_on(&self) {
+        lock(&self.0).1 = 0;
     }
 }
 
@@ -95,15 +52,15 @@ impl<S: LockStore> QuorumStore<S> {
     /// Subscribes in every store, and returns when a majority has answered. Every holder has its hold in a store of that majority.
     pub(crate) async fn subscribe_majority(&self, attempt: Attempt) -> Vote<Wakeups> {
         let (signal, wakeups) = watch::channel(());
-        let room = self.room(&attempt.hold);
+        let pace = self.pace(&attempt.hold.key);
         let listening = (0..self.stores()).map(|at| {
             let (vote, voted) = oneshot::channel();
-            let (attempt, room, signal) = (attempt.clone(), room.clone(), signal.clone());
-            tokio::spawn(self.clone().listen(at, attempt, room, signal, vote));
+            let (attempt, pace, signal) = (attempt.clone(), pace.clone(), signal.clone());
+            tokio::spawn(self.clone().listen(at, attempt, pace, signal, vote));
             async { voted.await.unwrap_or_else(|error| Err(died(error))) }
         });
         let mut ballot = Ballot::new(listening);
-        let decision = ballot.decision(self.deadline(), most_answered, |_| false);
+        let decision = ballot.decision(self.deadline(), false, most_answered);
         decision.await.map(|()| Wakeups::new(wakeups, ()))
     }
 
@@ -113,13 +70,13 @@ impl<S: LockStore> QuorumStore<S> {
         self,
         at: usize,
         attempt: Attempt,
-        room: Arc<Room>,
+        pace: Arc<Pace>,
         signal: watch::Sender<()>,
         vote: oneshot::Sender<Vote<()>>,
     ) {
         let mut vote = Some(vote);
         loop {
-            let again = Instant::now() + RETRY.mul_f64(0.75 + fastrand::f64() / 4.0);
+            let again = Instant::now() + RETRY;
             let subscribed = self.shared.stores[at].subscribe(&attempt).await;
             let (wakeups, answer) = match subscribed {
                 Ok(wakeups) => (Some(wakeups), Ok(())),
@@ -130,10 +87,9 @@ impl<S: LockStore> QuorumStore<S> {
                 if let Some(mut wakeups) = wakeups {
                     // What happened before a late subscription was missed, so it counts as a wake-up.
                     while !replace(&mut in_time, true) || wakeups.wait().await {
-                        if let Some(due) = room.wake(at) {
-                            sleep_until(due).await;
-                            signal.send_replace(());
-                        }
+                        let (quiet_until, _) = *lock(&pace.0);
+                        sleep_until(quiet_until).await;
+                        signal.send_replace(());
                     }
                 }
                 sleep_until(again).await;

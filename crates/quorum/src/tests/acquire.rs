@@ -122,8 +122,8 @@ async fn a_grant_that_comes_after_a_failure_is_released_after_it_came() {
     stores[3].set(Mood::Well);
     sleep(2 * SECOND).await;
     assert_eq!(carriers(&stores, &impatient).await, 0);
-    assert_eq!(stores[3].log(), ["acquire", "release"]);
-    assert_eq!(stores[4].log(), ["acquire", "release"]);
+    assert_eq!(stores[3].log(), ["acquire", "withdraw"]);
+    assert_eq!(stores[4].log(), ["acquire", "withdraw"]);
     sleep(2 * SECOND).await;
     assert!(quorum.shared.ledger.is_empty());
 }
@@ -213,7 +213,7 @@ async fn a_release_never_overtakes_the_acquire_that_still_runs() {
     stores[0].set(Mood::Well);
     release(&quorum, 1).await;
     sleep(2 * SECOND).await;
-    assert_eq!(stores[0].log(), ["acquire", "release"]);
+    assert_eq!(stores[0].log(), ["acquire", "withdraw"]);
     assert_eq!(carriers(&stores, &reentrant(1)).await, 0);
     assert!(quorum.shared.ledger.is_empty());
 }
