@@ -1,22 +1,21 @@
 //! Asking for a hold.
 
-use std::mem::replace;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{MutexGuard as Turn, oneshot};
 use tokio::time::Instant;
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::store::{Attempt, Feature, LockStore, Outcome};
 
 use crate::QuorumStore;
 use crate::ballot::{Ballot, Vote, Votes, answered, majority, no_majority};
-use crate::ledger::{Place, Seat, after, is_unanswered};
+use crate::ledger::{Place, Seat, Turn, after, is_unanswered};
 
 /// How long the other stores may take at least when a majority has granted.
 const GRACE: Duration = Duration::from_millis(5);
 
 /// An answer, and the turn in its store. Nothing else is done about the hold there until it is clear what becomes of a grant.
-type Answered<'a> = (Outcome, Turn<'a, ()>);
+type Answered = (Outcome, Turn);
 
 impl<S: LockStore> QuorumStore<S> {
     pub(crate) async fn acquire_majority(&self, attempt: Attempt) -> Vote<Outcome> {
@@ -25,16 +24,10 @@ impl<S: LockStore> QuorumStore<S> {
             self.check(Feature::Fencing)?;
         }
         let started = Instant::now();
-        let ask = |quorum: Self, answer| quorum.ask(attempt, started, answer);
-        self.in_background(ask).await
-    }
-
-    /// Asks every store, answers, and takes back what the answer has no use for.
-    async fn ask(self, attempt: Attempt, started: Instant, answer: oneshot::Sender<Vote<Outcome>>) {
+        let until = self.deadline(Some(attempt.lease));
         let entry = self.entry(&attempt.hold, Seat::Empty, attempt.lease);
-        let places = self.places(&attempt, &entry);
-        let until = self.until(started, attempt.lease);
-        let mut ballot = Ballot::new(places.iter().map(|place| place.acquire(until)));
+        let places = Place::all(self, &attempt, &entry);
+        let mut ballot = Ballot::new(places.iter().map(|place| place.clone().acquire(until)));
         ballot.wait(until, is_decided).await;
         // Only what has granted before the answer counts when the hold is confirmed: the others get the same time again.
         let grace = Instant::now() + GRACE.max(started.elapsed());
@@ -59,34 +52,27 @@ impl<S: LockStore> QuorumStore<S> {
         };
         let is_granted = matches!(outcome, Ok(Outcome::Granted { .. }));
         entry.count(|at| is_granted && ballot.votes[at].as_ref().is_some_and(is_grant));
-        let outcome = match answer.send(outcome.clone()) {
-            Ok(()) => outcome,
-            Err(_) => Err(too_late()), // The caller has gone.
-        };
-
-        let (places, outcome) = (&places, &outcome);
-        let finish = ballot.finish(|at, vote| async move {
-            match vote {
-                Ok((answer, turn)) if !keeps(outcome, answer) => places[at].undo(Some(turn)).await,
-                Err(error) if is_unanswered(&error) => places[at].undo(None).await,
-                _ => {}
-            }
-        });
-        finish.await;
+        let answer = outcome.clone();
+        let follow = move |at: usize, vote| places[at].clone().follow(vote, outcome.clone());
+        self.shared.running.spawn(ballot.finish(follow));
+        answer
     }
 }
 
-impl<'a, S: LockStore> Place<'a, S> {
-    async fn acquire(&self, until: Instant) -> Vote<Answered<'a>> {
-        self.is_certain()?; // At once: it may still be taking back the earlier attempt.
+impl<S: LockStore> Place<S> {
+    async fn acquire(self: Arc<Self>, until: Instant) -> Vote<Answered> {
         let turn = self.turn().await;
-        self.is_certain()?;
+        let before = self.seat(|seat| *seat);
+        if matches!(before, Seat::Doubtful | Seat::Buried) {
+            let why = "an earlier question about this hold went unanswered";
+            return Err(StoreError::new(StoreErrorKind::Unanswered, why));
+        }
         if Instant::now() >= until {
             let why = "the caller waits no longer, and nothing was sent";
             return Err(StoreError::new(StoreErrorKind::Unreachable, why));
         }
-        let before = self.seat(|seat| replace(seat, Seat::Used));
-        let answer = self.store.acquire(self.attempt).await;
+        self.seat(|seat| *seat = Seat::Used);
+        let answer = self.store().acquire(&self.attempt).await;
         let leaves_nothing = match &answer {
             Ok(Outcome::Granted { .. }) => false,
             Ok(Outcome::Refused { .. }) => self.attempt.patience.is_none(),
@@ -100,12 +86,13 @@ impl<'a, S: LockStore> Place<'a, S> {
         answer.map(|outcome| (outcome, turn))
     }
 
-    fn is_certain(&self) -> Vote<()> {
-        if self.seat(|seat| matches!(seat, Seat::Doubtful | Seat::Buried)) {
-            let why = "an earlier question about this hold went unanswered";
-            return Err(StoreError::new(StoreErrorKind::Unanswered, why));
+    /// Takes back what the outcome has no use for.
+    async fn follow(self: Arc<Self>, vote: Vote<Answered>, outcome: Vote<Outcome>) {
+        match vote {
+            Ok((answer, turn)) if !keeps(&outcome, answer) => self.undo(Some(turn)).await,
+            Err(error) if is_unanswered(&error) => self.undo(None).await,
+            _ => {}
         }
-        Ok(())
     }
 }
 
@@ -123,28 +110,28 @@ fn too_late() -> StoreError {
     StoreError::new(StoreErrorKind::Unanswered, why)
 }
 
-fn is_grant(vote: &Vote<Answered<'_>>) -> bool {
+fn is_grant(vote: &Vote<Answered>) -> bool {
     matches!(vote, Ok((Outcome::Granted { .. }, _)))
 }
 
-fn grants(votes: &Votes<Answered<'_>>) -> usize {
+fn grants(votes: &Votes<Answered>) -> usize {
     votes.iter().flatten().filter(|vote| is_grant(vote)).count()
 }
 
 /// Whether the votes that are missing change nothing.
-fn is_decided(votes: &Votes<Answered<'_>>) -> bool {
+fn is_decided(votes: &Votes<Answered>) -> bool {
     let (majority, granted) = (majority(votes.len()), grants(votes));
     let open = votes.iter().filter(|vote| vote.is_none()).count();
     granted >= majority || granted + open < majority && answered(votes) >= majority
 }
 
 /// The answer of a majority. It may be free when enough leases have ended.
-fn outcome(votes: &Votes<Answered<'_>>) -> Option<Outcome> {
+fn outcome(votes: &Votes<Answered>) -> Option<Outcome> {
     let (majority, granted) = (majority(votes.len()), grants(votes));
     if granted >= majority {
         return Some(Outcome::Granted { token: None });
     }
-    let hint = |(outcome, _): &Answered<'_>| match outcome {
+    let hint = |(outcome, _): &Answered| match outcome {
         Outcome::Refused { retry_after } => Some(*retry_after),
         Outcome::Granted { .. } => None,
     };

@@ -1,8 +1,9 @@
 //! Ending a hold or an attempt.
 
+use std::future::ready;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore, LockStoreExt, Released};
@@ -16,33 +17,27 @@ impl<S: LockStore> QuorumStore<S> {
     pub(crate) async fn release_majority(&self, hold: &Hold) -> Vote<Released> {
         // It names the hold where it has to be withdrawn.
         let attempt = Attempt::new(hold.clone(), Duration::ZERO).in_line(false);
-        let release = |quorum: Self, answer: oneshot::Sender<_>| async move {
-            let entry = quorum.entry(&attempt.hold, Seat::Counts, Duration::ZERO);
-            let places = quorum.places(&attempt, &entry);
-            let mut ballot = Ballot::new(places.iter().map(Place::release));
-            let decide = |votes: &Votes<Released>| {
-                let carried = |_, seat| (seat == Seat::Released).then_some(HoldStatus::Held);
-                let status = entry.unbroken(carried)?;
-                // As many as any of the stores has woken.
-                let notified = votes.iter().flatten().flatten().map(|vote| vote.notified);
-                Some(Released::new(status, notified.max().unwrap_or_default()))
-            };
-            let released = ballot.decision(quorum.deadline(), true, decide).await;
-            // A release that is not decided is tried again by the caller.
-            let is_over = released.is_ok();
-            if is_over {
-                entry.end(Seat::Used);
-            }
-            drop(answer.send(released));
-            let places = &places;
-            let finish = ballot.finish(|at, _| async move {
-                if is_over {
-                    places[at].undo(None).await;
-                }
-            });
-            finish.await;
+        let entry = self.entry(hold, Seat::Counts, Duration::ZERO);
+        let places = Place::all(self, &attempt, &entry);
+        let mut ballot = Ballot::new(places.iter().map(|place| place.clone().release()));
+        let decide = |votes: &Votes<Released>| {
+            let carried = |_, seat| (seat == Seat::Released).then_some(HoldStatus::Held);
+            let status = entry.unbroken(carried)?;
+            // As many as any of the stores has woken.
+            let notified = votes.iter().flatten().flatten().map(|vote| vote.notified);
+            Some(Released::new(status, notified.max().unwrap_or_default()))
         };
-        self.in_background(release).await
+        let released = ballot.decision(self.deadline(None), true, decide).await;
+        let follow = move |at: usize, _| places[at].clone().undo(None);
+        match &released {
+            Ok(_) => {
+                entry.end(Seat::Used);
+                self.shared.running.spawn(ballot.finish(follow));
+            }
+            // It is tried again by the caller.
+            Err(_) => drop(self.shared.running.spawn(ballot.finish(|_, _| ready(())))),
+        }
+        released
     }
 
     /// Withdraws everywhere.
@@ -52,21 +47,20 @@ impl<S: LockStore> QuorumStore<S> {
         } else {
             Seat::Used
         };
-        let withdraw = |quorum: Self, answer: oneshot::Sender<_>| async move {
-            let entry = quorum.entry(&attempt.hold, Seat::Counts, attempt.lease);
-            entry.end(left);
-            let places = quorum.places(&attempt, &entry);
-            let mut ballot = Ballot::new(places.iter().map(Place::withdraw));
-            let withdrawn = ballot.decision(quorum.deadline(), true, most_answered);
-            drop(answer.send(withdrawn.await));
-            ballot.finish(|at, _| places[at].undo(None)).await;
-        };
-        self.in_background(withdraw).await
+        let entry = self.entry(&attempt.hold, Seat::Counts, attempt.lease);
+        entry.end(left);
+        let places = Place::all(self, &attempt, &entry);
+        let mut ballot = Ballot::new(places.iter().map(|place| place.clone().withdraw()));
+        let deadline = self.deadline(None);
+        let withdrawn = ballot.decision(deadline, true, most_answered).await;
+        let follow = move |at: usize, _| places[at].clone().undo(None);
+        self.shared.running.spawn(ballot.finish(follow));
+        withdrawn
     }
 }
 
-impl<S: LockStore> Place<'_, S> {
-    async fn release(&self) -> Vote<Released> {
+impl<S: LockStore> Place<S> {
+    async fn release(self: Arc<Self>) -> Vote<Released> {
         let _turn = self.turn().await;
         match self.seat(|seat| *seat) {
             Seat::Counts | Seat::Unsure => {}
@@ -76,7 +70,7 @@ impl<S: LockStore> Place<'_, S> {
                 return Ok(HoldStatus::Gone.into());
             }
         }
-        let answer = self.store.release_one(&self.attempt.hold).await;
+        let answer = self.store().release_one(&self.attempt.hold).await;
         let status = answer.as_ref().map(|released| released.status);
         self.seat(|seat| match (status, *seat) {
             (Ok(HoldStatus::Held), Seat::Counts | Seat::Unsure) => *seat = Seat::Released,

@@ -1,9 +1,9 @@
 //! One key in all stores, for an operator, and the audit of all stores.
 
+use std::future::ready;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tower_distributed_lock::LockKey;
 use tower_distributed_lock::audit::{Audit, Deployment, Warning};
@@ -22,7 +22,7 @@ impl<S: Inspect> Inspect for QuorumStore<S> {
         let stores = self.shared.stores.iter();
         let mut ballot = Ballot::new(stores.map(|store| store.inspect(key)));
         // A question that takes too long is dropped.
-        ballot.wait(self.deadline(), |_| false).await;
+        ballot.wait(self.deadline(None), |_| false).await;
         match most_answered(&ballot.votes) {
             Some(()) => Ok(together(ballot.votes)),
             None => Err(no_majority(&ballot.votes, false)),
@@ -30,21 +30,20 @@ impl<S: Inspect> Inspect for QuorumStore<S> {
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let key = key.clone();
-        let unlock = |quorum: Self, answer: oneshot::Sender<_>| async move {
-            let stores = quorum.shared.stores.iter();
-            let mut ballot = Ballot::new(stores.map(|store| store.force_unlock(&key)));
-            let until = quorum.deadline();
-            // Not only for a majority: the caller finds the lock free in each store that is in time.
-            ballot.wait(until, |_| false).await;
-            let was_held = |votes: &Votes<bool>| {
-                let was_held = votes.iter().flatten().flatten().any(|&held| held);
-                most_answered(votes).map(|()| was_held)
-            };
-            drop(answer.send(ballot.decision(until, true, was_held).await));
-            ballot.finish(|_, _| async {}).await;
+        let mut ballot = self.ballot(|quorum, at| {
+            let key = key.clone();
+            async move { quorum.shared.stores[at].force_unlock(&key).await }
+        });
+        let until = self.deadline(None);
+        // Not only for a majority: the caller finds the lock free in each store that is in time.
+        ballot.wait(until, |_| false).await;
+        let was_held = |votes: &Votes<bool>| {
+            let was_held = votes.iter().flatten().flatten().any(|&held| held);
+            most_answered(votes).map(|()| was_held)
         };
-        self.in_background(unlock).await
+        let unlocked = ballot.decision(until, true, was_held).await;
+        self.shared.running.spawn(ballot.finish(|_, _| ready(())));
+        unlocked
     }
 }
 

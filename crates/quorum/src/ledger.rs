@@ -1,13 +1,14 @@
 //! What is known of each hold.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Mutex as Turns, MutexGuard as Turn};
+use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
 use tokio::time::{Instant, sleep};
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore};
 
+use crate::QuorumStore;
 use crate::ballot::{Vote, majority};
 use crate::table::lock;
 
@@ -25,7 +26,7 @@ pub(crate) struct Entry {
     seats: Mutex<Vec<Seat>>,
     /// What is done about the hold in a store happens in turns, in the order in which it was asked for: a release never overtakes
     /// the acquire before it.
-    turns: Vec<Turns<()>>,
+    turns: Vec<Arc<Turns<()>>>,
     /// Until when it is remembered, unless nothing is left of it before.
     until: Mutex<Instant>,
 }
@@ -54,7 +55,7 @@ impl Entry {
     pub(crate) fn new(stores: usize, seat: Seat) -> Self {
         Self {
             seats: Mutex::new(vec![seat; stores]),
-            turns: (0..stores).map(|_| Turns::default()).collect(),
+            turns: (0..stores).map(|_| Arc::default()).collect(),
             until: Mutex::new(Instant::now()),
         }
     }
@@ -111,18 +112,43 @@ impl Entry {
     }
 }
 
+/// The turn to do something about a hold in a store.
+pub(crate) type Turn = OwnedMutexGuard<()>;
+
 /// One hold in one store: what is needed to act there.
-pub(crate) struct Place<'a, S> {
-    pub(crate) store: &'a S,
-    pub(crate) attempt: &'a Attempt,
-    pub(crate) entry: &'a Entry,
+pub(crate) struct Place<S> {
+    quorum: QuorumStore<S>,
+    pub(crate) attempt: Attempt,
+    entry: Arc<Entry>,
     /// The number of the store.
-    pub(crate) at: usize,
+    at: usize,
 }
 
-impl<'a, S: LockStore> Place<'a, S> {
-    pub(crate) async fn turn(&self) -> Turn<'a, ()> {
-        self.entry.turns[self.at].lock().await
+impl<S: LockStore> Place<S> {
+    /// The places of a hold in every store.
+    pub(crate) fn all(
+        quorum: &QuorumStore<S>,
+        attempt: &Attempt,
+        entry: &Arc<Entry>,
+    ) -> Vec<Arc<Self>> {
+        let place = |at| {
+            let (quorum, attempt, entry) = (quorum.clone(), attempt.clone(), entry.clone());
+            Arc::new(Self {
+                quorum,
+                attempt,
+                entry,
+                at,
+            })
+        };
+        (0..quorum.stores()).map(place).collect()
+    }
+
+    pub(crate) fn store(&self) -> &S {
+        &self.quorum.shared.stores[self.at]
+    }
+
+    pub(crate) async fn turn(&self) -> Turn {
+        self.entry.turns[self.at].clone().lock_owned().await
     }
 
     /// Reads or changes the seat.
@@ -131,13 +157,13 @@ impl<'a, S: LockStore> Place<'a, S> {
     }
 
     /// Withdraws what may be in the store.
-    pub(crate) async fn withdraw(&self) -> Vote<()> {
+    pub(crate) async fn withdraw(self: Arc<Self>) -> Vote<()> {
         let _turn = self.turn().await;
         self.withdraw_now().await
     }
 
     /// The same, again and again, until the store has answered or the hold is forgotten.
-    pub(crate) async fn undo(&self, turn: Option<Turn<'a, ()>>) {
+    pub(crate) async fn undo(self: Arc<Self>, turn: Option<Turn>) {
         let _turn = match turn {
             Some(turn) => turn,
             None => self.turn().await,
@@ -155,7 +181,7 @@ impl<'a, S: LockStore> Place<'a, S> {
             return Ok(());
         }
         let is_doubtful = seat == Seat::Doubtful;
-        let answer = self.store.withdraw(self.attempt, is_doubtful).await;
+        let answer = self.store().withdraw(&self.attempt, is_doubtful).await;
         self.seat(|seat| match &answer {
             Ok(()) if is_doubtful => *seat = Seat::Buried,
             Ok(()) => *seat = Seat::Empty,

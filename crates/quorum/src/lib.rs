@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::sync::oneshot::{self, error::RecvError};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use tower_distributed_lock::audit::Audit;
@@ -28,8 +27,8 @@ mod table;
 mod tests;
 mod wakeups;
 
-use ballot::Vote;
-use ledger::{Entry, Place, Seat, after, is_unanswered};
+use ballot::{Ballot, Vote};
+use ledger::{Entry, Seat, after, is_unanswered};
 use table::Table;
 use wakeups::Pace;
 
@@ -176,17 +175,12 @@ impl<S> QuorumStore<S> {
         self
     }
 
-    /// Asks something in the background, to the end, even if the caller is gone. Returns the answer, which comes before the end.
-    async fn in_background<T, F>(
-        &self,
-        ask: impl FnOnce(Self, oneshot::Sender<Vote<T>>) -> F,
-    ) -> Vote<T>
+    /// The same question to every store.
+    fn ballot<T, F>(&self, ask: impl Fn(Self, usize) -> F) -> Ballot<T, F>
     where
-        F: Future<Output = ()> + Send + 'static,
+        F: Future<Output = Vote<T>>,
     {
-        let (answer, answered) = oneshot::channel();
-        self.shared.running.spawn(ask(self.clone(), answer));
-        answered.await.unwrap_or_else(|error| Err(died(error)))
+        Ballot::new((0..self.stores()).map(|at| ask(self.clone(), at)))
     }
 
     /// What is known of a hold. If nothing is, each of its seats is this one: `Empty` for a new hold, `Counts` for one that another
@@ -196,17 +190,6 @@ impl<S> QuorumStore<S> {
         let entry = self.shared.ledger.get(hold.clone(), new);
         entry.remember(lease);
         entry
-    }
-
-    fn places<'a>(&'a self, attempt: &'a Attempt, entry: &'a Entry) -> Vec<Place<'a, S>> {
-        let stores = self.shared.stores.iter().enumerate();
-        let place = |(at, store)| Place {
-            store,
-            attempt,
-            entry,
-            at,
-        };
-        stores.map(place).collect()
     }
 
     fn pace(&self, key: &LockKey) -> Arc<Pace> {
@@ -223,14 +206,10 @@ impl<S> QuorumStore<S> {
         self.shared.stores.len()
     }
 
-    /// The deadline for answers to a question that is sent now.
-    fn deadline(&self) -> Instant {
-        after(Instant::now(), self.store_timeout)
-    }
-
-    /// The same, for a question about a lease.
-    fn until(&self, now: Instant, lease: Duration) -> Instant {
-        after(now, self.store_timeout.min(lease / 4))
+    /// The deadline for answers to a question that is sent now, about a lease if it is one.
+    fn deadline(&self, lease: Option<Duration>) -> Instant {
+        let quarter = lease.map_or(Duration::MAX, |lease| lease / 4);
+        after(Instant::now(), self.store_timeout.min(quarter))
     }
 }
 
@@ -322,9 +301,4 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         }
         Ok(partition)
     }
-}
-
-/// The error of a question whose task has died with its runtime, or with a store.
-fn died(error: RecvError) -> StoreError {
-    StoreError::new(StoreErrorKind::Unanswered, error)
 }

@@ -1,14 +1,14 @@
 //! Renewals and checks of holds.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tower_distributed_lock::store::{HoldStatus, LockStore, Renewal};
 
 use crate::QuorumStore;
-use crate::ballot::{Ballot, Vote, Votes, answered, majority, no_majority};
+use crate::ballot::{Vote, Votes, most_answered, no_majority};
 use crate::ledger::{Entry, Seat};
 
 /// A hold that is asked about.
@@ -24,40 +24,36 @@ impl<S: LockStore> QuorumStore<S> {
     /// Asks every store. Each hold has its own decision and its own limit, so that a short lease does not shorten the limit of
     /// another hold. A hold that is not decided is [`HoldStatus::Unknown`]. An empty batch asks whether a majority answers.
     pub(crate) async fn renew_majority(&self, renewals: &[Renewal]) -> Vote<Vec<HoldStatus>> {
-        let renewals = renewals.to_vec();
-        let renew = |quorum: Self, answer: oneshot::Sender<_>| async move {
-            let asked = renewals.iter().map(|renewal| quorum.asked(renewal));
-            let asked: Vec<_> = asked.collect();
-            let stores = quorum.shared.stores.iter();
-            let mut ballot = Ballot::new(stores.map(|store| store.renew(&renewals)));
-            let mut limits: Vec<_> = asked.iter().map(|hold| hold.until).collect();
-            limits.push(quorum.deadline());
-            limits.sort_unstable();
-            for limit in limits {
-                let decided = |votes: &Votes<_>| {
-                    // Holds whose limit has passed are not waited for.
-                    let mut holds = (0..).zip(&asked).filter(|(_, hold)| hold.until >= limit);
-                    holds.all(|(n, hold)| hold.status(n, votes).is_some())
-                        && (!asked.is_empty() || answered(votes) >= majority(votes.len()))
-                };
-                if ballot.wait(limit, decided).await {
-                    break;
-                }
+        let asked: Vec<_> = renewals.iter().map(|renewal| self.asked(renewal)).collect();
+        let renewals: Arc<[Renewal]> = renewals.into();
+        let mut ballot = self.ballot(|quorum, at| {
+            let renewals = renewals.clone();
+            async move { quorum.shared.stores[at].renew(&renewals).await }
+        });
+        let mut limits: Vec<_> = asked.iter().map(|hold| hold.until).collect();
+        limits.push(self.deadline(None));
+        limits.sort_unstable();
+        for limit in limits {
+            let decided = |votes: &Votes<_>| {
+                // Holds whose limit has passed are not waited for.
+                let mut holds = (0..).zip(&asked).filter(|(_, hold)| hold.until >= limit);
+                holds.all(|(n, hold)| hold.status(n, votes).is_some())
+                    && (!asked.is_empty() || most_answered(votes).is_some())
+            };
+            if ballot.wait(limit, decided).await {
+                break;
             }
-            drop(answer.send(decide(&asked, &ballot.votes)));
-            ballot.finish(async |_, _| {}).await;
-        };
-        self.in_background(renew).await
+        }
+        let decision = decide(&asked, &ballot.votes);
+        self.shared.running.spawn(ballot.finish(|_, _| ready(())));
+        decision
     }
 
     fn asked(&self, renewal: &Renewal) -> Asked {
         Asked {
             entry: self.entry(&renewal.hold, Seat::Counts, Duration::ZERO),
             lease: renewal.lease,
-            until: match renewal.lease {
-                Some(lease) => self.until(Instant::now(), lease),
-                None => self.deadline(),
-            },
+            until: self.deadline(renewal.lease),
         }
     }
 }
@@ -66,7 +62,7 @@ impl<S: LockStore> QuorumStore<S> {
 fn decide(asked: &[Asked], votes: &Votes<Vec<HoldStatus>>) -> Vote<Vec<HoldStatus>> {
     let holds = asked.iter().enumerate();
     let statuses: Vec<_> = holds.map(|(n, hold)| hold.status(n, votes)).collect();
-    if statuses.iter().all(Option::is_none) && answered(votes) < majority(votes.len()) {
+    if statuses.iter().all(Option::is_none) && most_answered(votes).is_none() {
         let changes = asked.iter().any(|hold| hold.lease.is_some());
         return Err(no_majority(votes, changes));
     }

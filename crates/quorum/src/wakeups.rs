@@ -1,16 +1,15 @@
 //! Wake-ups from several stores.
 
-use std::mem::replace;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tower_distributed_lock::store::{Attempt, LockStore, Wakeups};
 
-use crate::ballot::{Ballot, Vote, most_answered};
+use crate::QuorumStore;
+use crate::ballot::{Vote, most_answered};
 use crate::table::lock;
-use crate::{QuorumStore, died};
 
 /// The shortest time between two attempts to subscribe in a store that failed, or whose subscription is over.
 const RETRY: Duration = Duration::from_secs(1);
@@ -51,42 +50,37 @@ impl Pace {
 impl<S: LockStore> QuorumStore<S> {
     /// Subscribes in every store, and returns when a majority has answered. Every holder has its hold in a store of that majority.
     pub(crate) async fn subscribe_majority(&self, attempt: Attempt) -> Vote<Wakeups> {
-        let (signal, wakeups) = watch::channel(());
-        let pace = self.pace(&attempt.hold.key);
-        let listening = (0..self.stores()).map(|at| {
-            let (vote, voted) = oneshot::channel();
-            let (attempt, pace, signal) = (attempt.clone(), pace.clone(), signal.clone());
-            tokio::spawn(self.clone().listen(at, attempt, pace, signal, vote));
-            async { voted.await.unwrap_or_else(|error| Err(died(error))) }
+        let mut ballot = self.ballot(|quorum, at| {
+            let attempt = attempt.clone();
+            async move { quorum.shared.stores[at].subscribe(&attempt).await }
         });
-        let mut ballot = Ballot::new(listening);
-        let decision = ballot.decision(self.deadline(), false, most_answered);
-        decision.await.map(|()| Wakeups::new(wakeups, ()))
+        let subscribed = ballot
+            .decision(self.deadline(None), false, most_answered)
+            .await;
+        let (signal, wakeups) = watch::channel(());
+        let (quorum, pace) = (self.clone(), self.pace(&attempt.hold.key));
+        tokio::spawn(ballot.finish(move |at, subscribed| {
+            let (quorum, attempt, pace) = (quorum.clone(), attempt.clone(), pace.clone());
+            quorum.listen(at, attempt, pace, signal.clone(), subscribed)
+        }));
+        subscribed.map(|()| Wakeups::new(wakeups, ()))
     }
 
-    /// Subscribes in one store, votes, and signals when it is time to ask again, until nobody hears it. It subscribes again when
-    /// that fails, or when the subscription is over.
+    /// Signals when it is time to ask again, until nobody hears it. It subscribes again where that has failed, or where the
+    /// subscription is over.
     async fn listen(
         self,
         at: usize,
         attempt: Attempt,
         pace: Arc<Pace>,
         signal: watch::Sender<()>,
-        vote: oneshot::Sender<Vote<()>>,
+        mut subscribed: Vote<Wakeups>,
     ) {
-        let mut vote = Some(vote);
         loop {
             let again = Instant::now() + RETRY;
-            let subscribed = self.shared.stores[at].subscribe(&attempt).await;
-            let (wakeups, answer) = match subscribed {
-                Ok(wakeups) => (Some(wakeups), Ok(())),
-                Err(error) => (None, Err(error)),
-            };
-            let mut in_time = vote.take().is_some_and(|vote| vote.send(answer).is_ok());
-            let listening = async {
-                if let Some(mut wakeups) = wakeups {
-                    // What happened before a late subscription was missed, so it counts as a wake-up.
-                    while !replace(&mut in_time, true) || wakeups.wait().await {
+            let hear = async {
+                if let Ok(wakeups) = &mut subscribed {
+                    while wakeups.wait().await {
                         let (quiet_until, _) = *lock(&pace.0);
                         sleep_until(quiet_until).await;
                         signal.send_replace(());
@@ -97,7 +91,11 @@ impl<S: LockStore> QuorumStore<S> {
             tokio::select! {
                 biased; // without chance, a simulation replays
                 () = signal.closed() => return,
-                () = listening => {}
+                () = hear => {}
+            }
+            subscribed = self.shared.stores[at].subscribe(&attempt).await;
+            if subscribed.is_ok() {
+                signal.send_replace(()); // What happened meanwhile was missed.
             }
         }
     }
