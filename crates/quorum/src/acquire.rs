@@ -1,6 +1,5 @@
 //! Asking for a hold.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,26 +7,22 @@ use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::store::{Attempt, Feature, LockStore, Outcome};
 
 use crate::QuorumStore;
-use crate::ballot::{Ballot, Vote, Votes, answered, majority, no_majority};
-use crate::ledger::{Place, Seat, Turn, after, is_unanswered};
+use crate::ballot::{Vote, Votes, answered, majority, no_majority};
+use crate::ledger::{Place, Seat, after, is_unanswered};
 
 /// How long the other stores may take at least when a majority has granted.
 const GRACE: Duration = Duration::from_millis(5);
 
-/// An answer, and the turn in its store. Nothing else is done about the hold there until it is clear what becomes of a grant.
-type Answered = (Outcome, Turn);
-
 impl<S: LockStore> QuorumStore<S> {
     pub(crate) async fn acquire_majority(&self, attempt: Attempt) -> Vote<Outcome> {
-        self.check(Feature::Mode(attempt.hold.mode))?;
+        self.require(Feature::Mode(attempt.hold.mode))?;
         if attempt.fencing.is_some() {
-            self.check(Feature::Fencing)?;
+            self.require(Feature::Fencing)?;
         }
         let started = Instant::now();
         let until = self.deadline(Some(attempt.lease));
         let entry = self.entry(&attempt.hold, Seat::Empty, attempt.lease);
-        let places = Place::all(self, &attempt, &entry);
-        let mut ballot = Ballot::new(places.iter().map(|place| place.clone().acquire(until)));
+        let mut ballot = self.in_turn(&attempt, &entry, move |place| place.acquire(until));
         ballot.wait(until, is_decided).await;
         // Only what has granted before the answer counts when the hold is confirmed: the others get the same time again.
         let grace = Instant::now() + GRACE.max(started.elapsed());
@@ -53,56 +48,47 @@ impl<S: LockStore> QuorumStore<S> {
         let is_granted = matches!(outcome, Ok(Outcome::Granted { .. }));
         entry.count(|at| is_granted && ballot.votes[at].as_ref().is_some_and(is_grant));
         let answer = outcome.clone();
-        let follow = move |at: usize, vote| places[at].clone().follow(vote, outcome.clone());
+        let follow = move |vote, place: Place<S>| place.follow(vote, outcome.clone());
         self.shared.running.spawn(ballot.finish(follow));
         answer
     }
 }
 
 impl<S: LockStore> Place<S> {
-    async fn acquire(self: Arc<Self>, until: Instant) -> Vote<Answered> {
-        let turn = self.turn().await;
+    async fn acquire(self, until: Instant) -> (Vote<Outcome>, Self) {
         let before = self.seat(|seat| *seat);
-        if matches!(before, Seat::Doubtful | Seat::Buried) {
-            let why = "an earlier question about this hold went unanswered";
-            return Err(StoreError::new(StoreErrorKind::Unanswered, why));
-        }
-        if Instant::now() >= until {
-            let why = "the caller waits no longer, and nothing was sent";
-            return Err(StoreError::new(StoreErrorKind::Unreachable, why));
+        let unsent = match before {
+            Seat::Doubtful | Seat::Buried => Some(StoreErrorKind::Unanswered),
+            _ if Instant::now() >= until => Some(StoreErrorKind::Unreachable),
+            _ => None,
+        };
+        if let Some(kind) = unsent {
+            let why = "an earlier question about this hold went unanswered, or takes too long";
+            return (Err(StoreError::new(kind, why)), self);
         }
         self.seat(|seat| *seat = Seat::Used);
         let answer = self.store().acquire(&self.attempt).await;
-        let leaves_nothing = match &answer {
-            Ok(Outcome::Granted { .. }) => false,
-            Ok(Outcome::Refused { .. }) => self.attempt.patience.is_none(),
-            Err(_) => true,
+        let left = match &answer {
+            Err(error) if is_unanswered(error) => Seat::Doubtful,
+            Ok(Outcome::Granted { .. }) => Seat::Used,
+            Ok(Outcome::Refused { .. }) if self.attempt.patience.is_some() => Seat::Used,
+            _ if before == Seat::Empty => Seat::Empty,
+            _ => Seat::Used,
         };
-        if answer.as_ref().is_err_and(is_unanswered) {
-            self.seat(|seat| *seat = Seat::Doubtful);
-        } else if leaves_nothing && before == Seat::Empty {
-            self.seat(|seat| *seat = Seat::Empty);
-        }
-        answer.map(|outcome| (outcome, turn))
+        self.seat(|seat| *seat = left);
+        (answer, self)
     }
 
-    /// Takes back what the outcome has no use for.
-    async fn follow(self: Arc<Self>, vote: Vote<Answered>, outcome: Vote<Outcome>) {
-        match vote {
-            Ok((answer, turn)) if !keeps(&outcome, answer) => self.undo(Some(turn)).await,
-            Err(error) if is_unanswered(&error) => self.undo(None).await,
-            _ => {}
+    /// Takes back what the outcome has no use for. A grant that was needed stays, and so does a waiter.
+    async fn follow(self, vote: Vote<Outcome>, outcome: Vote<Outcome>) {
+        use Outcome::{Granted, Refused};
+        match (outcome, vote) {
+            (Ok(Granted { .. }), Ok(Granted { .. })) | (Ok(Refused { .. }), Ok(Refused { .. })) => {
+            }
+            (_, Err(error)) if !is_unanswered(&error) => {}
+            _ => self.undo().await,
         }
     }
-}
-
-/// Whether an answer stays in its store after this outcome: a grant that was needed, or a waiter's entry.
-fn keeps(outcome: &Vote<Outcome>, answer: Outcome) -> bool {
-    use Outcome::{Granted, Refused};
-    matches!(
-        (outcome, answer),
-        (Ok(Granted { .. }), Granted { .. }) | (Ok(Refused { .. }), Refused { .. })
-    )
 }
 
 fn too_late() -> StoreError {
@@ -110,28 +96,28 @@ fn too_late() -> StoreError {
     StoreError::new(StoreErrorKind::Unanswered, why)
 }
 
-fn is_grant(vote: &Vote<Answered>) -> bool {
-    matches!(vote, Ok((Outcome::Granted { .. }, _)))
+fn is_grant(vote: &Vote<Outcome>) -> bool {
+    matches!(vote, Ok(Outcome::Granted { .. }))
 }
 
-fn grants(votes: &Votes<Answered>) -> usize {
+fn grants(votes: &Votes<Outcome>) -> usize {
     votes.iter().flatten().filter(|vote| is_grant(vote)).count()
 }
 
 /// Whether the votes that are missing change nothing.
-fn is_decided(votes: &Votes<Answered>) -> bool {
+fn is_decided(votes: &Votes<Outcome>) -> bool {
     let (majority, granted) = (majority(votes.len()), grants(votes));
     let open = votes.iter().filter(|vote| vote.is_none()).count();
     granted >= majority || granted + open < majority && answered(votes) >= majority
 }
 
 /// The answer of a majority. It may be free when enough leases have ended.
-fn outcome(votes: &Votes<Answered>) -> Option<Outcome> {
+fn outcome(votes: &Votes<Outcome>) -> Option<Outcome> {
     let (majority, granted) = (majority(votes.len()), grants(votes));
     if granted >= majority {
         return Some(Outcome::Granted { token: None });
     }
-    let hint = |(outcome, _): &Answered| match outcome {
+    let hint = |outcome: &Outcome| match outcome {
         Outcome::Refused { retry_after } => Some(*retry_after),
         Outcome::Granted { .. } => None,
     };

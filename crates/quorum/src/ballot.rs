@@ -1,10 +1,9 @@
 //! One question to all stores.
 
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::task::Poll;
 
-use futures_util::future::{OptionFuture, join_all};
+use futures_util::future::{BoxFuture, FutureExt, join_all};
 use tokio::time::{Instant, timeout_at};
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 
@@ -14,18 +13,25 @@ pub(crate) type Vote<T> = Result<T, StoreError>;
 /// What the stores have answered so far.
 pub(crate) type Votes<T> = [Option<Vote<T>>];
 
-/// One question to all stores, and their votes.
-pub(crate) struct Ballot<T, F> {
+/// One question to all stores, their votes, and what each that has voted keeps in its `place` until the question is over.
+pub(crate) struct Ballot<T, P> {
     pub(crate) votes: Vec<Option<Vote<T>>>,
-    questions: Vec<Pin<Box<F>>>,
+    places: Vec<Option<P>>,
+    questions: Vec<BoxFuture<'static, (Vote<T>, P)>>,
 }
 
-impl<T, F: Future<Output = Vote<T>>> Ballot<T, F> {
+impl<T, P> Ballot<T, P> {
     /// Nothing is asked before [`Ballot::wait`].
-    pub(crate) fn new(questions: impl Iterator<Item = F>) -> Self {
-        let questions: Vec<_> = questions.map(Box::pin).collect();
-        let votes = questions.iter().map(|_| None).collect();
-        Self { votes, questions }
+    pub(crate) fn new<F>(questions: impl Iterator<Item = F>) -> Self
+    where
+        F: Future<Output = (Vote<T>, P)> + Send + 'static,
+    {
+        let questions: Vec<_> = questions.map(|question| question.boxed()).collect();
+        Self {
+            votes: questions.iter().map(|_| None).collect(),
+            places: questions.iter().map(|_| None).collect(),
+            questions,
+        }
     }
 
     /// Asks every store, in order, and waits until the votes decide or all stores have voted, but not longer than `until`.
@@ -36,11 +42,11 @@ impl<T, F: Future<Output = Vote<T>>> Ballot<T, F> {
         decided: impl Fn(&Votes<T>) -> bool,
     ) -> bool {
         let votes = poll_fn(|cx| {
-            for (vote, question) in self.votes.iter_mut().zip(&mut self.questions) {
-                if vote.is_none()
-                    && let Poll::Ready(answer) = question.as_mut().poll(cx)
+            for (at, question) in self.questions.iter_mut().enumerate() {
+                if self.votes[at].is_none()
+                    && let Poll::Ready((vote, place)) = question.poll_unpin(cx)
                 {
-                    *vote = Some(answer);
+                    (self.votes[at], self.places[at]) = (Some(vote), Some(place));
                 }
             }
             match decided(&self.votes) || self.votes.iter().all(Option::is_some) {
@@ -63,15 +69,20 @@ impl<T, F: Future<Output = Vote<T>>> Ballot<T, F> {
     }
 
     /// Hands every vote to `follow`, those that are missing when they come.
-    pub(crate) async fn finish<G: Future>(self, follow: impl Fn(usize, Vote<T>) -> G) {
-        let (votes, follow) = (self.votes.into_iter().zip(self.questions), &follow);
-        let follow = votes.enumerate().map(|(at, (vote, question))| async move {
-            let late = OptionFuture::from(vote.is_none().then_some(question));
-            if let Some(vote) = vote.or(late.await) {
-                follow(at, vote).await;
-            }
-        });
-        join_all(follow).await;
+    pub(crate) async fn finish<G: Future>(self, follow: impl Fn(Vote<T>, P) -> G) {
+        let (follow, voted) = (&follow, self.votes.into_iter().zip(self.places));
+        let all = voted
+            .zip(self.questions)
+            .map(|(voted, question)| async move {
+                match voted {
+                    (Some(vote), Some(place)) => follow(vote, place).await,
+                    _ => {
+                        let (vote, place) = question.await;
+                        follow(vote, place).await
+                    }
+                }
+            });
+        join_all(all).await;
     }
 }
 

@@ -1,7 +1,5 @@
 //! Ending a hold or an attempt.
 
-use std::future::ready;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
@@ -9,7 +7,7 @@ use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore, LockStoreExt, Released};
 
 use crate::QuorumStore;
-use crate::ballot::{Ballot, Vote, Votes, most_answered};
+use crate::ballot::{Vote, Votes, most_answered};
 use crate::ledger::{Place, Seat};
 
 impl<S: LockStore> QuorumStore<S> {
@@ -18,8 +16,7 @@ impl<S: LockStore> QuorumStore<S> {
         // It names the hold where it has to be withdrawn.
         let attempt = Attempt::new(hold.clone(), Duration::ZERO).in_line(false);
         let entry = self.entry(hold, Seat::Counts, Duration::ZERO);
-        let places = Place::all(self, &attempt, &entry);
-        let mut ballot = Ballot::new(places.iter().map(|place| place.clone().release()));
+        let mut ballot = self.in_turn(&attempt, &entry, Place::release);
         let decide = |votes: &Votes<Released>| {
             let carried = |_, seat| (seat == Seat::Released).then_some(HoldStatus::Held);
             let status = entry.unbroken(carried)?;
@@ -28,15 +25,17 @@ impl<S: LockStore> QuorumStore<S> {
             Some(Released::new(status, notified.max().unwrap_or_default()))
         };
         let released = ballot.decision(self.deadline(None), true, decide).await;
-        let follow = move |at: usize, _| places[at].clone().undo(None);
-        match &released {
-            Ok(_) => {
-                entry.end(Seat::Used);
-                self.shared.running.spawn(ballot.finish(follow));
-            }
-            // It is tried again by the caller.
-            Err(_) => drop(self.shared.running.spawn(ballot.finish(|_, _| ready(())))),
+        // A release that is not decided is tried again by the caller.
+        let is_over = released.is_ok();
+        if is_over {
+            entry.end(Seat::Used);
         }
+        let follow = move |_, place: Place<S>| async move {
+            if is_over {
+                place.undo().await;
+            }
+        };
+        self.shared.running.spawn(ballot.finish(follow));
         released
     }
 
@@ -49,25 +48,23 @@ impl<S: LockStore> QuorumStore<S> {
         };
         let entry = self.entry(&attempt.hold, Seat::Counts, attempt.lease);
         entry.end(left);
-        let places = Place::all(self, &attempt, &entry);
-        let mut ballot = Ballot::new(places.iter().map(|place| place.clone().withdraw()));
+        let mut ballot = self.in_turn(&attempt, &entry, Place::withdraw);
         let deadline = self.deadline(None);
         let withdrawn = ballot.decision(deadline, true, most_answered).await;
-        let follow = move |at: usize, _| places[at].clone().undo(None);
+        let follow = |_, place: Place<S>| place.undo();
         self.shared.running.spawn(ballot.finish(follow));
         withdrawn
     }
 }
 
 impl<S: LockStore> Place<S> {
-    async fn release(self: Arc<Self>) -> Vote<Released> {
-        let _turn = self.turn().await;
+    async fn release(self) -> (Vote<Released>, Self) {
         match self.seat(|seat| *seat) {
             Seat::Counts | Seat::Unsure => {}
-            Seat::Released => return Ok(HoldStatus::Held.into()),
+            Seat::Released => return (Ok(HoldStatus::Held.into()), self),
             // What may be there is withdrawn.
             Seat::Empty | Seat::Used | Seat::Doubtful | Seat::Buried => {
-                return Ok(HoldStatus::Gone.into());
+                return (Ok(HoldStatus::Gone.into()), self);
             }
         }
         let answer = self.store().release_one(&self.attempt.hold).await;
@@ -81,7 +78,7 @@ impl<S: LockStore> Place<S> {
             (_, Seat::Counts) => *seat = Seat::Unsure,
             _ => {}
         });
-        answer
+        (answer, self)
     }
 }
 

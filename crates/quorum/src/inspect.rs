@@ -11,7 +11,7 @@ use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::store::{Holder, Inspect, Inspection, LockStore};
 
 use crate::QuorumStore;
-use crate::ballot::{Ballot, Vote, Votes, majority, most_answered, no_majority};
+use crate::ballot::{Vote, Votes, majority, most_answered, no_majority};
 
 /// How long a store may take for its audit.
 const LONGEST_AUDIT: Duration = Duration::from_secs(10);
@@ -19,8 +19,10 @@ const LONGEST_AUDIT: Duration = Duration::from_secs(10);
 /// A hold counts while a majority carries it: holds of a minority are not shown. Nothing is listed.
 impl<S: Inspect> Inspect for QuorumStore<S> {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
-        let stores = self.shared.stores.iter();
-        let mut ballot = Ballot::new(stores.map(|store| store.inspect(key)));
+        let mut ballot = self.ballot(|quorum, at| {
+            let key = key.clone();
+            async move { (quorum.shared.stores[at].inspect(&key).await, ()) }
+        });
         // A question that takes too long is dropped.
         ballot.wait(self.deadline(None), |_| false).await;
         match most_answered(&ballot.votes) {
@@ -32,7 +34,7 @@ impl<S: Inspect> Inspect for QuorumStore<S> {
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
         let mut ballot = self.ballot(|quorum, at| {
             let key = key.clone();
-            async move { quorum.shared.stores[at].force_unlock(&key).await }
+            async move { (quorum.shared.stores[at].force_unlock(&key).await, ()) }
         });
         let until = self.deadline(None);
         // Not only for a majority: the caller finds the lock free in each store that is in time.
@@ -42,7 +44,7 @@ impl<S: Inspect> Inspect for QuorumStore<S> {
             most_answered(votes).map(|()| was_held)
         };
         let unlocked = ballot.decision(until, true, was_held).await;
-        self.shared.running.spawn(ballot.finish(|_, _| ready(())));
+        self.shared.running.spawn(ballot.finish(|_, ()| ready(())));
         unlocked
     }
 }

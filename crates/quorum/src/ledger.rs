@@ -26,7 +26,7 @@ pub(crate) struct Entry {
     seats: Mutex<Vec<Seat>>,
     /// What is done about the hold in a store happens in turns, in the order in which it was asked for: a release never overtakes
     /// the acquire before it.
-    turns: Vec<Arc<Turns<()>>>,
+    pub(crate) turns: Vec<Arc<Turns<()>>>,
     /// Until when it is remembered, unless nothing is left of it before.
     until: Mutex<Instant>,
 }
@@ -112,43 +112,19 @@ impl Entry {
     }
 }
 
-/// The turn to do something about a hold in a store.
-pub(crate) type Turn = OwnedMutexGuard<()>;
-
-/// One hold in one store: what is needed to act there.
+/// One hold in one store, in its turn: nothing else is done about the hold there.
 pub(crate) struct Place<S> {
-    quorum: QuorumStore<S>,
+    pub(crate) quorum: QuorumStore<S>,
     pub(crate) attempt: Attempt,
-    entry: Arc<Entry>,
+    pub(crate) entry: Arc<Entry>,
     /// The number of the store.
-    at: usize,
+    pub(crate) at: usize,
+    pub(crate) _turn: OwnedMutexGuard<()>,
 }
 
 impl<S: LockStore> Place<S> {
-    /// The places of a hold in every store.
-    pub(crate) fn all(
-        quorum: &QuorumStore<S>,
-        attempt: &Attempt,
-        entry: &Arc<Entry>,
-    ) -> Vec<Arc<Self>> {
-        let place = |at| {
-            let (quorum, attempt, entry) = (quorum.clone(), attempt.clone(), entry.clone());
-            Arc::new(Self {
-                quorum,
-                attempt,
-                entry,
-                at,
-            })
-        };
-        (0..quorum.stores()).map(place).collect()
-    }
-
     pub(crate) fn store(&self) -> &S {
         &self.quorum.shared.stores[self.at]
-    }
-
-    pub(crate) async fn turn(&self) -> Turn {
-        self.entry.turns[self.at].clone().lock_owned().await
     }
 
     /// Reads or changes the seat.
@@ -157,28 +133,10 @@ impl<S: LockStore> Place<S> {
     }
 
     /// Withdraws what may be in the store.
-    pub(crate) async fn withdraw(self: Arc<Self>) -> Vote<()> {
-        let _turn = self.turn().await;
-        self.withdraw_now().await
-    }
-
-    /// The same, again and again, until the store has answered or the hold is forgotten.
-    pub(crate) async fn undo(self: Arc<Self>, turn: Option<Turn>) {
-        let _turn = match turn {
-            Some(turn) => turn,
-            None => self.turn().await,
-        };
-        let mut pause = PAUSE.0;
-        while self.withdraw_now().await.is_err() && Instant::now() < *lock(&self.entry.until) {
-            sleep(pause.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
-            pause = PAUSE.1.min(pause * 2);
-        }
-    }
-
-    async fn withdraw_now(&self) -> Vote<()> {
+    pub(crate) async fn withdraw(self) -> (Vote<()>, Self) {
         let seat = self.seat(|seat| *seat);
         if matches!(seat, Seat::Empty | Seat::Buried) {
-            return Ok(());
+            return (Ok(()), self);
         }
         let is_doubtful = seat == Seat::Doubtful;
         let answer = self.store().withdraw(&self.attempt, is_doubtful).await;
@@ -189,7 +147,21 @@ impl<S: LockStore> Place<S> {
             Err(error) if is_unanswered(error) => *seat = Seat::Doubtful,
             Err(_) => {}
         });
-        answer
+        (answer, self)
+    }
+
+    /// The same, again and again, until the store has answered or the hold is forgotten.
+    pub(crate) async fn undo(mut self) {
+        let mut pause = PAUSE.0;
+        loop {
+            let (answer, place) = self.withdraw().await;
+            if answer.is_ok() || Instant::now() >= *lock(&place.entry.until) {
+                return;
+            }
+            self = place;
+            sleep(pause.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
+            pause = PAUSE.1.min(pause * 2);
+        }
     }
 }
 

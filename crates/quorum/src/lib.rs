@@ -28,7 +28,7 @@ mod tests;
 mod wakeups;
 
 use ballot::{Ballot, Vote};
-use ledger::{Entry, Seat, after, is_unanswered};
+use ledger::{Entry, Place, Seat, after, is_unanswered};
 use table::Table;
 use wakeups::Pace;
 
@@ -103,8 +103,8 @@ struct Shared<S> {
 /// This number of stores does not form a quorum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a quorum needs an odd number of stores, at least 3, not {0}: one or two survive the loss of none, and an even number survives \
-     no more losses than one store less"
+    "a quorum needs an odd number of stores, 3 at least, not {0}: two survive the loss of none, and a fourth one tolerates no more \
+     failures than three"
 )]
 pub struct InvalidQuorum(usize);
 
@@ -166,7 +166,7 @@ impl<S: Inspect> QuorumStore<S> {
     }
 }
 
-impl<S> QuorumStore<S> {
+impl<S: LockStore> QuorumStore<S> {
     /// Sets how long a store may take to answer before it counts as silent; 500 ms by default. For an attempt, a quarter of the
     /// lease limits it, because an attempt that waits for a silent store must still get most of its lease.
     #[must_use]
@@ -175,12 +175,39 @@ impl<S> QuorumStore<S> {
         self
     }
 
-    /// The same question to every store.
-    fn ballot<T, F>(&self, ask: impl Fn(Self, usize) -> F) -> Ballot<T, F>
+    /// A question to every store.
+    fn ballot<T, P, F>(&self, ask: impl Fn(Self, usize) -> F) -> Ballot<T, P>
     where
-        F: Future<Output = Vote<T>>,
+        F: Future<Output = (Vote<T>, P)> + Send + 'static,
     {
         Ballot::new((0..self.stores()).map(|at| ask(self.clone(), at)))
+    }
+
+    /// A question about a hold. In each store, what is asked about the hold is asked in the order of these calls: a release never
+    /// overtakes the acquire before it.
+    fn in_turn<T, F>(
+        &self,
+        attempt: &Attempt,
+        entry: &Arc<Entry>,
+        ask: impl Fn(Place<S>) -> F + Copy + Send + 'static,
+    ) -> Ballot<T, Place<S>>
+    where
+        F: Future<Output = (Vote<T>, Place<S>)> + Send + 'static,
+    {
+        self.ballot(|quorum, at| {
+            let (attempt, entry) = (attempt.clone(), entry.clone());
+            async move {
+                let _turn = entry.turns[at].clone().lock_owned().await;
+                ask(Place {
+                    quorum,
+                    attempt,
+                    entry,
+                    at,
+                    _turn,
+                })
+                .await
+            }
+        })
     }
 
     /// What is known of a hold. If nothing is, each of its seats is this one: `Empty` for a new hold, `Counts` for one that another
@@ -196,7 +223,7 @@ impl<S> QuorumStore<S> {
         self.shared.paces.get(key.clone(), Pace::new)
     }
 
-    fn check(&self, feature: Feature) -> Result<(), StoreError> {
+    fn require(&self, feature: Feature) -> Result<(), StoreError> {
         let has = self.shared.can.check(feature);
         has.map_err(|missing| StoreError::new(StoreErrorKind::Refused, missing))
     }
@@ -225,7 +252,7 @@ impl<S> Clone for QuorumStore<S> {
 impl<S> fmt::Debug for QuorumStore<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QuorumStore")
-            .field("stores", &self.stores())
+            .field("stores", &self.shared.stores.len())
             .field("store_timeout", &self.store_timeout)
             .finish_non_exhaustive()
     }
@@ -245,7 +272,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
     /// Each hold has its own decision: one that has none is [`HoldStatus::Unknown`], unless none has one.
     async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
         if releases.iter().any(|release| release.record.is_some()) {
-            self.check(Feature::Records)?;
+            self.require(Feature::Records)?;
         }
         let holds = releases.iter().map(|release| &release.hold);
         let mut answers = join_all(holds.map(|hold| self.release_majority(hold))).await;

@@ -28,7 +28,7 @@ impl<S: LockStore> QuorumStore<S> {
         let renewals: Arc<[Renewal]> = renewals.into();
         let mut ballot = self.ballot(|quorum, at| {
             let renewals = renewals.clone();
-            async move { quorum.shared.stores[at].renew(&renewals).await }
+            async move { (quorum.shared.stores[at].renew(&renewals).await, ()) }
         });
         let mut limits: Vec<_> = asked.iter().map(|hold| hold.until).collect();
         limits.push(self.deadline(None));
@@ -45,7 +45,7 @@ impl<S: LockStore> QuorumStore<S> {
             }
         }
         let decision = decide(&asked, &ballot.votes);
-        self.shared.running.spawn(ballot.finish(|_, _| ready(())));
+        self.shared.running.spawn(ballot.finish(|_, ()| ready(())));
         decision
     }
 

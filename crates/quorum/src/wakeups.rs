@@ -52,14 +52,14 @@ impl<S: LockStore> QuorumStore<S> {
     pub(crate) async fn subscribe_majority(&self, attempt: Attempt) -> Vote<Wakeups> {
         let mut ballot = self.ballot(|quorum, at| {
             let attempt = attempt.clone();
-            async move { quorum.shared.stores[at].subscribe(&attempt).await }
+            async move { (quorum.shared.stores[at].subscribe(&attempt).await, at) }
         });
         let subscribed = ballot
             .decision(self.deadline(None), false, most_answered)
             .await;
         let (signal, wakeups) = watch::channel(());
         let (quorum, pace) = (self.clone(), self.pace(&attempt.hold.key));
-        tokio::spawn(ballot.finish(move |at, subscribed| {
+        tokio::spawn(ballot.finish(move |subscribed, at| {
             let (quorum, attempt, pace) = (quorum.clone(), attempt.clone(), pace.clone());
             quorum.listen(at, attempt, pace, signal.clone(), subscribed)
         }));
