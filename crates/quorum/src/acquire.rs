@@ -39,13 +39,13 @@ impl<S: LockStore> QuorumStore<S> {
                 let retry_after = pace.pause(started.elapsed()).min(retry_after);
                 Ok(Outcome::Refused { retry_after })
             }
-            Some(outcome) => {
-                pace.go_on();
-                Ok(outcome)
-            }
+            Some(outcome) => Ok(outcome),
             None => Err(no_majority(&ballot.votes, true)),
         };
         let is_granted = matches!(outcome, Ok(Outcome::Granted { .. }));
+        if is_granted {
+            pace.granted();
+        }
         entry.count(|at| is_granted && ballot.votes[at].as_ref().is_some_and(is_grant));
         let answer = outcome.clone();
         let follow = move |vote, place: Place<S>| place.follow(vote, outcome.clone());
@@ -58,7 +58,7 @@ impl<S: LockStore> Place<S> {
     async fn acquire(self, until: Instant) -> (Vote<Outcome>, Self) {
         let before = self.seat(|seat| *seat);
         let unsent = match before {
-            Seat::Doubtful | Seat::Buried => Some(StoreErrorKind::Unanswered),
+            Seat::Doubtful => Some(StoreErrorKind::Unanswered),
             _ if Instant::now() >= until => Some(StoreErrorKind::Unreachable),
             _ => None,
         };
@@ -86,7 +86,14 @@ impl<S: LockStore> Place<S> {
             (Ok(Granted { .. }), Ok(Granted { .. })) | (Ok(Refused { .. }), Ok(Refused { .. })) => {
             }
             (_, Err(error)) if !is_unanswered(&error) => {}
-            _ => self.undo().await,
+            (_, vote) => {
+                if is_grant(&vote) {
+                    self.quorum
+                        .pace(&self.attempt.hold.key)
+                        .pause(Duration::ZERO);
+                }
+                self.undo().await;
+            }
         }
     }
 }

@@ -63,7 +63,7 @@ impl<S: LockStore> Place<S> {
             Seat::Counts | Seat::Unsure => {}
             Seat::Released => return (Ok(HoldStatus::Held.into()), self),
             // What may be there is withdrawn.
-            Seat::Empty | Seat::Used | Seat::Doubtful | Seat::Buried => {
+            Seat::Empty | Seat::Used | Seat::Doubtful => {
                 return (Ok(HoldStatus::Gone.into()), self);
             }
         }

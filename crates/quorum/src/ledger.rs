@@ -45,10 +45,9 @@ pub(crate) enum Seat {
     Unsure,
     /// It counted, and carried the hold until its release.
     Released,
-    /// A delayed copy of a question may still arrive. The store is not asked for this hold again.
+    /// A delayed copy of a question may still arrive. The store is not asked for this hold again before it has withdrawn it, and then
+    /// it refuses any copy.
     Doubtful,
-    /// It was doubtful, and refuses the copy.
-    Buried,
 }
 
 impl Entry {
@@ -135,13 +134,12 @@ impl<S: LockStore> Place<S> {
     /// Withdraws what may be in the store.
     pub(crate) async fn withdraw(self) -> (Vote<()>, Self) {
         let seat = self.seat(|seat| *seat);
-        if matches!(seat, Seat::Empty | Seat::Buried) {
+        if seat == Seat::Empty {
             return (Ok(()), self);
         }
-        let is_doubtful = seat == Seat::Doubtful;
-        let answer = self.store().withdraw(&self.attempt, is_doubtful).await;
+        let unanswered = seat == Seat::Doubtful;
+        let answer = self.store().withdraw(&self.attempt, unanswered).await;
         self.seat(|seat| match &answer {
-            Ok(()) if is_doubtful => *seat = Seat::Buried,
             Ok(()) => *seat = Seat::Empty,
             // It may still take effect, even on a later hold with this name.
             Err(error) if is_unanswered(error) => *seat = Seat::Doubtful,

@@ -52,7 +52,7 @@ const STORE_TIMEOUT: Duration = Duration::from_millis(500);
 ///
 /// # Cancel safety
 ///
-/// As for every [`LockStore`], drive the futures to their end. An `acquire` that is dropped all the same is taken back.
+/// As for every [`LockStore`], drive the futures to their end: until it has its answer, a question is asked by its caller.
 ///
 /// # Examples
 ///

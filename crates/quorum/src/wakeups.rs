@@ -28,21 +28,23 @@ impl Pace {
         Self(Mutex::new((Instant::now(), 0)))
     }
 
-    /// A vote that took this long was split. Returns for how long nobody is woken.
+    /// A grant is given back, after a vote that took this long. Returns for how long nobody is woken.
     pub(crate) fn pause(&self, taken: Duration) -> Duration {
         let (quiet_until, splits) = &mut *lock(&self.0);
-        let bound = PAUSE
-            .0
-            .max(2 * taken)
-            .saturating_mul(1 << (*splits).min(16));
-        let pause = bound.min(PAUSE.1).mul_f64(fastrand::f64());
-        *quiet_until = Instant::now() + pause;
-        *splits += 1;
-        pause
+        let now = Instant::now();
+        if *quiet_until <= now {
+            let bound = PAUSE
+                .0
+                .max(2 * taken)
+                .saturating_mul(1 << (*splits).min(16));
+            *quiet_until = now + bound.min(PAUSE.1).mul_f64(fastrand::f64());
+            *splits += 1;
+        }
+        *quiet_until - now
     }
 
-    /// A vote was not split.
-    pub(crate) fn go_on(&self) {
+    /// A vote was won: the next pause is short again.
+    pub(crate) fn granted(&self) {
         lock(&self.0).1 = 0;
     }
 }
