@@ -243,7 +243,7 @@ impl LockClient {
     /// Ends the client: new and waiting requests fail with [`LockError::Shutdown`], and every hold is released, except those
     /// whose [minimum](LockRequest::hold_at_least) is not over.
     ///
-    /// The locks of guards that still exist are lost. Call it after the server has stopped serving, and before the runtime ends:
+    /// The locks of guards that still exist are lost. Call it when the server accepts no more requests, and before the runtime ends:
     /// a hold that is not released ends with its lease.
     ///
     /// While handlers with [`OnCancel::RunToCompletion`] run, it waits for them, for all but the last second of `timeout`, and

@@ -158,7 +158,7 @@ pub(crate) use request_lock::RequestLock;
 #[cfg(feature = "axum")]
 pub(crate) use respond::RejectionLog;
 pub(crate) use respond::Responder;
-pub(crate) use serve::{Claim, Handling, Protocol, Served, Unclaimed};
+pub(crate) use serve::{Claim, FinalResponse, HandlerOutcome, NotAdmitted, Protocol};
 pub(crate) use serve_settings::ServeSettings;
 pub(crate) use service::service;
 pub(crate) use setters::{shared_setters, tenant_from};

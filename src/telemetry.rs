@@ -4,7 +4,7 @@
 //!
 //! | name | level | from … to | fields |
 //! |---|---|---|---|
-//! | span `lock_wait` | debug | the first poll of a request for locks … grant or refusal | `key`, `mode`, `outcome`, `waited_ms`; `otel.kind`, `db.system.name`, `server.address`, `server.port`, `error.type`, `otel.status_code` |
+//! | span `lock_wait` | debug | the first poll of a request for locks … grant or refusal | `key`, `mode`, `outcome`, `waited_ms`; `otel.kind`, `db.system.name`, `db.operation.name`, `db.stored_procedure.name`, `server.address`, `server.port`, `error.type`, `otel.status_code` |
 //! | span `lock_hold` | debug | grant … end of the guard; around the handler, where a layer holds the lock | `key`, `mode`, `outcome`, `held_ms`; `otel.kind`, `error.type`, `otel.status_code` |
 //! | event `granted` | debug | | `hold` |
 //! | event `not granted` | debug | | `outcome` |
@@ -17,7 +17,8 @@
 //!
 //! The names with a dot are those of OpenTelemetry's semantic conventions, or what `tracing-opentelemetry` reads. A wait is a
 //! span of kind `client` if the store has a database ([`Capabilities::database`](crate::store::Capabilities::database)), and
-//! names its server if there is one: not in a Cluster, behind sentinels, or in a quorum. A hold is a span of kind `internal`. A
+//! names its server if there is one: not in a Cluster, behind sentinels, or in a quorum. Its operation is the command that asks, and
+//! the stored procedure is named after the mode. A hold is a span of kind `internal`. A
 //! wait that ends `overloaded`, `unavailable`, `conflict`, `lost` or `misused`, and a hold that ends `unconfirmed` or `lost`, is
 //! marked as failed (`otel.status_code` is `ERROR`), and its outcome is its `error.type`. A wait for a lock that is in use is no
 //! failure. The route is that of the span around, such as that of `tower_http::trace`.

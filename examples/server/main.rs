@@ -31,7 +31,7 @@
 //! | `DATA_URL` | `REDIS_URL` | where data lives, if not beside the locks |
 //! | `LOCK_LEASE_MS` | `30000` | how long a lock outlives a server that dies: 10 ms to a day |
 //! | `LOCK_WAIT_MS` | `10000` | how long a request waits for its lock: a day at most |
-//! | `WORK_LIMIT_MS` | `90000` | how long a request may take beside that: 10 ms to a day. Then it is answered with 503 |
+//! | `WORK_LIMIT_MS` | `90000` | how long a request may take beside that: 10 ms to a day. Then it is answered with 500 |
 //! | `WEBHOOK_SECRET` | unset: webhooks are answered 501 | what webhooks are signed with, at least 24 bytes: `whsec_<base64>`, or text |
 
 use std::env;
@@ -98,9 +98,10 @@ async fn main() -> anyhow::Result<()> {
         .merge(documents::routes(lock.clone()))
         .merge(accounts::routes(lock.clone()))
         .merge(webhooks::routes(lock, once, settings.secret))
-        // Outside the locks: a request that takes too long is dropped, and its locks are released.
+        // Outside the locks: a request that takes too long is dropped, and its locks are released. It may have done a part of its work,
+        // so the answer is not a 503, which some clients repeat by themselves.
         .layer(TimeoutLayer::with_status_code(
-            StatusCode::SERVICE_UNAVAILABLE,
+            StatusCode::INTERNAL_SERVER_ERROR,
             wait.saturating_mul(2) + settings.work,
         ))
         .route("/healthz", get(|| async { "ok" }))

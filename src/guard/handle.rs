@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::error::LockError;
-use crate::lock::{FencingToken, HoldId, LockKey, LockMode};
+use crate::lock::{FencingToken, Hold, HoldId, LockKey, LockMode, Owner};
 use crate::queue::Share;
 use crate::watchdog::LiveHold;
 
@@ -40,6 +40,8 @@ use crate::watchdog::LiveHold;
 #[derive(Clone)]
 pub struct LockHandle {
     observed: Arc<GuardView>,
+    /// Who may share the lock; `None`: the guard's owner is not known.
+    owner: Option<Owner>,
 }
 
 /// How a guard's share in a lock ended.
@@ -54,6 +56,27 @@ pub enum Ended {
 }
 
 impl LockHandle {
+    /// The same, for the owner of the lock.
+    pub(crate) fn of_owner(self, owner: &Owner) -> Self {
+        let owner = Some(owner.clone());
+        Self { owner, ..self }
+    }
+
+    /// Who may share the lock.
+    pub(crate) fn owner(&self) -> Option<&Owner> {
+        self.owner.as_ref()
+    }
+
+    /// The hold on every key, in order.
+    pub(crate) fn holds(&self) -> impl Iterator<Item = &Hold> {
+        self.observed.tenures.iter().map(|tenure| &tenure.live.hold)
+    }
+
+    /// Whether the guard has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.observed.end.initialized()
+    }
+
     /// The first held key.
     pub fn key(&self) -> &LockKey {
         &self.observed.tenures[0].live.hold.key
@@ -99,7 +122,7 @@ impl LockHandle {
     /// of several permits.
     pub(crate) fn excludes(&self, client: Uuid, key: &LockKey, mode: LockMode) -> bool {
         // The hold may go on for other guards.
-        if self.observed.end.initialized() {
+        if self.has_ended() {
             return false;
         }
         let excludes = |mode: LockMode| mode.is_exclusive() || mode == LockMode::permits(1);
@@ -176,6 +199,7 @@ impl Handles {
         });
         LockHandle {
             observed: observed.clone(),
+            owner: None,
         }
     }
 

@@ -13,13 +13,14 @@ use tokio::time::{Instant, timeout_at};
 use super::IdempotencyLayer;
 use super::claimed::IdempotencyKey;
 use super::fingerprint::Fingerprint;
+use super::local::READ;
 use super::record::Recorded;
 use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::key::{KeyError, template};
 use crate::layer::{
-    Claim, ModePolicy, Rejection, RejectionKind, RequestLock, Unclaimed, WholeBody, extract, mode,
-    whole,
+    Claim, ModePolicy, NotAdmitted, Rejection, RejectionKind, RequestLock, WholeBody, extract,
+    mode, whole,
 };
 use crate::limits::{FOR_EVER, LAST_MOMENT};
 use crate::lock::{LockKey, LockMode};
@@ -29,7 +30,7 @@ use crate::telemetry::Route;
 const LOOK_UP: Duration = Duration::from_secs(2);
 
 /// The data for the record of a request.
-pub(crate) struct RecordTerms {
+pub(crate) struct RecordContext {
     pub(super) name: LockKey,
     pub(super) fingerprint: Fingerprint,
     pub(super) scope: Arc<str>,
@@ -59,34 +60,33 @@ impl IdempotencyLayer {
         &self,
         parts: &mut Parts,
         body: B,
-    ) -> Result<(B, Claim<RecordTerms>), Unclaimed<B>>
+    ) -> Result<(B, Claim<RecordContext>), NotAdmitted<B>>
     where
         B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
     {
         let reader = &self.settings.serve.body_reader;
-        let (extracted, body) = extract::<WholeBody, B>(&self.key, reader, parts, body).await?;
+        let (extracted, body) =
+            extract::<WholeBody, B>(&self.settings.key, reader, parts, body).await?;
         let keys = match extracted {
             Ok(keys) if !keys.is_empty() => keys,
             Err(error) if !error.is_missing() => return Err(error.into()),
             // Without a key there is no promise.
-            _ if !self.settings.required => return Err(Unclaimed::Pass(body.body)),
+            _ if !self.settings.required => return Err(NotAdmitted::Bypass(body.body)),
             Err(missing) => return Err(missing.into()),
             Ok(_) => {
                 let reason = "this request needs an idempotency key";
                 return Err(KeyError::missing_because(reason).into());
             }
         };
-        let (name, scope) = self.settings.scope.name(parts, keys)?;
+        let (name, scope) = self.settings.scope.name(&self.clients, parts, keys)?;
         let name = self.settings.serve.client.named(name);
         let outer = parts.extensions.get::<IdempotencyKey>();
         let Some(key) = IdempotencyKey::claimed(name.clone(), outer) else {
             // A layer further out holds the lock of this name for this request, which would wait for itself.
-            return Err(Unclaimed::Pass(body.body));
+            return Err(NotAdmitted::Bypass(body.body));
         };
         parts.extensions.insert(key);
-        let (body, read) = body.take::<WholeBody>(reader, parts).await?;
-        // The room of the body is given back when its handler gets it.
-        let (read, _share) = read.unwrap_or_default();
+        let (body, read, _room) = body.take::<WholeBody>(reader, parts, &name).await?;
         let fingerprint = match &self.settings.fingerprint {
             Some(fingerprint) => fingerprint(parts, &read),
             None => self.settings.scope.fingerprint(parts, &read),
@@ -98,7 +98,7 @@ impl IdempotencyLayer {
         let until = began + wait.clamp(LOOK_UP, FOR_EVER);
         // A record does not change during its retention, so a replay needs no lock.
         if let Some(replay) = self.look_up(&name, fingerprint, until).await? {
-            return Err(Unclaimed::Answer(replay.map(whole)));
+            return Err(NotAdmitted::Answer(replay.map(whole)));
         }
         let guard = self.claim(&name, parts, until).await?;
         let granted = Instant::now();
@@ -106,10 +106,11 @@ impl IdempotencyLayer {
         let until = until.max(granted) + LAST_MOMENT;
         if let Some(replay) = self.look_up(&name, fingerprint, until).await? {
             guard.discard();
-            return Err(Unclaimed::Answer(replay.map(whole)));
+            return Err(NotAdmitted::Answer(replay.map(whole)));
         }
-        RequestLock::of(&mut parts.extensions).lock = Some(guard.handle());
-        let terms = RecordTerms {
+        let request = RequestLock::of(&mut parts.extensions);
+        request.lock = Some(guard.handle().of_owner(&request.owner));
+        let context = RecordContext {
             name,
             fingerprint,
             scope,
@@ -117,7 +118,7 @@ impl IdempotencyLayer {
             granted,
             waited: granted - began,
         };
-        Ok((body, Claim { guard, data: terms }))
+        Ok((body, Claim { guard, context }))
     }
 
     async fn claim(
@@ -149,7 +150,7 @@ impl IdempotencyLayer {
         until: Instant,
     ) -> Result<Option<Response<Bytes>>, Rejection> {
         let until = until.min(Instant::now() + LOOK_UP);
-        let (local, retention) = (&self.settings.local, self.settings.retention);
+        let local = &self.settings.local;
         let record = match local.get(name) {
             Some(record) => record,
             None => {
@@ -157,7 +158,8 @@ impl IdempotencyLayer {
                 let Some(record) = answered_by(until, record).await? else {
                     return Ok(None);
                 };
-                local.read(name, record.clone(), retention);
+                let known = self.settings.retention().min(READ);
+                local.remember(name, record.clone(), Instant::now() + known);
                 record
             }
         };

@@ -16,23 +16,24 @@ use crate::lock::LockKey;
 /// Which requests share the idempotency keys of a layer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scope {
-    pub(super) clients: Clients,
     /// Whether requests without a tenant share their keys.
     pub(super) anonymous: bool,
     /// In place of method and route.
     pub(super) name: Option<Cow<'static, str>>,
 }
 
-/// Whose requests they are.
-#[derive(Debug, Clone, Default)]
-pub(super) enum Clients {
-    /// The program has not decided.
-    #[default]
-    Undecided,
-    /// All clients are one.
-    Shared,
-    /// The tenants are kept apart.
-    PerTenant(RequestFn<Option<String>>),
+/// Which clients share the keys of an [`IdempotencyLayer`](super::IdempotencyLayer), as the program has chosen. `None`: all are one.
+#[derive(Debug, Clone)]
+pub struct Clients(Option<RequestFn<Option<String>>>);
+
+impl Clients {
+    pub(super) fn shared() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn per_tenant(tenant: RequestFn<Option<String>>) -> Self {
+        Self(Some(tenant))
+    }
 }
 
 impl Scope {
@@ -42,24 +43,23 @@ impl Scope {
     /// # Errors
     ///
     /// The program has put no tenant into the request.
-    pub(super) fn name(&self, parts: &Parts, keys: Keys) -> Result<(LockKey, Arc<str>), LockError> {
-        let tenant = match &self.clients {
-            Clients::Undecided | Clients::Shared => None,
-            Clients::PerTenant(tenant) => tenant(parts),
-        };
-        let tenant = match tenant {
+    pub(super) fn name(
+        &self,
+        Clients(tenants): &Clients,
+        parts: &Parts,
+        keys: Keys,
+    ) -> Result<(LockKey, Arc<str>), LockError> {
+        let tenant = match tenants.as_ref().map(|tenant| tenant(parts)) {
             // A request without a tenant and the tenant with the empty name are two scopes.
-            Some(tenant) => format!("={tenant}"),
-            None if self.anonymous || !matches!(self.clients, Clients::PerTenant(_)) => {
-                String::new()
-            }
-            None => {
+            Some(Some(tenant)) => format!("={tenant}"),
+            Some(None) if !self.anonymous => {
                 return Err(LockError::invalid(
                     "a request has no tenant, so that it would share its idempotency keys with strangers: put the \
                      authentication outside of `IdempotencyLayer` (axum runs the layer that is added last first), or call \
                      `anonymous` if requests without a tenant are meant to share their keys",
                 ));
             }
+            _ => String::new(),
         };
         let (method, route) = match &self.name {
             Some(name) => ("", Cow::Borrowed(&**name)),

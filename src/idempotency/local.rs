@@ -6,12 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::limits;
 use crate::lock::LockKey;
 use crate::sync::Mutex;
 
 /// How long a record from the store is remembered: the store does not say when its retention ends.
-const READ: Duration = Duration::from_secs(60);
+pub(super) const READ: Duration = Duration::from_secs(60);
 
 /// The latest records, at most `limit` of them. A record does not change, so a copy of it answers as well.
 ///
@@ -44,27 +43,8 @@ impl LocalRecords {
         (Instant::now() < *until).then(|| record.clone())
     }
 
-    /// Remembers a record that the store has recorded since `began`.
-    pub(super) fn recorded(
-        &self,
-        name: &LockKey,
-        record: Bytes,
-        began: Instant,
-        retention: Duration,
-    ) {
-        self.insert(name, record, limits::after(began, retention));
-    }
-
-    /// Remembers a record that the store has returned.
-    pub(super) fn read(&self, name: &LockKey, record: Bytes, retention: Duration) {
-        self.insert(
-            name,
-            record,
-            limits::after(Instant::now(), retention.min(READ)),
-        );
-    }
-
-    fn insert(&self, name: &LockKey, record: Bytes, until: Instant) {
+    /// Remembers a record until then.
+    pub(super) fn remember(&self, name: &LockKey, record: Bytes, until: Instant) {
         if self.limit == 0 {
             return;
         }

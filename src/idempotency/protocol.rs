@@ -1,5 +1,7 @@
 //! How [`IdempotencyLayer`] treats a request.
 
+use std::pin::{Pin, pin};
+
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response};
@@ -7,13 +9,13 @@ use http_body::Body;
 use tokio::time::Instant;
 
 use super::IdempotencyLayer;
-use super::admission::{RecordTerms, route};
+use super::admission::{RecordContext, route};
 use crate::error::BoxError;
 use crate::layer::{
-    Claim, Confirmation, Handling, LockTiming, NotConfirmed, Protocol, Rejection, ResponseBody,
-    ServeSettings, Served, Unclaimed, confirm, unless_lost, whole,
+    Claim, Confirmation, FinalResponse, HandlerOutcome, LockTiming, NotAdmitted, NotConfirmed,
+    Protocol, Rejection, ResponseBody, ServeSettings, confirm, unless_lost, whole,
 };
-use crate::limits::CONFIRMATION;
+use crate::limits::{self, CONFIRMATION};
 use crate::store::Record;
 use crate::telemetry::{idempotent_request, idempotent_response};
 
@@ -22,7 +24,7 @@ where
     B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send + 'static,
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {
-    type ClaimData = RecordTerms;
+    type Context = RecordContext;
     /// With its record, if it is to be recorded.
     type Handled = (Response<ResponseBody<R>>, Option<Record>);
 
@@ -30,15 +32,17 @@ where
         &self,
         parts: &mut Parts,
         body: B,
-    ) -> Result<(B, Claim<RecordTerms>), Unclaimed<B>> {
+    ) -> Result<(B, Claim<RecordContext>), NotAdmitted<B>> {
         if !self.applies_to(parts) {
-            return Err(Unclaimed::Pass(body));
+            return Err(NotAdmitted::Bypass(body));
         }
         let claimed = self.replay_or_claim(parts, body).await;
         let outcome = match &claimed {
             Ok(_) => "executed",
-            Err(Unclaimed::Pass(_)) => return claimed,
-            Err(Unclaimed::Answer(answer)) if answer.extensions().get::<Rejection>().is_none() => {
+            Err(NotAdmitted::Bypass(_)) => return claimed,
+            Err(NotAdmitted::Answer(answer))
+                if answer.extensions().get::<Rejection>().is_none() =>
+            {
                 "replayed"
             }
             Err(_) => "refused",
@@ -47,36 +51,36 @@ where
         claimed
     }
 
-    fn handle<E: Send>(
+    async fn handle<E: Send>(
         &self,
-        Claim { guard, data: terms }: &Claim<RecordTerms>,
-        calling: impl Future<Output = Result<Response<R>, E>> + Send,
-    ) -> impl Future<Output = Handling<Self::Handled, E>> + Send {
-        let fingerprint = terms.fingerprint;
-        unless_lost(Some(guard), async move {
+        Claim { guard, context }: &Claim<RecordContext>,
+        calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
+    ) -> HandlerOutcome<Self::Handled, E> {
+        let handling = pin!(async {
             let response = calling.await?;
-            let recorded = self.settings.record_response(response, fingerprint);
+            let recorded = self.settings.record_response(response, context.fingerprint);
             Ok(recorded.await)
-        })
+        });
+        unless_lost(Some(guard), handling).await
     }
 
     async fn finish<E: Send>(
         &self,
-        Claim { guard, data: terms }: Claim<RecordTerms>,
+        Claim { guard, context }: Claim<RecordContext>,
         _: &Method,
-        handled: Handling<Self::Handled, E>,
-    ) -> Result<Served<R, E>, NotConfirmed> {
+        handled: HandlerOutcome<Self::Handled, E>,
+    ) -> Result<FinalResponse<R, E>, NotConfirmed> {
         let began = Instant::now();
         let (mut result, record) = match handled {
             Ok(Ok((response, record))) => {
-                let scoped = record.map(|record| record.scope(terms.scope.clone()));
+                let scoped = record.map(|record| record.scope(context.scope.clone()));
                 (Ok(response), scoped)
             }
             Ok(Err(error)) => (Err(error), None),
             Err(NotConfirmed) => {
                 drop(guard);
-                idempotent_response(&terms.route, "not_recorded");
-                return self.answered_by_record(&terms).await.ok_or(NotConfirmed);
+                idempotent_response(&context.route, "not_recorded");
+                return self.answered_by_record(&context).await.ok_or(NotConfirmed);
             }
         };
         let value = record.as_ref().map(|record| record.value.clone());
@@ -86,18 +90,18 @@ where
             (Some(_), Ok(_)) => "recorded",
             (Some(_), Err(_)) => "unknown",
         };
-        idempotent_response(&terms.route, outcome);
-        let held = terms.granted.elapsed();
-        self.settings.serve.hold_times.add(&terms.route, held);
+        idempotent_response(&context.route, outcome);
+        let held = context.granted.elapsed();
+        self.settings.serve.hold_times.add(&context.route, held);
         let Ok(by) = confirmation else {
-            return self.answered_by_record(&terms).await.ok_or(NotConfirmed);
+            return self.answered_by_record(&context).await.ok_or(NotConfirmed);
         };
         if let (Some(value), Confirmation::Store) = (value, by) {
-            let (local, retention) = (&self.settings.local, self.settings.retention);
-            local.recorded(&terms.name, value, began, retention);
+            let until = limits::after(began, self.settings.retention());
+            self.settings.local.remember(&context.name, value, until);
         }
         if let Ok(response) = &mut result {
-            LockTiming::released(terms.waited, held, by).put(response);
+            LockTiming::released(context.waited, held, by).put(response);
         }
         Ok(result)
     }
@@ -110,9 +114,14 @@ where
 impl IdempotencyLayer {
     /// The answer to a request whose lock was lost, or whose end the store did not confirm: the record, if there is one. It is of the
     /// request that has run in its place, or its own that was stored late.
-    async fn answered_by_record<R, E>(&self, terms: &RecordTerms) -> Option<Served<R, E>> {
+    async fn answered_by_record<R, E>(
+        &self,
+        context: &RecordContext,
+    ) -> Option<FinalResponse<R, E>> {
         let until = Instant::now() + CONFIRMATION;
-        let record = self.look_up(&terms.name, terms.fingerprint, until).await;
+        let record = self
+            .look_up(&context.name, context.fingerprint, until)
+            .await;
         let replay = record.ok().flatten()?;
         Some(Ok(replay.map(|body| ResponseBody::local(whole(body)))))
     }

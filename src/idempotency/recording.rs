@@ -1,9 +1,11 @@
 //! Turns a response into its record.
 
+use std::cmp::Ordering;
+
 use bytes::{Buf, Bytes, BytesMut};
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{StreamExt, stream};
 use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, Response, StatusCode, response};
+use http::{Response, StatusCode, response};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use tokio::time::{Instant, timeout_at};
@@ -78,21 +80,11 @@ impl IdempotencySettings {
             let response = Response::from_parts(parts, ResponseBody::handlers(body));
             return (response, None);
         }
-        let read = match self.length(&parts, &body) {
-            Ok(length) => read(body, length, self.response_limit).await,
-            Err(Unrecorded::CutShort) => {
-                let frames = frames(body).chain(stream::iter([Err(Unrecorded::CutShort.into())]));
-                let body = local(StreamBody::new(frames));
-                Err((Unrecorded::CutShort, ResponseBody::local(body)))
-            }
-            Err(unrecorded) => Err((unrecorded, ResponseBody::handlers(body))),
-        };
-        match read {
+        match read(&parts, body, self.response_limit).await {
             Ok(body) => {
                 let cookies = parts.extensions.get() == Some(&Recording::WithCookies);
                 let recorded = Recorded::new(fingerprint, &parts, body.clone(), cookies);
-                let retention = self.retention.min(FOR_EVER);
-                let record = Record::new(recorded.encode(), retention);
+                let record = Record::new(recorded.encode(), self.retention());
                 let response = Response::from_parts(parts, ResponseBody::local(whole(body)));
                 (response, Some(record))
             }
@@ -104,29 +96,6 @@ impl IdempotencySettings {
                 }
                 (Response::from_parts(parts, body), None)
             }
-        }
-    }
-
-    /// The length of a body that may be recorded, from the head and the body's size hint; `None`: only its end tells it.
-    fn length<R: Body>(
-        &self,
-        parts: &response::Parts,
-        body: &R,
-    ) -> Result<Option<u64>, Unrecorded> {
-        let exact = body.size_hint().exact();
-        let without_body = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
-        if exact == Some(0) && without_body.contains(&parts.status) {
-            // A `Content-Length` beside such a status is the length of another response (RFC 9110, 8.6).
-            return Ok(exact);
-        }
-        let length = match (declared(&parts.headers)?, exact) {
-            (Some(declared), Some(exact)) if exact < declared => return Err(Unrecorded::CutShort),
-            (Some(declared), Some(exact)) if exact > declared => return Err(Unrecorded::Misleads),
-            (declared, exact) => declared.or(exact),
-        };
-        match length > Some(self.response_limit as u64) {
-            true => Err(Unrecorded::TooLong),
-            false => Ok(length),
         }
     }
 
@@ -157,45 +126,32 @@ impl IdempotencySettings {
     }
 }
 
-/// The one number of `Content-Length`. Digits only: `parse` also accepts a sign.
-fn declared(headers: &HeaderMap) -> Result<Option<u64>, Unrecorded> {
-    let mut lines = headers.get_all(CONTENT_LENGTH).iter();
-    let Some(line) = lines.next() else {
-        return Ok(None);
-    };
-    let text = line.to_str().unwrap_or_default();
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit()) && lines.next().is_none();
-    let length = text.parse().ok().filter(|_| is_number);
-    length.map(Some).ok_or(Unrecorded::Misleads)
-}
-
-/// The frames of a body, which is not polled after its end.
-fn frames<R>(body: R) -> impl Stream<Item = Result<Frame<Bytes>, BoxError>> + Send + 'static
-where
-    R: Body<Error: Into<BoxError>> + Send + 'static,
-{
-    let body =
-        body.map_frame(|frame| frame.map_data(|mut data| data.copy_to_bytes(data.remaining())));
-    StreamExt::fuse(BodyStream::new(body.map_err(Into::into)))
-}
-
-/// Reads a body to its end: `length` bytes, or at most `limit` bytes that are there without a wait to speak of.
+/// Reads the body of a response to its end, at most `limit` bytes. If the response does not say its length, they must be there without
+/// a wait to speak of.
 ///
 /// # Errors
 ///
-/// The body from its beginning, if it has another length, failed, or has trailers.
+/// The body from its beginning, if it is not to be recorded.
 async fn read<R>(
+    parts: &response::Parts,
     body: R,
-    length: Option<u64>,
     limit: usize,
 ) -> Result<Bytes, (Unrecorded, ResponseBody<R>)>
 where
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {
-    let longest = length.map_or(limit, |length| length as usize);
+    let exact = body.size_hint().exact();
+    let length = match length(parts, exact) {
+        Ok(length) if exact.or(length) <= Some(limit as u64) => length,
+        Ok(_) => return Err((Unrecorded::TooLong, ResponseBody::handlers(body))),
+        Err(misleads) => return Err((misleads, ResponseBody::handlers(body))),
+    };
     let patience = length.map_or(LAST_MOMENT, |_| FOR_EVER);
     let until = Instant::now() + patience;
-    let mut frames = Box::pin(frames(body));
+    let body =
+        body.map_frame(|frame| frame.map_data(|mut data| data.copy_to_bytes(data.remaining())));
+    // Fused, because a body is not polled after its end.
+    let mut frames = Box::pin(StreamExt::fuse(BodyStream::new(body.map_err(Into::into))));
     let mut read = BytesMut::new();
     let (unrecorded, next) = loop {
         let Ok(next) = timeout_at(until, frames.next()).await else {
@@ -204,22 +160,42 @@ where
         match next {
             Some(Ok(frame)) => match frame.data_ref() {
                 None => break (Unrecorded::Trailers, Some(Ok(frame))),
-                Some(data) if data.len() <= longest - read.len() => read.extend_from_slice(data),
+                Some(data) if data.len() <= limit - read.len() => read.extend_from_slice(data),
                 Some(_) if length.is_some() => break (Unrecorded::Misleads, Some(Ok(frame))),
                 Some(_) => break (Unrecorded::TooLong, Some(Ok(frame))),
             },
             Some(Err(error)) => break (Unrecorded::BrokeOff, Some(Err(error))),
-            None if length.is_none_or(|length| length == read.len() as u64) => {
-                return Ok(read.freeze());
-            }
-            // The client must not take a part for the whole.
-            None => break (Unrecorded::CutShort, Some(Err(Unrecorded::CutShort.into()))),
+            None => match length.map(|length| length.cmp(&(read.len() as u64))) {
+                None | Some(Ordering::Equal) => return Ok(read.freeze()),
+                Some(Ordering::Less) => break (Unrecorded::Misleads, None),
+                // The client must not take a part for the whole.
+                Some(Ordering::Greater) => {
+                    break (Unrecorded::CutShort, Some(Err(Unrecorded::CutShort.into())));
+                }
+            },
         }
     };
     let read = (!read.is_empty()).then(|| Ok(Frame::data(read.freeze())));
     let frames = stream::iter(read).chain(stream::iter(next)).chain(frames);
-    Err((
-        unrecorded,
-        ResponseBody::local(local(StreamBody::new(frames))),
-    ))
+    let body = ResponseBody::local(local(StreamBody::new(frames)));
+    Err((unrecorded, body))
+}
+
+/// The length of a response, by its `Content-Length` or the `exact` length of its body; `None`: only the end of the body tells it.
+fn length(parts: &response::Parts, exact: Option<u64>) -> Result<Option<u64>, Unrecorded> {
+    let mut lines = parts.headers.get_all(CONTENT_LENGTH).iter();
+    let without_body = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
+    let line = match lines.next() {
+        // Beside such a status it is the length of another response (RFC 9110, 8.6).
+        Some(_) if exact == Some(0) && without_body.contains(&parts.status) => return Ok(exact),
+        Some(line) => line.to_str().unwrap_or_default(),
+        None => return Ok(exact),
+    };
+    // Digits only: `parse` also accepts a sign.
+    let is_number = line.bytes().all(|byte| byte.is_ascii_digit()) && lines.next().is_none();
+    let length = line.parse().ok().filter(|_| is_number);
+    match length {
+        Some(length) if exact.is_none_or(|exact| exact <= length) => Ok(Some(length)),
+        _ => Err(Unrecorded::Misleads),
+    }
 }

@@ -5,21 +5,24 @@ use http::request::Parts;
 use http::{StatusCode, response};
 
 use super::fingerprint::Fingerprint;
-use super::identity::{Clients, Scope};
+use super::identity::Scope;
+use super::key::idempotency_key;
 use super::local::LocalRecords;
 use crate::client::LockClient;
+use crate::key::AnyKey;
 use crate::layer::{Closure, Confirm, OnCancel, ServeSettings};
-use crate::limits;
+use crate::limits::{self, FOR_EVER};
 use crate::lock::LockMode;
 use crate::telemetry::Seldom;
 
 type IsFinal = dyn Fn(&response::Parts) -> bool + Send + Sync;
 type FingerprintOf = dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync;
 
-/// Every setting of a layer that is not a type parameter.
+/// Every setting of a layer, but for its clients.
 #[derive(Debug, Clone)]
 pub(super) struct IdempotencySettings {
     pub(super) serve: ServeSettings,
+    pub(super) key: AnyKey,
     pub(super) required: bool,
     pub(super) scope: Scope,
     /// In place of the default one.
@@ -45,6 +48,7 @@ impl IdempotencySettings {
                 on_cancel: OnCancel::RunToCompletion,
                 ..ServeSettings::new(client, Duration::from_secs(3), 64)
             },
+            key: AnyKey::new(idempotency_key()),
             required: false,
             scope: Scope::default(),
             fingerprint: None,
@@ -58,32 +62,31 @@ impl IdempotencySettings {
         }
     }
 
-    /// Checks the settings; the error names what is wrong.
-    pub(super) fn check(&self) -> Result<(), &'static str> {
-        if !self.serve.client.keeps_records() {
+    /// Checks that the store can keep records; the error names what is wrong.
+    pub(super) fn check_store(client: &LockClient) -> Result<(), &'static str> {
+        if !client.keeps_records() {
             return Err(
                 "the lock client's store keeps no records: make the client of a `MemoryStore` or a `RedisStore`",
             );
         }
-        if matches!(self.scope.clients, Clients::Undecided) {
-            return Err(
-                "it does not know whose idempotency keys it serves: call `tenant` with what identifies the client \
-                 after authentication, or `shared` where all clients are one, such as the sender of signed webhooks",
-            );
-        }
-        if self.confirm == Confirm::Deadline {
-            return Err(
-                "`Confirm::Deadline` does not wait for the record to be stored: choose `Strict` or `Store`",
-            );
-        }
-        self.serve.check()?;
-        if self.retention < limits::bounded(self.serve.lease).duration() {
-            return Err(
-                "a record must outlive the claim: choose a `retention` of at least the lease",
-            );
-        }
-        let supported = self.serve.client.supports(LockMode::Reentrant, false);
+        let supported = client.supports(LockMode::Reentrant, false);
         supported.map_err(|unsupported| unsupported.reason())
+    }
+
+    /// Checks the settings; the error names what is wrong.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        match self.confirm {
+            Confirm::Deadline => Err(
+                "`Confirm::Deadline` does not wait for the record to be stored: choose `Strict` or `Store`",
+            ),
+            _ => self.serve.check(),
+        }
+    }
+
+    /// How long a record is kept: never less than the claim may last without its process.
+    pub(super) fn retention(&self) -> Duration {
+        let lease = limits::bounded(self.serve.lease).duration();
+        self.retention.clamp(lease, FOR_EVER)
     }
 }
 

@@ -8,9 +8,9 @@ use http::request::Parts;
 use tokio::time::Instant;
 
 use super::DistributedLockLayer;
-use super::rejection::{Rejection, RejectionKind};
+use super::rejection::Rejection;
 use super::request_lock::RequestLock;
-use super::serve::{Claim, Unclaimed};
+use super::serve::{Claim, NotAdmitted};
 use super::settings::{Confirm, OnUnavailable};
 use super::take_body::{TakesBody, extract};
 use crate::client::{LockRequest, Started, Target};
@@ -53,18 +53,18 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         &self,
         parts: &mut Parts,
         body: B,
-    ) -> Result<(B, Claim<ReleaseContext>), Unclaimed<B>>
+    ) -> Result<(B, Claim<ReleaseContext>), NotAdmitted<B>>
     where
         Self: TakesBody<B>,
         B: Send,
     {
         let Some(mode) = self.policy.mode(parts) else {
-            return Err(Unclaimed::Pass(body));
+            return Err(NotAdmitted::Bypass(body));
         };
         let reader = &self.policy.serve.body_reader;
         let (found, body) = extract::<Self, B>(&self.policy.key, reader, parts, body).await?;
         let Some(keys) = self.policy.keys(found)? else {
-            return Err(Unclaimed::Pass(body.body));
+            return Err(NotAdmitted::Bypass(body.body));
         };
         let is_nested = parts.extensions.get::<RequestLock>().is_some();
         let plan = self.plan(parts, keys, mode);
@@ -72,15 +72,10 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
             // An owner may join a hold of its own beside those that wait.
             self.foresee(&plan.request).await?;
         }
-        let (body, read) = body.take::<Self>(reader, parts).await?;
-        // The room of the body is given back at the grant: from then on it is the handler's.
-        let mut share = read.map(|(_, share)| share).unwrap_or_default();
-        if !share.wait_for(&plan.key) {
-            return Err(Rejection::new(RejectionKind::BodyBudget).into());
-        }
+        let (body, _, _room) = body.take::<Self>(reader, parts, &plan.key).await?;
         match self.acquire(plan, parts).await? {
             Some(claim) => Ok((body, claim)),
-            None => Err(Unclaimed::Proceed(body)),
+            None => Err(NotAdmitted::Unlocked(body)),
         }
     }
 
@@ -134,15 +129,15 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         let began = Instant::now();
         let error = match granted(&mut plan.request).await {
             Ok(guard) => {
-                plan.request_lock(parts).lock = Some(guard.handle());
+                plan.request_lock(parts).lock = Some(guard.handle().of_owner(&plan.owner));
                 let granted = Instant::now();
-                let data = ReleaseContext {
+                let context = ReleaseContext {
                     confirm: self.policy.confirm(plan.reads_only),
                     route: Route::new(template(parts)),
                     granted,
                     waited: granted - began,
                 };
-                return Ok(Some(Claim { guard, data }));
+                return Ok(Some(Claim { guard, context }));
             }
             Err(error) => error,
         };

@@ -1,18 +1,13 @@
-//! How much memory request bodies may occupy before their handlers get them.
+//! How much memory the bodies of requests that wait for their locks may occupy.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use crate::lock::LockKey;
 use crate::sync::Mutex;
 
-/// How much of each body needs no room in the budget: a small body is read whatever other clients do.
-pub(super) const FREE: usize = 64 * 1024;
+/// How much of each body needs no room: a small body waits whatever the others occupy.
+const FREE: usize = 64 * 1024;
 
 /// What all bodies of a layer may occupy together, beyond the free part of each. A longer body is never read.
 pub(super) const TOTAL: usize = 64 * 1024 * 1024;
@@ -20,165 +15,107 @@ pub(super) const TOTAL: usize = 64 * 1024 * 1024;
 /// What the bodies of the requests that wait for one key may occupy together, so that one busy key takes no room from others.
 const PER_KEY: usize = TOTAL / 4;
 
-/// A body that arrives more slowly (bytes a second) gives way when another one needs its room.
-const FAST: f64 = 1024.0 * 1024.0;
-
-/// How long a sender may fall behind [`FAST`], or run ahead of it, before that counts.
-const LEEWAY: Duration = Duration::from_secs(1);
-
 /// The budget of a layer. Clones share it.
-#[derive(Clone, Default)]
-pub(super) struct BodyBudget(Arc<Mutex<Budget>>);
+///
+/// A body that is still arriving needs no room in it: what it may occupy is the body limit of its own connection, so a slow upload
+/// takes nothing from other clients.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct BodyBudget(Arc<Mutex<Taken>>);
 
-/// Between calls, `taken` is the sum of all shares that exist, of bodies that are being read and of those that wait for their lock.
-/// A body in `unfinished` is being read. No other mutex is taken under this one.
-#[derive(Default)]
-struct Budget {
-    taken: usize,
-    /// By the numbers of their shares.
-    unfinished: HashMap<u64, Unfinished>,
-    next: u64,
-    /// How much the requests that wait for a key occupy.
-    waiting: HashMap<LockKey, usize>,
-}
-
-/// A body that is being read.
-struct Unfinished {
-    bytes: usize,
-    /// Until when a sender of [`FAST`] bytes a second would have sent what has arrived.
-    due: Instant,
-    /// Tells its reader to give up.
-    gives_way: Arc<Notify>,
+/// Between calls, `all` is the sum of all [`Room`]s that exist, and `by_key` has the sum of those of each key that has one. No other
+/// mutex is taken under this one.
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    by_key: HashMap<LockKey, usize>,
 }
 
 impl BodyBudget {
-    /// Begins to read a body. The notification tells the reader to give up.
-    pub(super) fn begin(&self) -> (Share, Arc<Notify>) {
-        let mut budget = self.0.lock();
-        let number = budget.next;
-        budget.next += 1;
-        let gives_way = Arc::new(Notify::new());
-        let unfinished = Unfinished {
-            bytes: 0,
-            due: Instant::now() + LEEWAY,
-            gives_way: gives_way.clone(),
-        };
-        budget.unfinished.insert(number, unfinished);
-        let share = Share {
-            budget: Some(self.clone()),
-            number,
-            bytes: 0,
-            is_whole: false,
-            key: None,
-        };
-        (share, gives_way)
-    }
-}
-
-impl Budget {
-    /// Makes room for `more` bytes of the body `number`. Bodies that arrive slowly give way, the slowest one first.
-    fn make_room(&mut self, number: u64, more: usize, now: Instant) -> bool {
-        while self.taken + more > TOTAL {
-            let others = self.unfinished.iter();
-            let slow = others
-                .filter(|(other, body)| **other != number && body.bytes > 0 && body.due < now);
-            let Some((&slowest, _)) = slow.min_by_key(|(_, body)| body.due) else {
-                return false;
-            };
-            if let Some(body) = self.unfinished.remove(&slowest) {
-                self.taken -= body.bytes;
-                body.gives_way.notify_one();
-            }
+    /// Takes room for a body of `length` bytes, whose request waits for `key`. `None`: there is none.
+    pub(crate) fn room(&self, key: &LockKey, length: usize) -> Option<Room> {
+        let bytes = length.saturating_sub(FREE);
+        if bytes == 0 {
+            return Some(Room(None));
         }
-        self.taken += more;
-        true
-    }
-}
-
-/// The room of one body in the budget, which is given back when it is dropped. The default one has none.
-#[derive(Debug, Default)]
-pub struct Share {
-    budget: Option<BodyBudget>,
-    number: u64,
-    bytes: usize,
-    /// The body has arrived, so that it gives way to none.
-    is_whole: bool,
-    /// The key for which its request waits.
-    key: Option<LockKey>,
-}
-
-impl Share {
-    /// Takes room for a body of `length` bytes, of which `arrived` have just arrived. `false`: there is none.
-    pub(super) fn grow(&mut self, length: usize, arrived: usize) -> bool {
-        let Some(BodyBudget(budget)) = &self.budget else {
-            return true;
-        };
-        let now = Instant::now();
-        let mut budget = budget.lock();
-        let more = length.saturating_sub(FREE).saturating_sub(self.bytes);
-        if more > 0 && !budget.make_room(self.number, more, now) {
-            return false;
+        let mut taken = self.0.lock();
+        let of_key = taken.by_key.get(key).copied().unwrap_or_default();
+        // A key has room for one body, however long.
+        if taken.all + bytes > TOTAL || of_key > 0 && of_key + bytes > PER_KEY {
+            return None;
         }
-        // A body that gave way has given its room back.
-        let Some(body) = budget.unfinished.get_mut(&self.number) else {
-            budget.taken -= more;
-            return false;
-        };
-        self.bytes += more;
-        body.bytes = self.bytes;
-        let ahead = body.due + Duration::from_secs_f64(arrived as f64 / FAST);
-        body.due = ahead.min(now + LEEWAY);
-        true
-    }
-
-    /// The body has arrived. `false`: it gave way before.
-    pub(super) fn finish(&mut self) -> bool {
-        let Some(BodyBudget(budget)) = &self.budget else {
-            return true;
-        };
-        self.is_whole = budget.lock().unfinished.remove(&self.number).is_some();
-        self.is_whole
-    }
-
-    /// The request of the body waits for `key`. `false`: the bodies of those that wait for it occupy too much.
-    pub(super) fn wait_for(&mut self, key: &LockKey) -> bool {
-        let Some(BodyBudget(budget)) = &self.budget else {
-            return true;
-        };
-        let mut budget = budget.lock();
-        let waiting = budget.waiting.entry(key.clone()).or_default();
-        if *waiting > 0 && *waiting + self.bytes > PER_KEY {
-            return false;
-        }
-        *waiting += self.bytes;
-        self.key = Some(key.clone());
-        true
+        taken.all += bytes;
+        taken.by_key.insert(key.clone(), of_key + bytes);
+        Some(Room(Some((self.clone(), key.clone(), bytes))))
     }
 }
 
-impl Drop for Share {
+/// The room of one body in the budget, which is given back when this is dropped. A small body needs none.
+#[derive(Debug)]
+pub(crate) struct Room(Option<(BodyBudget, LockKey, usize)>);
+
+impl Drop for Room {
     fn drop(&mut self) {
-        let Some(BodyBudget(budget)) = &self.budget else {
+        let Some((BodyBudget(taken), key, bytes)) = &self.0 else {
             return;
         };
-        let mut budget = budget.lock();
-        // A body that gave way has given its room back.
-        if self.is_whole || budget.unfinished.remove(&self.number).is_some() {
-            budget.taken -= self.bytes;
-        }
-        if let Some(key) = &self.key
-            && let Some(waiting) = budget.waiting.get_mut(key)
-        {
-            *waiting -= self.bytes;
-            if *waiting == 0 {
-                budget.waiting.remove(key);
+        let mut taken = taken.lock();
+        taken.all -= bytes;
+        if let Some(of_key) = taken.by_key.get_mut(key) {
+            *of_key -= bytes;
+            if *of_key == 0 {
+                taken.by_key.remove(key);
             }
         }
     }
 }
 
-impl fmt::Debug for BodyBudget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {TOTAL} bytes are taken", self.0.lock().taken)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1024 * 1024;
+
+    fn key(n: usize) -> LockKey {
+        LockKey::new(format!("k:{n}"))
+    }
+
+    #[test]
+    fn a_small_body_always_has_room() {
+        let budget = BodyBudget::default();
+        let _full = budget.room(&key(0), TOTAL + FREE).expect("it is empty");
+        for n in 0..2 {
+            assert!(budget.room(&key(n), FREE + 1).is_none());
+            assert!(budget.room(&key(n), FREE).is_some());
+        }
+    }
+
+    #[test]
+    fn room_is_given_back() {
+        let budget = BodyBudget::default();
+        for n in 0..100 {
+            let _room = budget.room(&key(n), TOTAL + FREE).expect("no other waits");
+        }
+        let taken = budget.0.lock();
+        assert_eq!((taken.all, taken.by_key.len()), (0, 0));
+    }
+
+    #[test]
+    fn one_key_leaves_room_to_others() {
+        let budget = BodyBudget::default();
+        let ask = |n| budget.room(&key(n), MIB + FREE);
+        let of_one: Vec<_> = (0..100).map_while(|_| ask(0)).collect();
+        assert_eq!(of_one.len(), PER_KEY / MIB);
+        let of_others: Vec<_> = (1..100).map_while(ask).collect();
+        assert_eq!(of_others.len(), (TOTAL - PER_KEY) / MIB);
+        drop(of_one);
+        assert!(ask(0).is_some());
+    }
+
+    #[test]
+    fn a_key_without_other_waiters_has_room_for_one_body_of_any_length() {
+        let budget = BodyBudget::default();
+        let _long = budget.room(&key(0), PER_KEY + MIB).expect("no other waits");
+        assert!(budget.room(&key(0), MIB).is_none());
+        assert!(budget.room(&key(1), MIB).is_some());
     }
 }

@@ -1,17 +1,16 @@
 //! The end of a request: the release, and its confirmation.
 
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::task::Poll;
 
-use tokio::time::{Instant, Sleep, sleep};
+use futures_util::poll;
+use tokio::time::{Instant, timeout};
 
 use super::settings::Confirm;
 use crate::error::LockError;
 use crate::guard::{LockGuard, Releasing};
 use crate::limits::CONFIRMATION;
 use crate::store::Record;
-use crate::telemetry::{self, Labels};
+use crate::telemetry;
 
 /// The proof that the lock of a response was held until the end of the request, in its [`LockTiming`](super::LockTiming).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,82 +45,47 @@ pub(crate) struct NotConfirmed;
 /// # Cancel safety
 ///
 /// The release has begun when this returns. If the future is dropped, it continues in the background.
-pub(crate) fn confirm(how: Confirm, guard: LockGuard, record: Option<Record>) -> Confirming {
+pub(crate) fn confirm(
+    how: Confirm,
+    guard: LockGuard,
+    record: Option<Record>,
+) -> impl Future<Output = Result<Confirmation, NotConfirmed>> + Send + use<> {
     let labels = guard.labels();
-    let pending = match how {
-        Confirm::Deadline => {
-            let is_held = !guard.is_lost();
-            Pending::Decided(is_held.then_some(Confirmation::Lease).ok_or(NotConfirmed))
-        }
-        Confirm::Store | Confirm::Strict => Pending::Releasing {
+    let begun = match how {
+        Confirm::Deadline => Err(guard.is_lost()),
+        Confirm::Store | Confirm::Strict => {
             // After the release has begun, no renewal changes the deadline.
-            deadline: (how == Confirm::Store).then(|| guard.deadline()),
-            release: guard.end(record),
-            late: None,
-        },
+            let deadline = (how == Confirm::Store).then(|| guard.deadline());
+            Ok((guard.end(record), deadline))
+        }
     };
-    Confirming { labels, pending }
-}
-
-/// The future of [`confirm`]. It is small, because each request has one.
-pub(crate) struct Confirming {
-    /// `None` if the guard is not observed.
-    labels: Option<Labels>,
-    pending: Pending,
-}
-
-enum Pending {
-    Decided(Result<Confirmation, NotConfirmed>),
-    Releasing {
-        release: Releasing,
-        /// Until when the lease confirms a response that the store does not confirm; `None`: it does not. It never confirms one
-        /// whose lock is known to be lost: the lease may not be over then.
-        deadline: Option<Instant>,
-        /// The timer of [`CONFIRMATION`], which is made when the release first waits.
-        late: Option<Pin<Box<Sleep>>>,
-    },
-}
-
-impl Future for Confirming {
-    type Output = Result<Confirmation, NotConfirmed>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let confirmed = match &mut self.pending {
-            Pending::Decided(decided) => *decided,
-            Pending::Releasing {
-                release,
-                deadline,
-                late,
-            } => match (
-                ready!(poll_within(CONFIRMATION, release, late, cx)),
-                *deadline,
-            ) {
-                (Some(Ok(())), _) => Ok(Confirmation::Store),
-                (Some(Err(LockError::Unavailable(_))) | None, Some(deadline))
-                    if !release.is_lost() && Instant::now() < deadline =>
-                {
-                    Ok(Confirmation::Lease)
-                }
-                _ => Err(NotConfirmed),
-            },
+    async move {
+        let confirmed = match begun {
+            Err(is_lost) => (!is_lost).then_some(Confirmation::Lease),
+            Ok((release, deadline)) => by_store(release, deadline).await,
         };
-        if let (Ok(confirmation), Some(labels)) = (confirmed, &self.labels) {
+        if let (Some(confirmation), Some(labels)) = (confirmed, &labels) {
             telemetry::confirmed(labels, confirmation.as_str());
         }
-        Poll::Ready(confirmed)
+        confirmed.ok_or(NotConfirmed)
     }
 }
 
-/// Polls `work`, which gets `limit` at most since it first waits; then `None`.
-fn poll_within<F: Future + Unpin>(
-    limit: Duration,
-    work: &mut F,
-    late: &mut Option<Pin<Box<Sleep>>>,
-    cx: &mut Context<'_>,
-) -> Poll<Option<F::Output>> {
-    if let Poll::Ready(done) = Pin::new(work).poll(cx) {
-        return Poll::Ready(Some(done));
+/// Waits for the store. If it does not answer, the lease confirms until `deadline`; `None`: it does not. It never confirms a response
+/// whose lock is known to be lost: the lease may not be over then.
+async fn by_store(mut release: Releasing, deadline: Option<Instant>) -> Option<Confirmation> {
+    let answer = match poll!(&mut release) {
+        Poll::Ready(answer) => Ok(answer),
+        // Boxed, because it is large, and the memory of the process answers without it.
+        Poll::Pending => Box::pin(timeout(CONFIRMATION, &mut release)).await,
+    };
+    match (answer, deadline) {
+        (Ok(Ok(())), _) => Some(Confirmation::Store),
+        (Ok(Err(LockError::Unavailable(_))) | Err(_), Some(deadline))
+            if !release.is_lost() && Instant::now() < deadline =>
+        {
+            Some(Confirmation::Lease)
+        }
+        _ => None,
     }
-    let late = late.get_or_insert_with(|| Box::pin(sleep(limit)));
-    late.as_mut().poll(cx).map(|()| None)
 }

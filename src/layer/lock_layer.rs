@@ -14,12 +14,14 @@ use super::setters::{shared_setters, tenant_from};
 use super::settings::{Confirm, OnLost, OnMissing, OnUnavailable, ReadPolicy, ReleaseOn};
 use crate::client::LockClient;
 use crate::key::{AnyKey, KeyExtractor};
+#[cfg(doc)]
 use crate::lock::LockMode;
 
 /// Holds a distributed lock while each request runs.
 ///
 /// By default the key is the matched axum route with its parameters, or the path ([`DefaultKey`](crate::key::DefaultKey)); GET, HEAD
-/// and QUERY read, OPTIONS, TRACE and CONNECT pass without a lock, other methods write; a body is read first, up to axum's
+/// and QUERY read, OPTIONS, TRACE and CONNECT pass without a lock, other methods write (on a store without read-write locks, reads
+/// take the key for themselves too); a body is read first, up to axum's
 /// `DefaultBodyLimit` (2 MiB); a request waits up to 10 s, its lease of 30 s is renewed for up to 5 min, and 1024 requests may wait
 /// for a key.
 ///
@@ -32,8 +34,8 @@ use crate::lock::LockMode;
 /// # Panics
 ///
 /// A setter panics if its value is wrong, contradicts an earlier one, or is not supported by the store, and the text names the change.
-/// So a wrong setting is found when the program makes the layer. Only a store without read-write locks is found when the layer is
-/// applied, unless [`mode`](Self::mode) is set. A duration that is longer than ten years is taken as ten years.
+/// So a wrong setting is found when the program makes the layer, wherever it is mounted. A duration that is longer than ten years is
+/// taken as ten years.
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
@@ -76,9 +78,9 @@ impl DistributedLockLayer {
     /// longer than a minute a 400. Trailers of the request are dropped, and a request without a lock keeps its body. Calls of gRPC
     /// and WebSockets over HTTP/2 are never read before the lock, because their clients may wait for an answer before they go on.
     ///
-    /// The bodies of a layer that are being read, or wait for their lock, may occupy 64 MiB together, and those that wait for one
-    /// key 16 MiB; the first 64 KiB of each do not count. If a body needs more room, bodies that arrive more slowly than 1 MiB/s give
-    /// way, the slowest first. A request without room for its body gets a 503 `body-budget`.
+    /// The bodies of a layer that wait for their locks may occupy 64 MiB together, and those that wait for one key 16 MiB; the first
+    /// 64 KiB of each do not count, and a body is no longer counted when its handler has it. A request without room for its body gets
+    /// a 503 `body-budget`. A body that is still arriving takes no room from others: it is limited by its own connection alone.
     pub fn stream_body(self) -> DistributedLockLayer<true> {
         DistributedLockLayer {
             policy: self.policy,
@@ -114,7 +116,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         self.change(|policy| policy.tenant = Some(Closure(Arc::new(tenant))))
     }
 
-    tenant_from!();
+    tenant_from!(Self);
 
     /// Sets the mode of a request: [`by_method`](super::mode::by_method) (the default), [`writes_only`](super::mode::writes_only), a
     /// [`LockMode`], or a closure over `&Parts`, which returns `None` for a request that needs no lock.
@@ -193,22 +195,10 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
     fn change(mut self, change: impl FnOnce(&mut Policy)) -> Self {
         let policy = Arc::make_mut(&mut self.policy);
         change(policy);
-        refuse_wrong(policy.check());
-        self
-    }
-
-    fn check_complete(&self) {
-        let modes = [LockMode::Read, LockMode::Write];
-        if self.policy.mode.is_none() {
-            refuse_wrong(self.policy.check_support(&modes));
+        if let Err(reason) = policy.check() {
+            panic!("this `DistributedLockLayer` cannot serve requests: {reason}");
         }
-    }
-}
-
-#[track_caller]
-fn refuse_wrong(checked: Result<(), &'static str>) {
-    if let Err(reason) = checked {
-        panic!("this `DistributedLockLayer` cannot serve requests: {reason}");
+        self
     }
 }
 

@@ -22,6 +22,8 @@ pub(super) struct Policy {
     pub(super) key: AnyKey,
     /// `None`: by the method.
     pub(super) mode: Option<Closure<dyn ModePolicy>>,
+    /// Whether the store has read-write locks.
+    shares_reads: bool,
     pub(super) fenced: bool,
     pub(super) on_missing: OnMissing,
     pub(super) on_unavailable: OnUnavailable,
@@ -43,7 +45,9 @@ pub(super) struct Policy {
 
 impl Policy {
     pub(super) fn new(client: LockClient) -> Self {
+        let mut modes = [LockMode::Read, LockMode::Write].into_iter();
         Self {
+            shares_reads: modes.all(|mode| client.supports(mode, false).is_ok()),
             serve: ServeSettings::new(client, Duration::from_secs(10), 1024),
             key: AnyKey::Default(DefaultKey::default()),
             mode: None,
@@ -98,10 +102,15 @@ impl Policy {
 
     /// The mode of a request; `None`: it is not locked.
     pub(super) fn mode(&self, parts: &Parts) -> Option<LockMode> {
-        match &self.mode {
-            Some(mode) => mode.mode(parts),
-            None => by_method().mode(parts),
+        if let Some(mode) = &self.mode {
+            return mode.mode(parts);
         }
+        let mode = by_method().mode(parts)?;
+        Some(if self.shares_reads {
+            mode
+        } else {
+            LockMode::Reentrant
+        })
     }
 
     /// Checks the settings that the program has chosen; the error names what is wrong.
@@ -118,11 +127,6 @@ impl Policy {
             let reason = "`fenced` needs an exclusive mode: a read hold or a permit has no token";
             return Err(reason);
         }
-        self.check_support(&modes)
-    }
-
-    /// Checks that the store has locks of these modes.
-    pub(super) fn check_support(&self, modes: &[LockMode]) -> Result<(), &'static str> {
         let client = &self.serve.client;
         modes.iter().try_for_each(|&mode| {
             let supported = client.supports(mode, self.fenced && mode.is_exclusive());

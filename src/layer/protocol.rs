@@ -1,6 +1,7 @@
 //! How [`DistributedLockLayer`] treats a request.
 
 use std::future::ready;
+use std::pin::Pin;
 
 use futures_util::future::Either;
 use http::header::CONTENT_LENGTH;
@@ -15,7 +16,7 @@ use super::confirm::{Confirmation, NotConfirmed, confirm};
 use super::hold_times::TimedHold;
 use super::policy::Policy;
 use super::request_lock::RequestLock;
-use super::serve::{Claim, Handling, Protocol, Served, Unclaimed};
+use super::serve::{Claim, FinalResponse, HandlerOutcome, NotAdmitted, Protocol};
 use super::serve_settings::ServeSettings;
 use super::settings::{Confirm, OnLost, ReleaseOn};
 use super::take_body::TakesBody;
@@ -29,16 +30,16 @@ where
     B: Send + 'static,
     R: Body + Send + 'static,
 {
-    type ClaimData = ReleaseContext;
+    type Context = ReleaseContext;
     type Handled = Response<R>;
 
     async fn admit(
         &self,
         parts: &mut Parts,
         body: B,
-    ) -> Result<(B, Claim<ReleaseContext>), Unclaimed<B>> {
+    ) -> Result<(B, Claim<ReleaseContext>), NotAdmitted<B>> {
         let claimed = self.claim(parts, body).await;
-        if let Err(Unclaimed::Pass(_) | Unclaimed::Proceed(_)) = &claimed {
+        if let Err(NotAdmitted::Bypass(_) | NotAdmitted::Unlocked(_)) = &claimed {
             RequestLock::of(&mut parts.extensions).passed = true;
         }
         claimed
@@ -47,25 +48,25 @@ where
     fn handle<E: Send>(
         &self,
         claim: &Claim<ReleaseContext>,
-        calling: impl Future<Output = Result<Response<R>, E>> + Send,
-    ) -> impl Future<Output = Handling<Response<R>, E>> + Send {
+        calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
+    ) -> impl Future<Output = HandlerOutcome<Response<R>, E>> + Send {
         let watched = (self.policy.on_lost == OnLost::Abort).then_some(&claim.guard);
         unless_lost(watched, calling)
     }
 
     fn finish<E: Send>(
         &self,
-        Claim { guard, data: terms }: Claim<ReleaseContext>,
+        Claim { guard, context }: Claim<ReleaseContext>,
         method: &Method,
-        handled: Handling<Response<R>, E>,
-    ) -> impl Future<Output = Result<Served<R, E>, NotConfirmed>> + Send {
+        handled: HandlerOutcome<Response<R>, E>,
+    ) -> impl Future<Output = Result<FinalResponse<R, E>, NotConfirmed>> + Send {
         let policy = &self.policy;
         let mut result = match handled {
             Ok(Ok(response))
                 if policy.release_on == ReleaseOn::BodyEnd && has_body(&response, method) =>
             {
                 // The head goes out before the lock is released.
-                let response = policy.in_body(response, guard, &terms);
+                let response = policy.in_body(response, guard, &context);
                 return Either::Left(ready(Ok(Ok(response))));
             }
             Ok(result) => result,
@@ -73,22 +74,22 @@ where
                 policy
                     .serve
                     .hold_times
-                    .add(&terms.route, terms.granted.elapsed());
+                    .add(&context.route, context.granted.elapsed());
                 return Either::Left(ready(Err(lost)));
             }
         };
         // Not an `async fn`, whose future has its arguments twice.
-        let mut confirming = confirm(terms.confirm, guard, None);
+        let confirming = confirm(context.confirm, guard, None);
         Either::Right(async move {
-            let by = (&mut confirming).await;
-            let held = terms.granted.elapsed();
-            policy.serve.hold_times.add(&terms.route, held);
+            let by = confirming.await;
+            let held = context.granted.elapsed();
+            policy.serve.hold_times.add(&context.route, held);
             let by = by?;
             if let Ok(response) = &mut result {
-                if by == Confirmation::Lease && terms.confirm == Confirm::Store {
+                if by == Confirmation::Lease && context.confirm == Confirm::Store {
                     policy.warn_of_lease();
                 }
-                LockTiming::released(terms.waited, held, by).put(response);
+                LockTiming::released(context.waited, held, by).put(response);
             }
             Ok(result.map(|response| response.map(ResponseBody::handlers)))
         })
@@ -105,17 +106,17 @@ impl Policy {
         &self,
         response: Response<R>,
         guard: LockGuard,
-        terms: &ReleaseContext,
+        context: &ReleaseContext,
     ) -> Response<ResponseBody<R>> {
         let timed = TimedHold {
-            granted: terms.granted,
-            route: terms.route.clone(),
+            granted: context.granted,
+            route: context.route.clone(),
             hold_times: self.serve.hold_times.clone(),
         };
         let length = length(&response);
-        let lock = BodyLock::new(guard, timed, length, terms.confirm, self.on_lost);
+        let lock = BodyLock::new(guard, timed, length, context.confirm, self.on_lost);
         let mut response = response.map(|body| ResponseBody::guarded(body, lock));
-        LockTiming::in_body(terms.waited).put(&mut response);
+        LockTiming::in_body(context.waited).put(&mut response);
         response
     }
 

@@ -18,8 +18,8 @@ pub use kind::RejectionKind;
 /// Where the problem types are explained.
 const PROBLEMS: &str = "https://docs.rs/tower-distributed-lock/latest/tower_distributed_lock/#";
 
-/// How much of a problem is the same for all.
-const PROBLEM: usize = PROBLEMS.len() + 80;
+/// The length of the longest problem without a detail, rounded up.
+const PROBLEM: usize = PROBLEMS.len() + 192;
 
 /// Why a request was not served, or its response withheld.
 ///
@@ -145,21 +145,19 @@ impl Rejection {
     fn problem(&self) -> String {
         let (kind, title) = (self.kind.as_str(), self.kind.title());
         let status = self.status.as_u16();
-        let detail = self.detail.as_ref().map_or(0, |detail| detail.len());
-        let mut problem = String::with_capacity(PROBLEM + kind.len() + title.len() + detail);
+        let detail = self.detail.as_deref().map_or_else(String::new, |detail| {
+            format!(r#","detail":{}"#, serde_json::Value::from(detail))
+        });
+        let outcome = match self.kind {
+            RejectionKind::Lost => r#","outcome":"unknown""#,
+            _ => "",
+        };
+        let mut problem = String::with_capacity(PROBLEM + detail.len());
         write!(
             problem,
-            r#"{{"type":"{PROBLEMS}{kind}","title":"{title}","status":{status}"#
+            r#"{{"type":"{PROBLEMS}{kind}","title":"{title}","status":{status}{detail}{outcome}}}"#
         )
         .expect("a string grows");
-        if let Some(detail) = &self.detail {
-            problem.push_str(r#","detail":"#);
-            problem.push_str(&serde_json::Value::from(&**detail).to_string());
-        }
-        if self.kind == RejectionKind::Lost {
-            problem.push_str(r#","outcome":"unknown""#);
-        }
-        problem.push('}');
         problem
     }
 }

@@ -1,5 +1,7 @@
 //! The steps of a request, which both layers have.
 
+use std::pin::{Pin, pin};
+
 use futures_util::future::Either;
 use http::request::Parts;
 use http::{Method, Request, Response};
@@ -22,8 +24,8 @@ use crate::key::{Cause, KeyError};
 /// A layer that serves requests with the body `B` under a lock. The responses of the inner service have the body `R`. A clone
 /// costs next to nothing.
 pub(crate) trait Protocol<B, R>: Clone + Send + Sync + 'static {
-    /// The data that the end of a request needs, besides the guard.
-    type ClaimData: Send + Sync + 'static;
+    /// What the end of a request needs, besides the guard.
+    type Context: Send + Sync + 'static;
 
     /// What the layer makes of a handler's response while the lock is held.
     type Handled: Send;
@@ -33,45 +35,45 @@ pub(crate) trait Protocol<B, R>: Clone + Send + Sync + 'static {
         &self,
         parts: &mut Parts,
         body: B,
-    ) -> impl Future<Output = Result<(B, Claim<Self::ClaimData>), Unclaimed<B>>> + Send;
+    ) -> impl Future<Output = Result<(B, Claim<Self::Context>), NotAdmitted<B>>> + Send;
 
     /// Drives `calling`, which answers a request, to what the layer makes of its response, while the lock is held.
     fn handle<E: Send>(
         &self,
-        claim: &Claim<Self::ClaimData>,
-        calling: impl Future<Output = Result<Response<R>, E>> + Send,
-    ) -> impl Future<Output = Handling<Self::Handled, E>> + Send;
+        claim: &Claim<Self::Context>,
+        calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
+    ) -> impl Future<Output = HandlerOutcome<Self::Handled, E>> + Send;
 
     /// Releases the lock, and makes the response to a request with `method`.
     fn finish<E: Send>(
         &self,
-        claim: Claim<Self::ClaimData>,
+        claim: Claim<Self::Context>,
         method: &Method,
-        handled: Handling<Self::Handled, E>,
-    ) -> impl Future<Output = Result<Served<R, E>, NotConfirmed>> + Send;
+        handled: HandlerOutcome<Self::Handled, E>,
+    ) -> impl Future<Output = Result<FinalResponse<R, E>, NotConfirmed>> + Send;
 
     fn settings(&self) -> &ServeSettings;
 }
 
 /// How a layer treats a request for which it holds no lock.
-pub(crate) enum Unclaimed<B> {
+pub(crate) enum NotAdmitted<B> {
     /// The inner service serves it: it needs no lock.
-    Pass(B),
+    Bypass(B),
     /// The inner service serves it without the lock that it needs.
-    Proceed(B),
+    Unlocked(B),
     /// This is its answer, of a key extractor or of an earlier request.
     Answer(Response<LocalBody>),
     /// It is not served.
     Rejected(Rejection),
 }
 
-impl<B, R: Into<Rejection>> From<R> for Unclaimed<B> {
+impl<B, R: Into<Rejection>> From<R> for NotAdmitted<B> {
     fn from(rejection: R) -> Self {
         Self::Rejected(rejection.into())
     }
 }
 
-impl<B> From<KeyError> for Unclaimed<B> {
+impl<B> From<KeyError> for NotAdmitted<B> {
     fn from(error: KeyError) -> Self {
         match error.into_cause() {
             Cause::Missing(reason) => Rejection::new(RejectionKind::KeyMissing)
@@ -99,21 +101,21 @@ impl<B> From<KeyError> for Unclaimed<B> {
 /// The right to serve a request.
 pub(crate) struct Claim<D> {
     pub(crate) guard: LockGuard,
-    pub(crate) data: D,
+    pub(crate) context: D,
 }
 
 /// What a handler has led to: a response, an error of the inner service, or the loss of its lock.
-pub(crate) type Handling<H, E> = Result<Result<H, E>, NotConfirmed>;
+pub(crate) type HandlerOutcome<H, E> = Result<Result<H, E>, NotConfirmed>;
 
 /// A response, or the error of the inner service.
-pub(crate) type Served<R, E> = Result<Response<ResponseBody<R>>, E>;
+pub(crate) type FinalResponse<R, E> = Result<Response<ResponseBody<R>>, E>;
 
 /// Serves a request, from its head to its response.
 pub(super) async fn serve<S, L, B, R>(
     layer: L,
     inner: S,
     request: Request<B>,
-) -> Served<R, S::Error>
+) -> FinalResponse<R, S::Error>
 where
     S: Service<Request<B>, Response = Response<R>> + Send + 'static,
     S::Future: Send + 'static,
@@ -125,7 +127,7 @@ where
     let (mut parts, body) = request.into_parts();
     let (body, claim) = match layer.admit(&mut parts, body).await {
         Ok(claimed) => claimed,
-        Err(Unclaimed::Proceed(body)) if runs_to_completion(&layer) => {
+        Err(NotAdmitted::Unlocked(body)) if runs_to_completion(&layer) => {
             let (head, settings) = (Head::of(&parts), layer.settings());
             let calling = Oneshot::new(inner, Request::from_parts(parts, body));
             return match Box::pin(in_task(settings, calling)).await {
@@ -133,12 +135,12 @@ where
                 None => Ok(settings.responder.refuse(LockError::Lost.into(), &head)),
             };
         }
-        Err(Unclaimed::Pass(body) | Unclaimed::Proceed(body)) => {
+        Err(NotAdmitted::Bypass(body) | NotAdmitted::Unlocked(body)) => {
             let response = Oneshot::new(inner, Request::from_parts(parts, body)).await?;
             return Ok(response.map(ResponseBody::handlers));
         }
-        Err(Unclaimed::Answer(response)) => return Ok(response.map(ResponseBody::local)),
-        Err(Unclaimed::Rejected(rejection)) => {
+        Err(NotAdmitted::Answer(response)) => return Ok(response.map(ResponseBody::local)),
+        Err(NotAdmitted::Rejected(rejection)) => {
             let settings = layer.settings();
             let head = Head::of(&parts);
             let rejection = settings.timed(rejection, &head.route);
@@ -172,9 +174,9 @@ async fn handle<S, L, B, R>(
     layer: &L,
     inner: S,
     request: Request<B>,
-    claim: Claim<L::ClaimData>,
+    claim: Claim<L::Context>,
     head: &Head,
-) -> Result<Served<R, S::Error>, NotConfirmed>
+) -> Result<FinalResponse<R, S::Error>, NotConfirmed>
 where
     S: Service<Request<B>, Response = Response<R>> + Send + 'static,
     S::Future: Send + 'static,
@@ -183,8 +185,10 @@ where
     B: Send + 'static,
     R: Body + Send + 'static,
 {
-    let calling = layer.handle(&claim, Oneshot::new(inner, request));
-    let handled = under(&claim.guard, calling).await;
+    let handled = {
+        let calling = pin!(Oneshot::new(inner, request));
+        under(&claim.guard, layer.handle(&claim, calling)).await
+    };
     layer.finish(claim, &head.method, handled).await
 }
 

@@ -9,7 +9,7 @@ use http_body::Body;
 use tower_service::Service;
 
 use super::body::ResponseBody;
-use super::serve::{Protocol, Served, serve};
+use super::serve::{FinalResponse, Protocol, serve};
 #[cfg(doc)]
 use super::settings::OnCancel;
 
@@ -49,7 +49,6 @@ macro_rules! service {
             type Service = $Service<S $(, $Const)?>;
 
             fn layer(&self, inner: S) -> Self::Service {
-                self.check_complete();
                 $Service::new(inner, self.clone())
             }
         }
@@ -98,7 +97,7 @@ pub(crate) use service;
 /// Nothing is acquired before the first poll. Dropping it at any point releases the lock, except with
 /// [`OnCancel::RunToCompletion`]. The record of a handler that has ended may be stored even then.
 pub struct ResponseFuture<R, E> {
-    serving: Pin<Box<dyn Future<Output = Served<R, E>> + Send>>,
+    serving: Pin<Box<dyn Future<Output = FinalResponse<R, E>> + Send>>,
 }
 
 impl<R, E> ResponseFuture<R, E> {

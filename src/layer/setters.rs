@@ -77,7 +77,7 @@ macro_rules! shared_setters {
 
 /// The setter `tenant_from` of a layer that has the setter `tenant`.
 macro_rules! tenant_from {
-    () => {
+    ($Layer:ty) => {
         /// Takes the tenant from an extension of the type `T`, which the authentication has put into the request: see
         /// [`tenant`](Self::tenant).
         ///
@@ -97,7 +97,7 @@ macro_rules! tenant_from {
         /// # ;
         /// ```
         #[track_caller]
-        pub fn tenant_from<T>(self) -> Self
+        pub fn tenant_from<T>(self) -> $Layer
         where
             T: AsRef<str> + Send + Sync + 'static,
         {

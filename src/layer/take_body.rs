@@ -7,11 +7,12 @@ use http::{HeaderValue, Method};
 use http_body::Body;
 
 use super::DistributedLockLayer;
-use super::body_budget::Share;
-use super::body_reader::{BodyReader, ReadBody};
+use super::body_budget::Room;
+use super::body_reader::BodyReader;
 use super::rejection::{Rejection, RejectionKind};
 use crate::error::BoxError;
 use crate::key::{AnyKey, KeyError, Keys, RequestBody};
+use crate::lock::LockKey;
 use sealed::Take;
 
 /// A layer that serves requests with the body `B`. By default it reads the body before it asks for the lock, so it must be able to
@@ -30,7 +31,7 @@ pub trait TakesBody<B>: Take<B> {}
 impl<B, L: Take<B>> TakesBody<B> for L {}
 
 mod sealed {
-    use super::{BodyReader, Parts, ReadBody, RejectionKind};
+    use super::{BodyReader, Parts, Taken};
 
     /// How a layer takes a body.
     pub trait Take<B> {
@@ -39,17 +40,15 @@ mod sealed {
             reader: &BodyReader,
             parts: &mut Parts,
             body: B,
-        ) -> impl Future<Output = Result<(B, Option<ReadBody>), RejectionKind>> + Send;
+        ) -> impl Future<Output = Taken<B>> + Send;
     }
 }
 
+type Taken<B> = Result<(B, Option<Bytes>), RejectionKind>;
+
 /// The body is left to the handler.
 impl<B: Send> Take<B> for DistributedLockLayer<true> {
-    async fn take(
-        _: &BodyReader,
-        _: &mut Parts,
-        body: B,
-    ) -> Result<(B, Option<ReadBody>), RejectionKind> {
+    async fn take(_: &BodyReader, _: &mut Parts, body: B) -> Taken<B> {
         Ok((body, None))
     }
 }
@@ -59,11 +58,7 @@ impl<B> Take<B> for DistributedLockLayer<false>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
 {
-    async fn take(
-        reader: &BodyReader,
-        parts: &mut Parts,
-        body: B,
-    ) -> Result<(B, Option<ReadBody>), RejectionKind> {
+    async fn take(reader: &BodyReader, parts: &mut Parts, body: B) -> Taken<B> {
         match is_dialogue(parts) {
             true => Ok((body, None)),
             false => WholeBody::take(reader, parts, body).await,
@@ -78,17 +73,13 @@ impl<B> Take<B> for WholeBody
 where
     B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
 {
-    async fn take(
-        reader: &BodyReader,
-        parts: &mut Parts,
-        body: B,
-    ) -> Result<(B, Option<ReadBody>), RejectionKind> {
+    async fn take(reader: &BodyReader, parts: &mut Parts, body: B) -> Taken<B> {
         if body.is_end_stream() {
-            return Ok((body, Some((Bytes::new(), Share::default()))));
+            return Ok((body, Some(Bytes::new())));
         }
         // Boxed, because most requests have no body, and it is large.
-        let (bytes, share) = Box::pin(reader.read(parts, body)).await?;
-        Ok((bytes.clone().into(), Some((bytes, share))))
+        let bytes = Box::pin(reader.read(parts, body)).await?;
+        Ok((bytes.clone().into(), Some(bytes)))
     }
 }
 
@@ -102,21 +93,28 @@ fn is_dialogue(parts: &Parts) -> bool {
 /// A request's body, and its bytes, once they are read.
 pub(crate) struct Payload<B> {
     pub(crate) body: B,
-    read: Option<ReadBody>,
+    read: Option<Bytes>,
 }
 
 impl<B: Send> Payload<B> {
-    /// The body as the layer `L` takes it, and its bytes if that layer reads it.
+    /// The body as the layer `L` takes it, and its bytes if that layer reads it. The room for them is given back when this request
+    /// has its lock, because from then on the body is the handler's.
     pub(crate) async fn take<L: Take<B>>(
         self,
         reader: &BodyReader,
         parts: &mut Parts,
-    ) -> Result<(B, Option<ReadBody>), Rejection> {
-        match self.read {
+        key: &LockKey,
+    ) -> Result<(B, Bytes, Room), Rejection> {
+        let (body, read) = match self.read {
             None => L::take(reader, parts, self.body)
                 .await
-                .map_err(Rejection::new),
-            read => Ok((self.body, read)),
+                .map_err(Rejection::new)?,
+            read => (self.body, read),
+        };
+        let bytes = read.unwrap_or_default();
+        match reader.budget.room(key, bytes.len()) {
+            Some(room) => Ok((body, bytes, room)),
+            None => Err(Rejection::new(RejectionKind::BodyBudget)),
         }
     }
 }
@@ -133,7 +131,7 @@ pub(crate) async fn extract<L: Take<B>, B: Send>(
         return Ok((found, Payload { body, read: None }));
     }
     let (body, read) = L::take(reader, parts, body).await.map_err(Rejection::new)?;
-    if let Some((bytes, _)) = &read {
+    if let Some(bytes) = &read {
         parts.extensions.insert(RequestBody(bytes.clone()));
         found = key.extract(parts).await;
         // A layer further in may read another body.

@@ -1,9 +1,8 @@
 //! A handler under its lock.
 
+use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use pin_project_lite::pin_project;
+use std::task::Poll;
 
 use super::confirm::NotConfirmed;
 use crate::guard::LockGuard;
@@ -13,45 +12,24 @@ use crate::guard::LockGuard;
 /// The lock is watched after the handler's first wait: a handler that never waits needs no timer, and the confirmation
 /// finds an earlier loss.
 pub(crate) fn unless_lost<F: Future>(
-    watched: Option<&LockGuard>,
-    handling: F,
-) -> UnlessLost<'_, F> {
-    UnlessLost {
-        handling,
-        watched,
-        lost: None,
-    }
-}
-
-pin_project! {
-    /// The future of [`unless_lost`].
-    pub(crate) struct UnlessLost<'a, F> {
-        #[pin]
-        handling: F,
-        // `None`: it is not watched, or it is watched already.
-        watched: Option<&'a LockGuard>,
-        // Boxed, because it is large, and a handler that never waits is served without it.
-        lost: Option<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>,
-    }
-}
-
-impl<F: Future> Future for UnlessLost<'_, F> {
-    type Output = Result<F::Output, NotConfirmed>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        if let Some(lost) = this.lost
+    mut watched: Option<&LockGuard>,
+    mut handling: Pin<&mut F>,
+) -> impl Future<Output = Result<F::Output, NotConfirmed>> {
+    // Boxed, because it is large, and a handler that never waits is served without it.
+    let mut lost: Option<Pin<Box<dyn Future<Output = ()> + Send>>> = None;
+    poll_fn(move |cx| {
+        if let Some(lost) = &mut lost
             && lost.as_mut().poll(cx).is_ready()
         {
             return Poll::Ready(Err(NotConfirmed));
         }
-        if let Poll::Ready(done) = this.handling.poll(cx) {
+        if let Poll::Ready(done) = handling.as_mut().poll(cx) {
             return Poll::Ready(Ok(done));
         }
-        let Some(guard) = this.watched.take() else {
+        let Some(guard) = watched.take() else {
             return Poll::Pending;
         };
-        let watch = this.lost.insert(Box::pin(guard.lost()));
+        let watch = lost.insert(Box::pin(guard.lost()));
         watch.as_mut().poll(cx).map(|()| Err(NotConfirmed))
-    }
+    })
 }

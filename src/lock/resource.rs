@@ -37,7 +37,16 @@ pub struct Resource {
 impl Resource {
     /// A resource with readers and writers: locked in [`LockMode::Read`] and [`LockMode::Write`], the layer's default modes. A
     /// client without a mode writes.
+    ///
+    /// # Panics
+    ///
+    /// If `name` is `path` or `idempotency`, under which the layers keep names of their own; in a constant, the program does not
+    /// compile. For the key of [`key::path()`](crate::key::path()) there is [`LockKey::from_parts`].
     pub const fn new(name: &'static str) -> Self {
+        assert!(
+            !is_same(name, "path") && !is_same(name, "idempotency"),
+            "the names of `path` and `idempotency` are those of the layers: choose another one, such as `lock:path`"
+        );
         Self {
             name,
             mode: Some(LockMode::Write),
@@ -94,6 +103,15 @@ impl Resource {
             mode: self.mode,
         }
     }
+}
+
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
 }
 
 /// A resource of any family, as the extractors of [`key`](crate::key) take it: the layer's mode decides.
@@ -171,5 +189,22 @@ impl LockMode {
                 "the resource has permits: name no mode for it, or declare it without `permits()`"
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::catch_unwind;
+
+    use super::*;
+
+    #[test]
+    fn the_names_of_the_layers_are_no_resources() {
+        for name in ["path", "idempotency"] {
+            catch_unwind(|| Resource::new(name)).expect_err(name);
+        }
+        for name in ["", "pat", "paths", "lock:path", "idempotency-key"] {
+            assert_eq!(Resource::new(name).of([""; 0]).key().as_str(), name);
+        }
     }
 }

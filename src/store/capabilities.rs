@@ -115,6 +115,14 @@ impl Capabilities {
         self
     }
 
+    /// The command by which the database runs the procedures of the store (`db.operation.name`), such as `EVALSHA`.
+    /// [Spans](crate::telemetry) name it, and the mode of the lock as the procedure (`db.stored_procedure.name`).
+    #[must_use]
+    pub fn operation(mut self, command: &'static str) -> Self {
+        self.database.operation = Some(command);
+        self
+    }
+
     /// The database has one server, with this address: a host, or the path of a socket. [Spans](crate::telemetry) name it.
     #[must_use]
     pub fn server(mut self, address: impl Into<String>, port: impl Into<Option<u16>>) -> Self {

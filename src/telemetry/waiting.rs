@@ -38,6 +38,8 @@ impl Waiting {
             waited_ms = Empty,
             otel.kind = database.kind(),
             db.system.name = database.system,
+            db.operation.name = database.operation,
+            db.stored_procedure.name = database.procedure(mode),
             server.address = database.address.as_deref(),
             server.port = database.port,
             error.type = Empty,

@@ -12,7 +12,7 @@
 //! your operators reach it.
 //!
 //! `nest_service` of axum serves the page at `/_locks` and at `/_locks/`; `nest` answers the second with 404.
-//! A layer outside of it sees no `MatchedPath` of the page's files and API.
+//! Layers around the nested page see no `MatchedPath` for its own routes.
 //!
 //! ```
 //! use axum::Router;

@@ -8,7 +8,7 @@ use super::poll_bytes;
 use crate::client::Held;
 use crate::error::{BoxError, LockError};
 use crate::guard::LockGuard;
-use crate::layer::confirm::{Confirming, NotConfirmed, confirm};
+use crate::layer::confirm::{Confirmation, NotConfirmed, confirm};
 use crate::layer::hold_times::TimedHold;
 use crate::layer::settings::{Confirm, OnLost};
 
@@ -28,7 +28,7 @@ pub(in crate::layer) struct BodyLock {
 enum BodyPhase {
     Open(LockGuard, TimedHold),
     Releasing(
-        Confirming,
+        Pin<Box<dyn Future<Output = Result<Confirmation, NotConfirmed>> + Send>>,
         #[expect(dead_code, reason = "its drop ends the time of the hold")] TimedHold,
     ),
     Released,
@@ -82,7 +82,7 @@ impl BodyLock {
                         Some(Err(error)) => return self.fail(error),
                     }
                 }
-                BodyPhase::Releasing(releasing, _) => match ready!(Pin::new(releasing).poll(cx)) {
+                BodyPhase::Releasing(releasing, _) => match ready!(releasing.as_mut().poll(cx)) {
                     Ok(_) => {
                         self.phase = BodyPhase::Released;
                         return Poll::Ready(self.withheld.take().map(Ok));
@@ -114,7 +114,7 @@ impl BodyLock {
         self.lost = None;
         let phase = std::mem::replace(&mut self.phase, BodyPhase::Released);
         if let BodyPhase::Open(guard, timed) = phase {
-            self.phase = BodyPhase::Releasing(confirm(self.how, guard, None), timed);
+            self.phase = BodyPhase::Releasing(Box::pin(confirm(self.how, guard, None)), timed);
         }
     }
 

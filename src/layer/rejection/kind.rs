@@ -67,7 +67,7 @@ kinds! {
     BodyTimeout = BAD_REQUEST, "body-timeout", DeadlineExceeded, "The request body took too long to arrive";
     /// There is no room for the request's body beside those of others: 503 `body-budget`. See
     /// [`stream_body`](crate::DistributedLockLayer::stream_body).
-    BodyBudget = SERVICE_UNAVAILABLE, "body-budget", ResourceExhausted, "Too many request bodies are being read";
+    BodyBudget = SERVICE_UNAVAILABLE, "body-budget", ResourceExhausted, "Too many request bodies wait for their locks";
     /// A request with the same idempotency key was under way until the wait was over: 409 `request-in-progress`.
     InProgress = CONFLICT, "request-in-progress", Aborted, "A request with this idempotency key is under way";
     /// The idempotency key was used before, for a different request: 422 `key-reused`.

@@ -186,14 +186,17 @@ impl Link {
                             drop(self.set(State::Opening));
                             // A server may end connections that are idle: it gets another one when a caller wants it. A new master
                             // gets one at once.
-                            if !wire.was_ended() {
+                            let (was_ended, since) = (wire.was_ended(), wire.since);
+                            // It is not counted as up any longer.
+                            drop(wire);
+                            if !was_ended {
                                 tokio::select! {
                                     () = self.wanted.notified() => {}
                                     () = moved => {}
                                 }
                             }
                             // A server may accept connections and end them.
-                            match wire.age() < Backoff::LONGEST {
+                            match since.elapsed() < Backoff::LONGEST {
                                 true => short_lived.pause().await,
                                 false => short_lived.reset(),
                             }

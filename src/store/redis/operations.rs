@@ -84,6 +84,7 @@ impl LockStore for RedisStore {
         let inner = self.inner.clone();
         let capabilities = Capabilities::all()
             .database("redis")
+            .operation("EVALSHA")
             .renewal_runtime(move || inner.background.runtime())
             .inspect(self.clone());
         match self.inner.router.server() {

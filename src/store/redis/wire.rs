@@ -17,7 +17,7 @@ use crate::telemetry::store::ConnectionUp;
 /// One connection, from the first answer on it to its end. Callers with a command under way keep it.
 pub(super) struct Wire {
     raw: RawConnection,
-    since: Instant,
+    pub(super) since: Instant,
     why: OnceLock<&'static str>,
     /// Cancelled when the connection is given up as dead: commands without an answer fail.
     given_up: CancellationToken,

@@ -219,7 +219,17 @@ impl tracing::Subscriber for Warnings {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// After a pause of the process, every hold may be over at once: that is no storm of log lines.
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(std::sync::atomic::AtomicUsize);
+
+impl std::task::Wake for Woken {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// After a pause of the process, every hold may be over at once: that is no storm of log lines, and other tasks run meanwhile.
 #[tokio::test(start_paused = true)]
 async fn thousands_of_losses_are_a_few_lines() {
     let warnings = Warnings::default();
@@ -229,9 +239,29 @@ async fn thousands_of_losses_are_a_few_lines() {
     let lease = tower_distributed_lock::Lease::Fixed(Duration::from_secs(5));
     let asking = (0..4000).map(|n| locks.lock(format!("1:{n}")).lease(lease).acquire());
     let guards = futures_util::future::join_all(asking).await;
+    let mut losses: Vec<_> = guards
+        .iter()
+        .map(|guard| Box::pin(guard.as_ref().expect("free").lost()))
+        .collect();
+    let woken = std::sync::Arc::new(Woken::default());
+    let waker = std::task::Waker::from(woken.clone());
+    for lost in &mut losses {
+        let polled = lost
+            .as_mut()
+            .poll(&mut std::task::Context::from_waker(&waker));
+        assert!(polled.is_pending());
+    }
     tokio::time::advance(Duration::from_secs(6)).await;
-    for guard in &guards {
-        guard.as_ref().expect("free").lost().await;
+    let (mut told, mut at_once) = (0, 0);
+    while told < guards.len() {
+        let before = told;
+        tokio::task::yield_now().await;
+        told = woken.0.load(std::sync::atomic::Ordering::Relaxed);
+        at_once = at_once.max(told - before);
+    }
+    assert!(at_once <= 500, "{at_once} losses before another task ran");
+    for lost in losses {
+        lost.await;
     }
     tokio::time::sleep(Duration::from_millis(100)).await;
     let lines = lines.load(std::sync::atomic::Ordering::Relaxed);

@@ -66,6 +66,9 @@ async fn spans_have_the_names_of_opentelemetry() {
     for wait in [granted, refused] {
         assert_eq!(wait.span_kind, SpanKind::Client);
         assert_eq!(attribute(wait, "db.system.name").unwrap(), "redis");
+        assert_eq!(attribute(wait, "db.operation.name").unwrap(), "EVALSHA");
+        let procedure = attribute(wait, "db.stored_procedure.name").unwrap();
+        assert_eq!(procedure, "reentrant");
         assert_eq!(attribute(wait, "server.address").unwrap(), "127.0.0.1");
         let port = attribute(wait, "server.port").unwrap();
         assert_eq!(port, server.port().to_string());
@@ -114,5 +117,11 @@ async fn what_failed_is_marked_with_its_type() {
     assert!(has_failed(refused), "{:?}", refused.status);
     // The memory of a process is no database.
     assert_eq!(refused.span_kind, SpanKind::Internal);
-    assert_eq!(attribute(refused, "db.system.name"), None);
+    for of_a_database in [
+        "db.system.name",
+        "db.operation.name",
+        "db.stored_procedure.name",
+    ] {
+        assert_eq!(attribute(refused, of_a_database), None);
+    }
 }

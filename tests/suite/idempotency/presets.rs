@@ -88,10 +88,3 @@ async fn a_payment_needs_its_key_and_its_user() {
     }
     assert_eq!(runs.count(), 2);
 }
-
-#[tokio::test]
-#[should_panic(expected = "call `tenant` with what identifies the client")]
-async fn a_layer_for_payments_that_knows_no_user_is_refused_when_it_is_built() {
-    let locks = LockClient::new(MemoryStore::new());
-    let _ = answering(|| async {}).layer(IdempotencyLayer::payments(locks));
-}

@@ -236,11 +236,9 @@ async fn a_handler_that_takes_a_share_keeps_the_lock_beyond_the_response() {
     // Like a handler that upgrades its connection and moves the share into the task that serves it.
     async fn upgrade(
         lock: LockHandle,
-        owner: Owner,
         State((locks, kept)): State<(LockClient, UnboundedSender<LockGuard>)>,
     ) -> StatusCode {
-        let share = locks.lock(lock.key()).mode(lock.mode()).owner(&owner);
-        kept.send(share.await.unwrap()).unwrap();
+        kept.send(lock.share(&locks).await.unwrap()).unwrap();
         StatusCode::SWITCHING_PROTOCOLS
     }
     let (store, locks, layer) = locking();
@@ -252,6 +250,38 @@ async fn a_handler_that_takes_a_share_keeps_the_lock_beyond_the_response() {
     assert_eq!(put(&app, "/orders/1").await.status(), 101);
     let share = shares.recv().await.unwrap();
     assert!(!store.is_free());
+    share.release().await.unwrap();
+    assert!(store.is_free());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_share_is_in_every_key_of_the_layers_lock_and_in_no_other_lock() {
+    let (store, locks, layer) = locking();
+    let (kept, mut shares) = unbounded_channel();
+    let of = locks.clone();
+    let share = async move |lock: LockHandle| {
+        let share = lock.share(&of).await.unwrap();
+        kept.send((lock, share)).unwrap();
+    };
+    let layer = layer.key(|_: &http::request::Parts| ["a", "b"].map(LockKey::new));
+    let app = Router::new().route("/orders/{id}", any(share)).layer(layer);
+    assert_eq!(put(&app, "/orders/1").await.status(), 200);
+    let (lock, share) = shares.recv().await.unwrap();
+    assert!(share.keys().eq(["a", "b"].map(LockKey::new).iter()));
+    assert_eq!(share.handle().id(), lock.id());
+    // The lock of the layer has ended, and the share goes on without it.
+    let refused = lock.share(&locks).await;
+    assert!(matches!(refused, Err(LockError::Invalid(_))), "{refused:?}");
+    let elsewhere = lock.share(&LockClient::new(store.clone())).await;
+    assert!(
+        matches!(elsewhere, Err(LockError::Invalid(_))),
+        "{elsewhere:?}"
+    );
+    let of_a_guard = share.handle().share(&locks).await;
+    assert!(
+        matches!(of_a_guard, Err(LockError::Invalid(_))),
+        "{of_a_guard:?}"
+    );
     share.release().await.unwrap();
     assert!(store.is_free());
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Path, State};
+use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::any;
 use futures_util::future::join_all;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 use tower_distributed_lock::extract::{Lockable, Locked};
@@ -298,4 +299,45 @@ async fn an_extractor_without_a_permit_is_429() {
     let refused = refused.unwrap();
     assert!(refused.headers().contains_key("retry-after"));
     assert_eq!(problem(refused).await.1["type"], "no-permit");
+}
+
+/// The layer of the guide, which is outside.
+#[tokio::test(start_paused = true)]
+async fn a_layer_outside_tells_the_limit_and_when_a_permit_may_be_free() {
+    async fn rate_limit(mut response: Response) -> Response {
+        let refused = response.extensions().get::<Rejection>();
+        let refused = refused.filter(|rejection| rejection.kind() == RejectionKind::NoPermit);
+        let after = refused.and_then(Rejection::retry_after);
+        let headers = response.headers_mut();
+        let policy = HeaderValue::from_static(r#""permits";q=1;qu="concurrent-requests""#);
+        headers.insert("ratelimit-policy", policy);
+        if let Some(after) = after {
+            let left = HeaderValue::try_from(format!(r#""permits";r=0;t={}"#, after.as_secs()));
+            headers.insert("ratelimit", left.unwrap());
+        }
+        response
+    }
+    let (_store, _locks, layer) = locking();
+    let app = slow_orders()
+        .layer(by_path(layer, 1).wait(Duration::ZERO))
+        .layer(map_response(rate_limit));
+    let mut answers = puts(&app, "/orders/1", 2).await;
+    answers.sort_by_key(|answer| answer.status());
+    let [served, refused] = &answers[..] else {
+        panic!("two answers");
+    };
+    assert_eq!(
+        (served.status().as_u16(), refused.status().as_u16()),
+        (200, 429)
+    );
+    for answer in [served, refused] {
+        let policy = &answer.headers()["ratelimit-policy"];
+        assert_eq!(policy, r#""permits";q=1;qu="concurrent-requests""#);
+    }
+    assert!(!served.headers().contains_key("ratelimit"));
+    let after = refused.headers()["retry-after"].to_str().unwrap();
+    assert_eq!(
+        refused.headers()["ratelimit"],
+        format!(r#""permits";r=0;t={after}"#)
+    );
 }

@@ -7,13 +7,16 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::any;
-use http::Request;
+use http::{Request, StatusCode};
+use tokio::time::Instant;
 use tower_distributed_lock::layer::ReadPolicy;
+use tower_distributed_lock::store::Capabilities;
 use tower_distributed_lock::{
     Confirm, DistributedLockLayer, Lease, LockMode, OnUnavailable, ReleaseOn, key,
 };
 
-use super::{locking, orders, problem, put, request, send, settle, text};
+use super::{locking, orders, problem, put, request, send, settle, slow_orders, text};
+use crate::support::LimitedStore;
 
 fn reads(on_unavailable: OnUnavailable) -> ReadPolicy {
     ReadPolicy {
@@ -150,6 +153,21 @@ fn a_wrong_setting_is_refused_by_its_setter() {
         let told = panic.downcast_ref::<String>().expect("a text");
         assert!(told.contains(reason), "{told}");
     }
+}
+
+/// The layer needs no other settings for it.
+#[tokio::test(start_paused = true)]
+async fn on_a_store_without_read_write_locks_reads_exclude_each_other_too() {
+    let store = LimitedStore::new(Capabilities::new([LockMode::Reentrant]));
+    let app = slow_orders().layer(DistributedLockLayer::new(store));
+    let read = async || send(&app, request("GET", "/orders/1")).await;
+    let began = Instant::now();
+    let (one, other) = tokio::join!(read(), read());
+    assert_eq!(
+        (one.status(), other.status()),
+        (StatusCode::OK, StatusCode::OK)
+    );
+    assert!(began.elapsed() >= Duration::from_secs(2));
 }
 
 #[test]

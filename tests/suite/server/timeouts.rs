@@ -21,7 +21,8 @@ async fn a_request_that_takes_too_long_is_ended_and_gives_its_lock_back() {
     ])
     .await;
     let long = put(server.url(), "42", Duration::from_secs(30), "never written").await;
-    assert_eq!(long.status, StatusCode::SERVICE_UNAVAILABLE, "{long:?}");
+    // It may have done a part of its work: a 503 would be repeated by some clients.
+    assert_eq!(long.status, StatusCode::INTERNAL_SERVER_ERROR, "{long:?}");
     // The answer does not come from a lock layer, which would send a problem body.
     assert_eq!(long.body, Value::Null, "{long:?}");
     eventually("the lock is released", SOON, async || {

@@ -8,28 +8,21 @@ use tower_distributed_lock::{
     Confirm, DistributedLockLayer, IdempotencyLayer, Lease, LockClient, LockMode, MemoryStore,
 };
 
-use super::super::{Runs, answering, is_replay, pay, payments, remembering, settle};
+use super::super::{Runs, is_replay, pay, payments, remembering, settle};
 use crate::support::LimitedStore;
 
 #[tokio::test]
 #[should_panic(expected = "keeps no records: make the client of a `MemoryStore` or a `RedisStore`")]
-async fn a_store_that_keeps_no_records_is_refused_when_the_layer_is_built() {
+async fn a_store_that_keeps_no_records_is_refused_when_the_layer_is_made() {
     let locks = LockClient::new(LimitedStore::new(Capabilities::new([LockMode::Reentrant])));
-    let _ = answering(|| async {}).layer(IdempotencyLayer::new(locks));
+    let _ = IdempotencyLayer::payments(locks);
 }
 
 #[tokio::test]
-#[should_panic(expected = "call `tenant` with what identifies the client")]
-async fn a_layer_that_does_not_know_whose_keys_it_serves_is_refused_when_it_is_built() {
-    let locks = LockClient::new(MemoryStore::new());
-    let _ = answering(|| async {}).layer(IdempotencyLayer::new(locks));
-}
-
-#[tokio::test]
-async fn impossible_settings_are_refused_when_the_layer_is_built() {
+async fn impossible_settings_are_refused_by_their_setters() {
     const NONE: Duration = Duration::ZERO;
     type Change = fn(IdempotencyLayer) -> IdempotencyLayer;
-    let cases: [(Change, &str); 5] = [
+    let cases: [(Change, &str); 3] = [
         (
             |layer| layer.confirm(Confirm::Deadline),
             "record to be stored",
@@ -39,19 +32,28 @@ async fn impossible_settings_are_refused_when_the_layer_is_built() {
             "choose at least 10 ms",
         ),
         (|layer| layer.max_hold(NONE), "choose at least 10 ms"),
-        (|layer| layer.retention(NONE), "outlive the claim"),
-        (
-            |layer| layer.retention(Duration::from_secs(29)),
-            "outlive the claim",
-        ),
     ];
     for (change, expected) in cases {
         let (_store, _locks, layer) = remembering();
-        let build = || answering(|| async {}).layer(change(layer));
-        let refused = std::panic::catch_unwind(AssertUnwindSafe(build)).expect_err(expected);
+        let set = || drop(change(layer));
+        let refused = std::panic::catch_unwind(AssertUnwindSafe(set)).expect_err(expected);
         let text = refused.downcast_ref::<String>().expect("a text");
         assert!(text.contains(expected), "{text}");
     }
+}
+
+/// A repeat that finds neither would run beside the first request.
+#[tokio::test(start_paused = true)]
+async fn a_record_is_kept_for_the_lease_at_least() {
+    let (_store, _locks, layer) = remembering();
+    let runs = Runs::default();
+    let app = payments(&runs).layer(layer.retention(Duration::ZERO));
+    pay(&app).await;
+    tokio::time::sleep(Duration::from_secs(29)).await;
+    assert!(is_replay(&pay(&app).await));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(!is_replay(&pay(&app).await));
+    assert_eq!(runs.count(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use axum::routing::any;
 use tower::{Layer, ServiceExt};
 use tower_distributed_lock::{
     DistributedLockLayer, Lease, LockClient, LockError, LockHandle, LockMode, MemoryStore,
-    OnUnavailable,
+    OnUnavailable, key,
 };
 use tracing::Level;
 
@@ -215,6 +215,44 @@ async fn handlers_without_a_layer_do_not_fill_the_log() {
     let mut peer = Peer::start("unlayered");
     assert_eq!(peer.hear().await, "2");
     assert_eq!(peer.hear().await, "one names the mistake");
+}
+
+/// Each `POST /orders` waits for the one before, which the log says at the first write of each such route.
+#[tokio::test(start_paused = true)]
+async fn a_route_without_parameters_is_named_once_unless_its_key_is_chosen() {
+    const WARNING: &str = "a route without parameters is one lock";
+    let (log, _guard) = Log::at(Level::WARN);
+    let app = |layer: DistributedLockLayer| -> Router {
+        let routes = ["/orders", "/payments", "/orders/{id}"];
+        let routes = routes.into_iter().fold(Router::new(), |app, route| {
+            app.route(route, any(async || ()))
+        });
+        routes.route_layer(layer)
+    };
+    let layer = DistributedLockLayer::new(LockClient::new(MemoryStore::new()));
+    let ask = async |app: &Router, method: &str, path: &str| {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.body(Body::empty()).unwrap();
+        let answer = app.clone().oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), 200);
+    };
+    let chosen = app(layer.clone().key(key::path()));
+    ask(&chosen, "POST", "/orders").await;
+    let default = app(layer);
+    ask(&default, "GET", "/orders").await;
+    ask(&default, "POST", "/orders/1").await;
+    assert!(!log.text().contains(WARNING), "{}", log.text());
+    for _ in 0..3 {
+        ask(&default, "POST", "/orders").await;
+        ask(&default, "PUT", "/payments").await;
+    }
+    let text = log.text();
+    let lines: Vec<_> = text.lines().filter(|line| line.contains(WARNING)).collect();
+    let [orders, payments] = &lines[..] else {
+        panic!("a line for each route: {text}");
+    };
+    assert!(orders.contains("route=\"/orders\""), "{orders}");
+    assert!(payments.contains("route=\"/payments\""), "{payments}");
 }
 
 /// A layer around a whole router does not see the route.
