@@ -39,11 +39,12 @@ const STORE_TIMEOUT: Duration = Duration::from_millis(500);
 ///
 /// It asks all stores at the same time, and answers as soon as the result is certain, so that a dead store delays no caller. When a
 /// majority has granted, the other stores get the same time again, 5 ms at least: only the stores that granted before the answer
-/// count when the hold is confirmed. Whatever else was granted is given back, after the store has answered and never before.
+/// count when the hold is confirmed. Whatever else was granted is given back in the background, after the store has answered and never
+/// before.
 ///
 /// Clones share everything except their settings. Each client may have a `QuorumStore` of its own, on the same stores; a client's
-/// holds belong to the `QuorumStore` that took them. It must be used inside a Tokio runtime, on which it spawns a task for each
-/// question to a store.
+/// holds belong to the `QuorumStore` that took them. It must be used inside a Tokio runtime, on which a task goes on with each question
+/// after its answer.
 ///
 /// # Errors
 ///
