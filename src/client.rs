@@ -2,40 +2,34 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::audit::Audit;
-use crate::background::Background;
-use crate::cleanup::NonCancellable;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
+use crate::keeper;
 use crate::limits::{CONFIRMATION, FOR_EVER};
-use crate::lock::{HoldId, LockKey, LockMode, Namespace};
-use crate::queue::Queues;
-use crate::store::{Answer, DynInspect, DynStore, Feature, LockStore, Unsupported};
-use crate::telemetry::{self, Journal};
+use crate::lock::{LockKey, LockMode, Namespace};
+use crate::release::Core;
+use crate::store::{Asked, DynInspect, Feature, LockStore, Unsupported, undecided};
+use crate::telemetry;
+#[cfg(feature = "console")]
+use crate::telemetry::Journal;
 
 mod acquire;
 mod all;
 mod announcement;
-mod at_once;
-mod attempt;
 mod builder;
 mod held;
-mod question;
-mod queued_keys;
 mod request;
-mod request_tracker;
-mod subscribing;
 mod target;
 mod wait;
-mod withdrawal;
 
 use announcement::Announcement;
 pub use builder::LockClientBuilder;
@@ -43,7 +37,6 @@ pub(crate) use held::{Held, moved};
 pub use request::LockRequest;
 pub(crate) use request::Started;
 use request::Targets;
-use request_tracker::{RequestTracker, TrackedRequest};
 pub use target::Target;
 
 /// Takes locks in a store. Cheap to clone; clones are the same client.
@@ -84,25 +77,13 @@ pub struct LockClient {
 }
 
 struct Inner {
-    id: Uuid,
-    grants: AtomicU64,
-    store: Arc<dyn DynStore>,
-    queues: Arc<Queues>,
-    journal: Journal,
-    tracker: RequestTracker,
+    core: Arc<Core>,
     /// The handlers that run to their end, also without their client.
     tasks: TaskTracker,
-    token_retention: Option<Duration>,
     max_keys_per_request: usize,
     namespace: Namespace,
     /// `None` unless the client was built so.
     announcement: Option<Announcement>,
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.queues.background().close();
-    }
 }
 
 impl LockClient {
@@ -118,7 +99,7 @@ impl LockClient {
 
     /// The id of this client: the first part of every hold id in the store.
     pub fn id(&self) -> Uuid {
-        self.inner.id
+        self.inner.core.id
     }
 
     /// Makes a request for the lock on `key`: a name, or one thing of a [`Resource`](crate::Resource). Await it, or configure it
@@ -223,7 +204,7 @@ impl LockClient {
     }
 
     /// Ends the client: new and waiting requests fail with [`LockError::Shutdown`], and every hold is released, except those
-    /// whose [minimum](LockRequest::hold_at_least) is not over.
+    /// whose [least time](LockRequest::run_at_least) is not over.
     ///
     /// The locks of guards that still exist are lost. Call it after the server has stopped serving, and before the runtime ends:
     /// a hold that is not released ends with its lease.
@@ -242,27 +223,24 @@ impl LockClient {
     ///
     /// Dropping the future does not undo the shutdown. If it was waiting for handlers, every hold is lost then, as at its end.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
-        let tracker = &self.inner.tracker;
-        let background = self.inner.queues.background();
-        tracker.close();
+        let core = &self.inner.core;
+        core.closing.cancel();
+        core.table.refuse_all().into_iter().for_each(|out| core.run(out));
         self.inner.tasks.close();
         let until = Instant::now() + timeout.min(FOR_EVER);
         {
             // Also if this future is dropped meanwhile. What goes on afterwards goes on without its lock.
-            let _abandoned = AbandonOnDrop(background);
+            let _abandoned = AbandonOnDrop(core);
             // The releases need the rest of the time.
             let handlers = self.inner.tasks.wait();
             drop(timeout_at(until - CONFIRMATION.min(timeout), handlers).await);
         }
         let done = async {
-            // The last request may have been granted a hold since.
-            tracker.drained().await;
-            background.abandon_all();
-            background.drained().await;
+            core.spawner.drained().await;
             if let Some(announcement) = &self.inner.announcement {
                 announcement.end().await;
             }
-            self.inner.store.capabilities().ended().await;
+            core.store.capabilities.ended().await;
         };
         timeout_at(until, done)
             .await
@@ -282,8 +260,7 @@ impl LockClient {
     ///
     /// Cancel safe: the questions change nothing. Those that are under way continue in the background.
     pub async fn audit(&self) -> Result<Audit, LockError> {
-        let audit = self.inner.store.clone().audit();
-        let audit = self.non_cancellable(audit).await?;
+        let audit = self.asked(self.inner.core.store.audit()).await?;
         telemetry::audited(&audit);
         Ok(audit)
     }
@@ -302,14 +279,13 @@ impl LockClient {
     /// Cancel safe.
     pub async fn ping(&self) -> Result<Duration, LockError> {
         let began = Instant::now();
-        let nothing = self.inner.store.clone().renew(Vec::new());
-        self.non_cancellable(nothing).await?;
+        self.asked(self.inner.core.store.renew(Vec::new())).await?;
         Ok(began.elapsed())
     }
 
     /// The number of keys that this client holds or waits for now.
     pub fn keys_in_use(&self) -> usize {
-        self.inner.queues.len()
+        self.inner.core.table.len()
     }
 
     /// How many keys one request may name.
@@ -319,7 +295,7 @@ impl LockClient {
 
     /// Whether the store supports such requests. The error text is for the caller.
     pub(crate) fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), Unsupported> {
-        let capabilities = self.inner.store.capabilities();
+        let capabilities = &self.inner.core.store.capabilities;
         capabilities.check(Feature::Mode(mode))?;
         match fenced {
             true => capabilities.check(Feature::Fencing),
@@ -344,36 +320,53 @@ impl LockClient {
 
     /// The inspector of the store.
     pub(crate) fn inspector(&self) -> Result<Arc<dyn DynInspect>, Unsupported> {
-        self.inner.store.capabilities().inspector().cloned()
+        self.inner.core.store.capabilities.inspector().cloned()
     }
 
     /// Whether the store keeps records.
     pub(crate) fn keeps_records(&self) -> bool {
-        let capabilities = self.inner.store.capabilities();
+        let capabilities = &self.inner.core.store.capabilities;
         capabilities.check(Feature::Records).is_ok()
     }
 
     /// The record under `key`.
     pub(crate) async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, LockError> {
-        let record = self.inner.store.clone().record(self.named(key.clone()));
-        Ok(self.non_cancellable(record).await?)
+        let record = self.inner.core.store.record(self.named(key.clone()));
+        Ok(self.asked(record).await?)
     }
 
     /// Drives a question to its end, even if its caller is dropped, as the contract of stores requires.
-    fn non_cancellable<T: Send + 'static>(&self, answer: Answer<T>) -> NonCancellable<Answer<T>> {
-        self.inner.queues.background().non_cancellable(answer)
+    async fn asked<T: Send + 'static>(&self, asked: Asked<T>) -> Result<T, StoreError> {
+        let answer = match asked {
+            Asked::Now(answer) => return answer,
+            Asked::Later(answer) => answer,
+        };
+        let ready = self.ready().map_err(|error| StoreError::new(StoreErrorKind::Unreachable, error));
+        ready?;
+        let (sender, answered) = oneshot::channel();
+        self.inner.core.spawner.run(async move {
+            drop(sender.send(answer.await));
+        });
+        answered.await.unwrap_or_else(|_| Err(undecided()))
     }
 
-    /// What a console shows of the keys in use.
+    /// Whether background work can run.
+    fn ready(&self) -> Result<(), LockError> {
+        let core = &self.inner.core;
+        let runtime = || core.store.capabilities.runtime();
+        core.spawner.ready(runtime, || keeper::keep(Arc::downgrade(core)))
+    }
+
+    /// The requests and holds of this process, for a console.
     #[cfg(feature = "console")]
-    pub(crate) fn queues(&self) -> &Queues {
-        &self.inner.queues
+    pub(crate) fn table(&self) -> &crate::table::Table {
+        &self.inner.core.table
     }
 
     /// Whether the client was shut down.
     #[cfg(feature = "console")]
     pub(crate) fn is_closed(&self) -> bool {
-        self.inner.tracker.is_closed()
+        self.inner.core.closing.is_cancelled()
     }
 
     /// The tasks for which a shutdown waits.
@@ -382,31 +375,14 @@ impl LockClient {
     }
 
     /// The journal of recent events.
+    #[cfg(feature = "console")]
     pub(crate) fn journal(&self) -> &Journal {
-        &self.inner.journal
-    }
-
-    /// Admits a request, unless the client was shut down.
-    ///
-    /// Every request holds its [`TrackedRequest`] until it has handed all its clean-up to the background. The shutdown waits for
-    /// the last one.
-    fn track(&self) -> TrackedRequest<'_> {
-        if let Some(announcement) = &self.inner.announcement {
-            announcement.begin();
-        }
-        self.inner.tracker.track()
-    }
-
-    fn next_hold_id(&self) -> HoldId {
-        HoldId::new(
-            self.inner.id,
-            self.inner.grants.fetch_add(1, Ordering::Relaxed),
-        )
+        &self.inner.core.journal
     }
 }
 
 /// Gives up every hold when it is dropped.
-struct AbandonOnDrop<'a>(&'a Background);
+struct AbandonOnDrop<'a>(&'a Arc<Core>);
 
 impl Drop for AbandonOnDrop<'_> {
     fn drop(&mut self) {
@@ -417,7 +393,7 @@ impl Drop for AbandonOnDrop<'_> {
 impl fmt::Debug for LockClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockClient")
-            .field("id", &self.inner.id)
+            .field("id", &self.inner.core.id)
             .finish_non_exhaustive()
     }
 }

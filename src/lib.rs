@@ -86,10 +86,9 @@
 
 pub mod admin;
 pub mod audit;
-mod background;
 mod backoff;
-mod cleanup;
 pub mod client;
+mod contend;
 #[cfg(feature = "console")]
 pub mod console;
 pub mod error;
@@ -102,16 +101,19 @@ pub mod guide;
 pub mod idempotency;
 pub mod key;
 pub mod layer;
+mod hold;
+mod keeper;
 mod limits;
 pub mod lock;
-mod queue;
+mod release;
 mod shared_table;
+mod spawn;
 pub mod store;
 mod sync;
+mod table;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod watchdog;
 pub mod work;
 
 #[doc(inline)]

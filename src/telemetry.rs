@@ -9,7 +9,7 @@
 //! | event `granted` | debug | | `hold` |
 //! | event `not granted` | debug | | `outcome` |
 //! | event `released` | debug | | `hold`, `outcome` |
-//! | event `a lock was lost` | warn | | `key`, `mode`, `reason` |
+//! | event `a lock was lost` | warn | one line a second | `key`, `mode`, `route`, `reason`, `left_out`: how many lines were left out |
 //!
 //! Their target is `tower_distributed_lock::lock`, and events are in their span. A wait ends `granted`, `contended`,
 //! `overloaded`, `unavailable`, `cancelled`, or otherwise refused; a guard ends `confirmed`, `unconfirmed`, `lost`, or `dropped`,
@@ -127,11 +127,20 @@ pub(crate) trait ObservedHold: Send + Sync {
     fn is_lost(&self) -> bool;
 }
 
-/// Reports a hold that is lost while a guard has a share in it.
-pub(crate) fn lost(journal: &Journal, route: &Route, hold: &Hold, reason: &'static str) {
+/// Reports a hold that is lost while a guard has a share in it. After a pause of the process, or an outage, there may be very many.
+pub(crate) fn lost(
+    journal: &Journal,
+    losses: &Seldom,
+    route: &Route,
+    hold: &Hold,
+    reason: &'static str,
+) {
     journal.lost(route, hold, reason);
-    let mode = hold.mode.as_str();
-    tracing::warn!(target: TARGET, key = %digests(|| [&hold.key]), mode, reason, "a lock was lost");
+    let (mode, route_name) = (hold.mode.as_str(), route.as_str());
+    if let Some(left_out) = losses.due() {
+        let key = digests(|| [&hold.key]);
+        tracing::warn!(target: TARGET, %key, mode, route = route_name, reason, left_out, "a lock was lost");
+    }
     metrics::lost(route, mode);
 }
 

@@ -1,29 +1,34 @@
 //! A request for locks, and its settings.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use smallvec::smallvec;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use super::LockClient;
+use super::acquire::{Step, enter_one, take, take_any};
+use super::all::AllOf;
 use super::held;
 use super::target::Target;
 use super::wait::Wait;
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::limits::{self, FOR_EVER};
-use crate::lock::{Lease, LockMode, Owner};
-use crate::queue::Terms;
+use crate::lock::{Lease, LockKey, LockMode, Owner};
+use crate::release::{Share, Shares};
+use crate::table::Terms;
 use crate::telemetry::{Route, Waiting};
 
-mod acquisition;
-
-pub(crate) use acquisition::{Acquisition, Started};
+/// How long a request waits, unless it says so: longer than the lease of a holder that has died, which another request then gets.
+const WAIT: Duration = Duration::from_secs(45);
 
 /// A request for a lock. Await it, or call [`LockRequest::acquire`].
 ///
 /// Defaults: the mode is `Reentrant` (`Write` for a [`Resource`](crate::Resource) that is read and written), the lease is 30 s and
-/// renewed, the wait is 30 s at most, the owner is a new one, the hold has no fencing token and no longest time.
+/// renewed, the wait is 45 s at most, the owner is a new one, the hold has no fencing token and no longest time.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -49,8 +54,6 @@ pub struct LockRequest {
     /// `None`: the mode of the target's resource, else `Reentrant`.
     mode: Option<LockMode>,
     terms: Terms,
-    wait: Duration,
-    hold_at_least: Option<Duration>,
 }
 
 #[derive(Debug, Clone)]
@@ -73,10 +76,9 @@ impl LockRequest {
                 max_hold: None,
                 fenced: false,
                 max_waiters: Some(1024),
+                wait: WAIT,
                 route: Route::default(),
             },
-            wait: Duration::from_secs(30),
-            hold_at_least: None,
         }
     }
 
@@ -118,7 +120,7 @@ impl LockRequest {
     /// nothing; that attempt takes at most 2 s.
     #[inline]
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = wait.min(FOR_EVER);
+        self.terms.wait = wait.min(FOR_EVER);
         self
     }
 
@@ -133,47 +135,6 @@ impl LockRequest {
     #[inline]
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.terms.max_hold = Some(max_hold.min(FOR_EVER));
-        self
-    }
-
-    /// Keeps the key taken for at least this long since the grant, also after the release, and also when the process ends
-    /// before.
-    ///
-    /// It is for a job that runs once per tick although the clocks of the processes differ: with a wait of zero, the process
-    /// whose clock is ahead runs the job, and the others find the key taken. Choose more than the clocks differ, and less than
-    /// the time between two ticks.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tower_distributed_lock::LockError> {
-    /// use std::time::Duration;
-    /// use tower_distributed_lock::{LockClient, MemoryStore};
-    ///
-    /// let locks = LockClient::new(MemoryStore::new());
-    /// let tick = || {
-    ///     let request = locks.lock("lock:report").wait(Duration::ZERO);
-    ///     request.hold_at_least(Duration::from_secs(50)).run(async |_| println!("reporting"))
-    /// };
-    /// tick().await?;
-    /// assert!(tick().await.unwrap_err().is_busy()); // another process, a moment later
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// [`LockGuard::release`] says at once whether the lock was held until then, and does not wait. The store keeps the hold,
-    /// which is renewed no more, and this process releases it when the time is over. [`LockClient::shutdown`] leaves it in the
-    /// store as well, and does not wait. If the process ends earlier, the key is free when the time is over and the lease too:
-    /// choose a lease that is not longer than this time for a process that runs one job. The grant costs one more round trip.
-    ///
-    /// # Errors
-    ///
-    /// [`acquire`](Self::acquire) fails with [`LockError::Invalid`] if the mode is `Read`, if an [`owner`](Self::owner) is
-    /// named, or if a fixed lease or the longest hold is shorter than this time.
-    ///
-    /// [`LockGuard::release`]: crate::LockGuard::release
-    /// [`LockClient::shutdown`]: crate::LockClient::shutdown
-    pub fn hold_at_least(mut self, time: Duration) -> Self {
-        self.hold_at_least = (!time.is_zero()).then(|| time.min(FOR_EVER));
         self
     }
 
@@ -252,38 +213,41 @@ impl LockRequest {
     fn begin(&mut self) -> Result<Started<LockGuard, Acquisition<'_>>, LockError> {
         let now = Instant::now();
         let waiting = self.observed(now);
-        let wait = Wait::new(self.wait, now);
+        let wait = Wait::new(self.terms.wait, now);
         self.terms.mode = self.default_mode();
         if wait.is_one_try() {
             self.terms.max_waiters = None;
         }
         let request = &*self;
-        // Created before the work, so that it is dropped after it.
-        let tracked = request.client.track();
-        // A hold with a minimum is kept by a question of its own.
-        let started = match &request.targets {
-            Targets::One(target) if request.hold_at_least.is_none() && tracked.is_open() => {
-                let client = &request.client;
-                client.take_at_once(&target.key, &request.terms, wait, now)
-            }
-            _ => Ok(Started::Waits(None)),
+        let entered = match &request.targets {
+            Targets::One(target) => request.enter(target, wait, now).map(Some),
+            Targets::All(_) | Targets::Any(_) => Ok(None),
         };
-        match started {
-            Ok(Started::Granted(share)) => {
-                Ok(Started::Granted(LockGuard::new(share).observed(waiting)))
-            }
-            Ok(Started::Waits(entered)) => Ok(Started::Waits(Acquisition {
-                entered,
+        match entered {
+            Ok(Some(Step::Share(share))) => Ok(Started::Granted(guard(share).observed(waiting))),
+            Ok(step) => Ok(Started::Waits(Acquisition {
+                step,
                 request,
                 wait,
                 now,
                 waiting,
-                tracked,
             })),
             Err(error) => {
                 waiting.refused(&error);
                 Err(error)
             }
+        }
+    }
+
+    /// Comes in for one key. A store that answers at once is asked, too.
+    fn enter(&self, target: &Target, wait: Wait, now: Instant) -> Result<Step, LockError> {
+        let core = &self.client.inner.core;
+        match enter_one(core, &target.key, &self.terms, now)? {
+            Step::Ask(asker) if core.store.answers_at_once() => {
+                let asked = asker.ask(wait).now_or_never();
+                asked.expect("it is answered at once")
+            }
+            step => Ok(step),
         }
     }
 
@@ -309,8 +273,9 @@ impl LockRequest {
     fn observed(&self, now: Instant) -> Waiting {
         let targets = self.targets();
         let first = targets.first().map(|target| &target.key);
-        let followed = self.client.journal().follow(first);
-        let database = self.client.inner.store.capabilities().for_traces();
+        let core = &self.client.inner.core;
+        let followed = core.journal.follow(first);
+        let database = core.store.capabilities.for_traces();
         let (route, mode) = (&self.terms.route, self.mode_name());
         let keys = || targets.iter().map(|target| &target.key).collect();
         Waiting::begin(route, mode, now, followed, database, keys)
@@ -358,6 +323,7 @@ impl LockRequest {
     }
 
     fn check(&self) -> Result<(), LockError> {
+        self.client.ready()?;
         limits::check(self.terms.lease, self.terms.max_hold).map_err(LockError::invalid)?;
         if self.targets().len() > self.client.max_keys_per_request() {
             return Err(LockError::invalid(
@@ -374,52 +340,126 @@ impl LockRequest {
                 "a read hold or a permit has no fencing token: ask for one with an exclusive mode",
             ));
         }
-        self.check_minimum()?;
         let mut targets = self.targets().iter();
         targets.try_for_each(|target| self.check_one(target))
-    }
-
-    fn check_minimum(&self) -> Result<(), LockError> {
-        let Some(time) = self.hold_at_least else {
-            return Ok(());
-        };
-        let ends_before = |end: Option<Duration>| end.is_some_and(|end| end < time);
-        let fixed = match self.terms.lease {
-            Lease::Fixed(lease) => Some(lease),
-            Lease::Renewed(_) => None,
-        };
-        if ends_before(fixed) || ends_before(self.terms.max_hold) {
-            return Err(LockError::invalid(
-                "the hold ends before `hold_at_least`: choose a longer fixed lease and a longer `max_hold`",
-            ));
-        }
-        if self.terms.owner.is_some() {
-            return Err(LockError::invalid(
-                "an owner could join the hold after its release: leave `owner` or `hold_at_least` out",
-            ));
-        }
-        Ok(())
     }
 
     fn check_one(&self, target: &Target) -> Result<(), LockError> {
         let mode = target.mode_in(self.mode);
         target.check(mode)?;
-        if self.hold_at_least.is_some() && !mode.is_exclusive() {
-            return Err(LockError::invalid(
-                "`hold_at_least` needs an exclusive mode: readers do not keep each other out",
-            ));
-        }
-        if self.terms.owner.is_none() && !self.wait.is_zero() {
+        if self.terms.owner.is_none() && !self.terms.wait.is_zero() {
             held::check(self.client.id(), &target.key, mode)?;
         }
         let supported = self
             .client
             .supports(mode, self.terms.fenced && mode.is_exclusive());
         supported
-            .and_then(|()| self.client.inner.store.partition(&target.key))
+            .and_then(|()| self.client.inner.core.store.partition(&target.key))
             .map(drop)
             .map_err(LockError::Unsupported)
     }
+}
+
+/// A request that has begun: it is granted, or it waits.
+pub(crate) enum Started<G, W> {
+    Granted(G),
+    Waits(W),
+}
+
+/// The rest of a request that waits for its store or for its turn. Its fields are dropped in this order.
+pub(crate) struct Acquisition<'a> {
+    /// `None`: a request for several keys.
+    step: Option<Step>,
+    request: &'a LockRequest,
+    wait: Wait,
+    now: Instant,
+    waiting: Waiting,
+}
+
+impl<'a> Acquisition<'a> {
+    /// Waits for the grant: see [`LockRequest::acquire`].
+    pub(crate) fn finish(self) -> impl Future<Output = Result<LockGuard, LockError>> + Send + 'a {
+        let Self {
+            step,
+            request,
+            wait,
+            now,
+            waiting,
+        } = self;
+        async move {
+            let (core, terms) = (&request.client.inner.core, &request.terms);
+            // Pinned here, so that the futures around it move only a pointer.
+            let work = pin!(async {
+                match (&request.targets, step) {
+                    (Targets::One(_), Some(step)) => take(step, wait).await.map(guard),
+                    (Targets::One(target), None) => {
+                        let step = enter_one(core, &target.key, terms, now)?;
+                        take(step, wait).await.map(guard)
+                    }
+                    (Targets::All(targets), _) => {
+                        let keys = &in_order(targets, request.mode)?;
+                        let all = AllOf {
+                            core,
+                            keys,
+                            terms,
+                            wait,
+                        };
+                        Box::pin(all.take()).await.map(LockGuard::new)
+                    }
+                    (Targets::Any(targets), _) => {
+                        let mut keys = in_order(targets, request.mode)?;
+                        // Requests begin at different keys, so that the keys are used equally.
+                        fastrand::shuffle(&mut keys);
+                        Box::pin(take_any(core, &keys, terms, wait, now)).await.map(guard)
+                    }
+                }
+            });
+            let taken = match waiting.span() {
+                Some(span) => work.instrument(span).await,
+                None => work.await,
+            };
+            match taken {
+                Ok(guard) => Ok(guard.observed(waiting)),
+                Err(error) => {
+                    waiting.refused(&error);
+                    Err(error)
+                }
+            }
+        }
+    }
+}
+
+fn guard(share: Share) -> LockGuard {
+    LockGuard::new(Shares::new(smallvec![share]))
+}
+
+/// Sorted, each key once; of two modes of one key the excluding one.
+///
+/// # Errors
+///
+/// `Invalid` if a key is asked for in two modes of which one does not stand for both.
+fn in_order(
+    targets: &[Target],
+    mode: Option<LockMode>,
+) -> Result<Vec<(&LockKey, LockMode)>, LockError> {
+    let targets = targets.iter();
+    let targets = targets.map(|target| (&target.key, target.mode_in(mode)));
+    let mut targets: Vec<_> = targets.collect();
+    targets.sort_by(|(a, x), (b, y)| a.cmp(b).then(y.is_exclusive().cmp(&x.is_exclusive())));
+    let contradict = |pair: &[(&LockKey, LockMode)]| {
+        let [(one, x), (other, y)] = pair else {
+            return false;
+        };
+        one == other && (x.family() != y.family() || x.is_permit() && x != y)
+    };
+    if targets.windows(2).any(contradict) {
+        return Err(LockError::invalid(
+            "a key is asked for in two modes that contradict each other: use modes of one family, and one limit of permits, for \
+             a key",
+        ));
+    }
+    targets.dedup_by(|later, earlier| later.0 == earlier.0);
+    Ok(targets)
 }
 
 impl IntoFuture for LockRequest {

@@ -4,14 +4,23 @@ use tokio::time::Instant;
 
 use crate::sync::Mutex;
 
-/// The time between two lines.
+/// The time between two lines, unless another is chosen.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// Lets one log line a minute through, where each request may cause one.
 ///
 /// The mutex protects the time of the last line and the number of lines that were left out since.
-#[derive(Debug, Default)]
-pub(crate) struct Seldom(Mutex<Last>);
+#[derive(Debug)]
+pub(crate) struct Seldom {
+    pause: Duration,
+    last: Mutex<Last>,
+}
+
+impl Default for Seldom {
+    fn default() -> Self {
+        Self::every(PAUSE)
+    }
+}
 
 #[derive(Debug, Default)]
 struct Last {
@@ -20,6 +29,14 @@ struct Last {
 }
 
 impl Seldom {
+    /// Lets one line through in each such time.
+    pub(crate) fn every(pause: Duration) -> Self {
+        Self {
+            pause,
+            last: Mutex::default(),
+        }
+    }
+
     /// Whether a line is due. If so, returns how many were left out since the last one.
     pub(crate) fn due(&self) -> Option<u64> {
         self.due_if(false)
@@ -28,8 +45,8 @@ impl Seldom {
     /// The same; a line that `must` be logged is always due.
     pub(crate) fn due_if(&self, must: bool) -> Option<u64> {
         let now = Instant::now();
-        let mut last = self.0.lock();
-        if !must && last.line.is_some_and(|line| now < line + PAUSE) {
+        let mut last = self.last.lock();
+        if !must && last.line.is_some_and(|line| now < line + self.pause) {
             last.left_out += 1;
             return None;
         }

@@ -1,0 +1,225 @@
+//! The task of a contended key: from the first request that waits until nobody does, it alone asks the store for that side of the key,
+//! listens, and keeps its place in line. In a fair queue each request that waits has a task of its own.
+//!
+//! A request only holds a ticket, so that no request delays another, whether it is polled or not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::backoff::jittered;
+use crate::error::{LockError, StoreError, StoreErrorKind};
+use crate::limits::{LAST_MOMENT, POLL};
+use crate::lock::LockKey;
+use crate::release::Core;
+use crate::table::{Next, Side, Terms};
+
+mod listening;
+mod pending;
+
+use listening::Listening;
+pub(crate) use pending::{Pending, Reply};
+
+/// The pause before the next question to a store that cannot serve now.
+const TRANSIENT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The task of one side of a key. If it is dropped before its end, with its runtime, those who wait are told.
+pub(crate) struct Contending {
+    core: Arc<Core>,
+    key: LockKey,
+    side: Side,
+    /// The only request that it asks for, in a fair queue.
+    fair: Option<u64>,
+    task: Arc<Notify>,
+    /// The attempt, which keeps its id, and so its place in line, when requests come and go.
+    pending: Option<Pending>,
+    listening: Listening,
+    /// The store has refused the attempt: it is asked again at this time, unless a wake-up comes first.
+    rests_until: Option<Instant>,
+    /// The store gave no answer, and was asked again. Any answer resets it, also that it cannot serve now.
+    asked_again: bool,
+    /// When it looked last whether the store still carries the hold of this process.
+    checked: Instant,
+    is_done: bool,
+}
+
+impl Contending {
+    /// Starts the task for the request with this ticket. `pending`: the attempt that the store has refused, or has not answered;
+    /// `error`: why.
+    pub(crate) fn start(
+        core: &Arc<Core>,
+        (key, side, ticket): (&LockKey, Side, u64),
+        task: Arc<Notify>,
+        pending: Option<Pending>,
+        answer: Option<Result<Duration, StoreErrorKind>>,
+    ) {
+        let now = Instant::now();
+        let rests_until = answer.and_then(Result::ok).map(|retry_after| rest(now, retry_after));
+        let contending = Self {
+            core: core.clone(),
+            key: key.clone(),
+            side,
+            fair: (side == Side::Fair).then_some(ticket),
+            task,
+            pending,
+            listening: Listening::default(),
+            rests_until,
+            asked_again: matches!(answer, Some(Err(kind)) if kind != StoreErrorKind::Transient),
+            checked: now,
+            is_done: false,
+        };
+        core.spawner.run(contending.run());
+    }
+
+    async fn run(mut self) {
+        if self.rests_until.is_some() && self.listen(POLL).await {
+            self.rests_until = None;
+        }
+        loop {
+            let now = Instant::now();
+            let (next, out) = self.core.table.next(&self.key, self.side, self.fair, now);
+            self.core.run(out);
+            match next {
+                Next::Done => {
+                    self.is_done = true;
+                    return;
+                }
+                Next::Wait { until, holds } => {
+                    // Its holder may be broken from outside, and learn of that only at its next renewal.
+                    if let Some(held) = holds
+                        && now >= self.checked + POLL
+                    {
+                        self.checked = now;
+                        self.core.check(&held);
+                    }
+                    tokio::select! {
+                        biased; // without chance, a simulation replays
+                        () = self.task.notified() => {}
+                        () = tokio::time::sleep_until(until) => {}
+                    }
+                }
+                Next::Ask { ticket, terms } => match self.rests_until {
+                    Some(until) if now < until => self.rest(until).await,
+                    _ => self.ask(ticket, &terms).await,
+                },
+            }
+        }
+    }
+
+    /// Sleeps until a wake-up, the end of a subscription, the time, or a change in this process.
+    async fn rest(&mut self, until: Instant) {
+        tokio::select! {
+            biased; // without chance, a simulation replays
+            () = self.listening.woken() => self.rests_until = None,
+            () = self.task.notified() => {}
+            () = tokio::time::sleep_until(until) => self.rests_until = None,
+        }
+    }
+
+    /// Asks the store in the place of a request.
+    async fn ask(&mut self, ticket: u64, terms: &Terms) {
+        self.rests_until = None;
+        if self.pending.is_none() {
+            let pending = Pending::one(&self.core, &self.key, terms, self.core.next_number());
+            self.pending = Some(pending);
+            if self.fair.is_some() {
+                // It expects a refusal. So it asks once, and not before and after the subscription.
+                self.listen(LAST_MOMENT).await;
+            }
+        }
+        let pending = self.pending.as_mut().expect("it was made");
+        pending.renew(terms);
+        match pending.ask().await {
+            Ok(Reply::Granted(grants)) => {
+                self.asked_again = false;
+                let mut granted = pending.granted(&grants, |_| terms);
+                match granted.as_mut().and_then(Vec::pop) {
+                    Some(held) => {
+                        self.pending = None;
+                        let now = Instant::now();
+                        let (is_taken, out) = self.core.table.given(&held, self.fair, now);
+                        self.core.run(out);
+                        if !is_taken {
+                            self.core.give_back(held);
+                        }
+                    }
+                    None => self.failed(ticket, pending::answered_late()).await,
+                }
+            }
+            Ok(Reply::Refused { retry_after, .. }) => {
+                self.asked_again = false;
+                let now = Instant::now();
+                let until = now.checked_add(retry_after);
+                if let Some(until) = until {
+                    self.core.table.line_refused(&self.key, self.side, until, now);
+                }
+                if !self.listen(retry_after.min(POLL)).await {
+                    self.rests_until = Some(rest(now, retry_after));
+                }
+            }
+            Err(error) => self.failed(ticket, error).await,
+        }
+    }
+
+    /// A question has failed. An unreachable or silent store is asked once more. A store that cannot serve now is asked again after a
+    /// pause, for as long as anybody waits. Otherwise the request has the error, and the next one its turn.
+    async fn failed(&mut self, ticket: u64, error: StoreError) {
+        if error.kind() == StoreErrorKind::Unanswered {
+            // It may still be granted, so it is withdrawn, and the next question has another id.
+            self.pending = None;
+            if self.fair.is_some() {
+                // A waiter in a queue listens on the channel of its id.
+                self.listening = Listening::default();
+            }
+        }
+        let again = match error.kind() {
+            StoreErrorKind::Unanswered
+            | StoreErrorKind::Unreachable
+            | StoreErrorKind::Unacknowledged => !std::mem::replace(&mut self.asked_again, true),
+            StoreErrorKind::Transient => {
+                self.asked_again = false;
+                tokio::time::sleep(jittered(TRANSIENT_PAUSE)).await;
+                true
+            }
+            StoreErrorKind::Refused | StoreErrorKind::Conflict => false,
+        };
+        if !again {
+            let out = self.core.table.failed(&self.key, self.side, ticket, error.into());
+            self.core.run(out);
+        }
+    }
+
+    /// Subscribes, unless it is subscribed, and waits for that for a while. Returns whether to ask again: something may have happened
+    /// before the subscription.
+    async fn listen(&mut self, time: Duration) -> bool {
+        let Some(pending) = &self.pending else {
+            return false;
+        };
+        let until = Instant::now() + time;
+        let again = self.listening.begin(&self.core, pending.attempt(), until).await;
+        self.core.table.listens(&self.key, self.side, self.listening.is_on());
+        again
+    }
+}
+
+impl Drop for Contending {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let error = StoreError::new(
+                StoreErrorKind::Unanswered,
+                "the task that asks for the key has ended with its runtime",
+            );
+            let error = LockError::Unavailable(error);
+            let out = self.core.table.abandoned(&self.key, self.side, self.fair, &error);
+            self.core.run(out);
+        }
+    }
+}
+
+/// When to ask again after a refusal, unless a wake-up comes first.
+fn rest(refused: Instant, retry_after: Duration) -> Instant {
+    // One more millisecond, because the store rounds the remaining time down.
+    refused + jittered(POLL).min(retry_after.saturating_add(Duration::from_millis(1)))
+}

@@ -1,0 +1,437 @@
+//! One grant of the store: until when it is held, when the store last carried it, and how it ended.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::error::{LockError, StoreError};
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
+use crate::lock::{FencingToken, Hold, Lease};
+use crate::store::HoldStatus;
+use crate::sync::Mutex;
+use crate::telemetry::{ObservedHold, Route};
+
+/// Everything that this process knows of one grant.
+///
+/// What a share that ended at an instant may say of its work is one comparison, [`Held::verdict`]: the store carried the hold at a
+/// later question, whoever asked it. No method that only reads changes anything.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) hold: Hold,
+    pub(crate) lease: Lease,
+    /// The route of the request that it was granted to.
+    pub(crate) route: Route,
+    /// Where it is in the wheel of its shard. Only the shard uses it, under its mutex.
+    pub(crate) place: AtomicU32,
+    is_fenced: bool,
+    /// The token of the present holder, if the hold is fenced. It is written under the mutex of its shard, while no guard shares it.
+    token: AtomicU64,
+    state: Mutex<State>,
+}
+
+/// Protected by a mutex that is taken last: under that of a shard, and never the other way round.
+///
+/// `held → releasing → ended`, or `held → ended`. Between calls:
+///
+/// * `deadline` moves only by an answer "held" to a renewal that came before it, and never back.
+/// * `held_through` never moves back; it also moves after the end, because it is a fact about the store.
+/// * `end` is final. A hold that is past its deadline and not being released is lost, even before anybody has noticed.
+#[derive(Debug)]
+struct State {
+    /// Until when the store certainly keeps the hold, by this process's clock.
+    deadline: Instant,
+    /// When the latest question was sent that the store answered with "held".
+    held_through: Instant,
+    /// When its renewals end; `None`: with the last share.
+    limit: Option<Instant>,
+    /// A release has begun: it decides how the hold ends.
+    releasing: bool,
+    /// A renewal is under way, or its partition does not answer.
+    asked: bool,
+    renewals: u32,
+    /// The end of its minimum: until then the store keeps it, also after its last share.
+    kept_until: Option<Instant>,
+    end: Option<End>,
+    /// Notified of a later `held_through` and of the end; made by the first who waits.
+    changed: Option<Arc<Notify>>,
+}
+
+/// How a hold has ended.
+#[derive(Debug, Clone)]
+pub(crate) enum End {
+    /// The store carried it until its release.
+    Released,
+    /// Its deadline passed, or the store does not carry it.
+    Lost,
+    /// The store did not say whether it carried it.
+    Unknown(StoreError),
+}
+
+/// What the keeper does with a hold that it visits.
+pub(crate) enum Due {
+    /// It has ended, or its release has begun.
+    Nothing,
+    /// Its deadline has passed.
+    Over,
+    /// Its minimum is over: it is released in the store.
+    Release,
+    /// Nothing until then.
+    Wait(Instant),
+    /// Renew it for this time.
+    Renew(Duration),
+}
+
+impl ObservedHold for Held {
+    fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    fn is_lost(&self) -> bool {
+        Held::is_lost(self, Instant::now())
+    }
+}
+
+impl Held {
+    /// A hold that was granted for `granted` by a question that was sent at `sent`.
+    pub(crate) fn new(
+        hold: Hold,
+        lease: Lease,
+        route: Route,
+        token: Option<FencingToken>,
+        sent: Instant,
+        granted: Duration,
+    ) -> Self {
+        Self {
+            hold,
+            lease,
+            route,
+            place: AtomicU32::new(u32::MAX),
+            is_fenced: token.is_some(),
+            token: AtomicU64::new(token.map_or(0, FencingToken::value)),
+            state: Mutex::new(State {
+                deadline: sent + valid_for(granted),
+                held_through: sent,
+                limit: None,
+                releasing: false,
+                asked: false,
+                renewals: 0,
+                kept_until: None,
+                end: None,
+                changed: None,
+            }),
+        }
+    }
+
+    /// The token of its present holder: that of the grant, or one of those that follow it.
+    pub(crate) fn token(&self) -> Option<FencingToken> {
+        let token = || FencingToken::new(self.token.load(Ordering::Relaxed));
+        self.is_fenced.then(token)
+    }
+
+    /// The hold is handed over: its next holder has the next token.
+    pub(crate) fn advance_token(&self) {
+        #[cfg(test)]
+        if exploration::has(Mutant::TokenKept) {
+            return;
+        }
+        self.token.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        self.state.lock().deadline
+    }
+
+    /// How often the store has renewed it.
+    pub(crate) fn renewals(&self) -> u32 {
+        self.state.lock().renewals
+    }
+
+    /// Whether it was lost: it ended so, or its deadline has passed before its release began.
+    pub(crate) fn is_lost(&self, now: Instant) -> bool {
+        self.state.lock().is_lost(now)
+    }
+
+    /// Whether it is held, and no release has begun.
+    pub(crate) fn is_open(&self, now: Instant) -> bool {
+        let state = self.state.lock();
+        state.is_open() && now < state.deadline
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.lock().end.is_some()
+    }
+
+    /// A release begins. Returns `false` if the hold is lost: then its release does not confirm it.
+    pub(crate) fn begin_release(&self, now: Instant) -> bool {
+        let mut state = self.state.lock();
+        let is_held = state.is_open() && now < state.deadline;
+        state.releasing |= is_held;
+        is_held
+    }
+
+    /// It is lost. Returns `false` if it has ended, or a release decides that.
+    pub(crate) fn lose(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_open = state.is_open();
+        #[cfg(test)]
+        let is_open = is_open || exploration::has(Mutant::ReleaseOverruled) && state.end.is_none();
+        if is_open {
+            state.end = Some(End::Lost);
+            State::notify(state);
+        }
+        is_open
+    }
+
+    /// Its release has ended; if `end` is "released", by a question that was sent at `sent`.
+    pub(crate) fn finish(&self, sent: Instant, end: End) {
+        let mut state = self.state.lock();
+        if matches!(end, End::Released) {
+            state.held_through = state.held_through.max(sent);
+        }
+        let is_new = state.end.is_none();
+        #[cfg(test)]
+        let is_new = is_new || exploration::has(Mutant::LossUndone);
+        if is_new {
+            state.end = Some(end);
+        }
+        State::notify(state);
+    }
+
+    /// The store has answered about it, to a renewal for `lease` or to a check. Returns whether it is gone: then it is lost,
+    /// unless its release decides that.
+    ///
+    /// This, [`finish`](Self::finish) and [`lose`](Self::lose) are the only places where an answer becomes a fact.
+    pub(crate) fn answered(
+        &self,
+        sent: Instant,
+        status: HoldStatus,
+        lease: Option<Duration>,
+    ) -> bool {
+        let mut state = self.state.lock();
+        // Read under the mutex: who has read a later time has seen a lost hold.
+        let now = Instant::now();
+        match status {
+            HoldStatus::Held => {
+                let through = sent;
+                #[cfg(test)]
+                let through = match exploration::has(Mutant::HeldThroughTheAnswer) {
+                    true => now,
+                    false => through,
+                };
+                state.held_through = state.held_through.max(through);
+                let in_time = now < state.deadline;
+                #[cfg(test)]
+                let in_time = in_time || exploration::has(Mutant::LateRenewal);
+                if let Some(lease) = lease.filter(|_| state.is_open() && in_time) {
+                    state.deadline = state.deadline.max(sent + valid_for(lease));
+                    state.renewals += 1;
+                }
+                State::notify(state);
+                false
+            }
+            HoldStatus::Gone => state.is_open(),
+            HoldStatus::Unknown => false,
+        }
+    }
+
+    /// What the work of a share that ended at `at` may say. `None`: it is not known yet.
+    pub(crate) fn verdict(&self, at: Instant) -> Option<Result<(), LockError>> {
+        self.state.lock().verdict(at)
+    }
+
+    /// Waits for the verdict.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub(crate) async fn confirmed(&self, at: Instant) -> Result<(), LockError> {
+        self.wait_for(|state| state.verdict(at)).await
+    }
+
+    /// Waits until it is lost; forever if it ends otherwise.
+    pub(crate) async fn lost(&self) {
+        let is_lost = self.wait_for(|state| state.end.as_ref().map(|end| matches!(end, End::Lost)));
+        if !is_lost.await {
+            pending().await
+        }
+    }
+
+    async fn wait_for<T>(&self, mut ready: impl FnMut(&State) -> Option<T>) -> T {
+        loop {
+            let changed = {
+                let mut state = self.state.lock();
+                if let Some(value) = ready(&state) {
+                    return value;
+                }
+                let changed = state.changed.get_or_insert_default().clone();
+                // Registered before the mutex is unlocked, so that no change is missed.
+                let mut changed = Box::pin(changed.notified_owned());
+                changed.as_mut().enable();
+                changed
+            };
+            changed.await;
+        }
+    }
+
+    /// Sets when its renewals end. Returns whether that is later than before.
+    pub(crate) fn set_limit(&self, limit: Option<Instant>) -> bool {
+        let mut state = self.state.lock();
+        let is_later = match (state.limit, limit) {
+            (Some(_), None) => true,
+            (Some(before), Some(limit)) => limit > before,
+            (None, _) => false,
+        };
+        state.limit = limit;
+        is_later
+    }
+
+    /// The store keeps it until `until`. Returns `false` if it has ended.
+    pub(crate) fn keep_until(&self, until: Instant) -> bool {
+        let mut state = self.state.lock();
+        state.kept_until = Some(until);
+        state.is_open()
+    }
+
+    /// The end of its minimum, if that is still to come.
+    pub(crate) fn kept_until(&self, now: Instant) -> Option<Instant> {
+        self.state.lock().kept_until.filter(|until| *until > now)
+    }
+
+    /// How long the store may carry it from now on.
+    pub(crate) fn longest_rest(&self, now: Instant) -> Duration {
+        let kept = self.kept_until(now);
+        let kept = kept.map_or(Duration::ZERO, |until| until - now);
+        self.lease.duration().max(kept)
+    }
+
+    /// When the keeper visits it first: at any time within a third of its lease, so that holds that were granted together are not
+    /// renewed together ever after.
+    pub(crate) fn first_visit(&self, now: Instant) -> Instant {
+        let third = self.lease.duration() / 3;
+        let deadline = self.deadline();
+        match self.lease {
+            Lease::Renewed(_) => deadline.min(now + third.mul_f64(0.25 + 0.75 * fastrand::f64())),
+            Lease::Fixed(_) => deadline,
+        }
+    }
+
+    /// When to visit it if its limit was extended: its renewals may have ended, or have been cut.
+    pub(crate) fn early_visit(&self, now: Instant) -> Option<Instant> {
+        let state = self.state.lock();
+        let full = state.deadline.saturating_duration_since(now) >= self.lease.duration() * 2 / 3;
+        let waits = state.asked || !state.is_open() || matches!(self.lease, Lease::Fixed(_));
+        (!full && !waits).then_some(now)
+    }
+
+    /// What is due at `now`.
+    pub(crate) fn due(&self, now: Instant) -> Due {
+        let mut state = self.state.lock();
+        if state.kept_until.is_some_and(|until| state.releasing && until <= now) {
+            return Due::Release;
+        }
+        if !state.is_open() {
+            return Due::Nothing;
+        }
+        if now >= state.deadline {
+            return Due::Over;
+        }
+        let lease = self.next_lease(&state, now);
+        match lease {
+            Some(lease) if !state.asked => {
+                state.asked = true;
+                Due::Renew(lease)
+            }
+            _ => Due::Wait(state.deadline),
+        }
+    }
+
+    /// The renewal that was under way has ended, and another may begin. Returns whether the hold is still to be renewed.
+    pub(crate) fn was_asked(&self) -> bool {
+        let mut state = self.state.lock();
+        state.asked = false;
+        state.is_open()
+    }
+
+    /// The lease of the next renewal; `None` if there is none.
+    pub(crate) fn renewal(&self, now: Instant) -> Option<Duration> {
+        let state = self.state.lock();
+        self.next_lease(&state, now).filter(|_| state.is_open())
+    }
+
+    fn next_lease(&self, state: &State, now: Instant) -> Option<Duration> {
+        let Lease::Renewed(lease) = self.lease else {
+            return None;
+        };
+        match state.limit {
+            None => Some(lease),
+            Some(limit) => {
+                let left = limit.saturating_duration_since(now);
+                (!left.is_zero()).then(|| lease.min(left))
+            }
+        }
+    }
+
+    /// How long a renewal is overdue.
+    pub(crate) fn overdue(&self, now: Instant) -> Duration {
+        let lease = self.lease.duration();
+        let left = self.deadline().saturating_duration_since(now);
+        let due = valid_for(lease).saturating_sub(lease / 3);
+        due.saturating_sub(left)
+    }
+
+    /// Why a hold whose deadline passed has ended.
+    pub(crate) fn why_over(&self) -> &'static str {
+        let limit = self.state.lock().limit;
+        match self.lease {
+            _ if limit.is_some_and(|limit| limit <= Instant::now()) => {
+                "its longest hold was over"
+            }
+            Lease::Fixed(_) => "its lease was over",
+            Lease::Renewed(_) => "its lease was over before it was renewed",
+        }
+    }
+}
+
+impl State {
+    fn is_open(&self) -> bool {
+        self.end.is_none() && !self.releasing
+    }
+
+    fn is_lost(&self, now: Instant) -> bool {
+        match self.end {
+            None => !self.releasing && now >= self.deadline,
+            Some(End::Lost) => true,
+            Some(End::Released | End::Unknown(_)) => false,
+        }
+    }
+
+    fn verdict(&self, at: Instant) -> Option<Result<(), LockError>> {
+        if self.held_through >= at {
+            return Some(Ok(()));
+        }
+        Some(match self.end.as_ref()? {
+            End::Released => Ok(()),
+            End::Lost => Err(LockError::Lost),
+            End::Unknown(error) => Err(error.clone().into()),
+        })
+    }
+
+    /// Wakes those who wait, after the mutex is unlocked.
+    fn notify(state: crate::sync::MutexGuard<'_, Self>) {
+        let changed = state.changed.clone();
+        drop(state);
+        if let Some(changed) = changed {
+            crate::sync::call_outside("a waker", || changed.notify_waiters());
+        }
+    }
+}
+
+/// How long a lease is valid by the holder's clock, from before the question was sent: less 1 % and 2 ms for drift.
+pub(crate) fn valid_for(lease: Duration) -> Duration {
+    lease.saturating_sub(lease / 100 + Duration::from_millis(2))
+}
