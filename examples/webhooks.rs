@@ -21,7 +21,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::post;
 use tokio::net::TcpListener;
-use tower_distributed_lock::{IdempotencyLayer, Lease, LockClient, MemoryStore, OnCancel, key};
+use tower_distributed_lock::idempotency::key;
+use tower_distributed_lock::{IdempotencyLayer, Lease, LockClient, MemoryStore, OnCancel};
 
 async fn process(body: String) -> String {
     static PROCESSED: AtomicUsize = AtomicUsize::new(0);

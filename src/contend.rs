@@ -20,7 +20,7 @@ mod listening;
 mod pending;
 
 use listening::Listening;
-pub(crate) use pending::{Pending, Reply};
+pub(crate) use pending::{Pending, Reply, answered_late, attempt};
 
 /// The pause before the next question to a store that cannot serve now.
 const TRANSIENT_PAUSE: Duration = Duration::from_millis(50);
@@ -145,7 +145,7 @@ impl Contending {
                             self.core.give_back(held);
                         }
                     }
-                    None => self.failed(ticket, pending::answered_late()).await,
+                    None => self.failed(ticket, answered_late()).await,
                 }
             }
             Ok(Reply::Refused { retry_after, .. }) => {

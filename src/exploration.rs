@@ -7,34 +7,34 @@
 //!
 //! [`finds`] shows that a scenario can fail: it runs it with a [`Mutant`] in the code.
 //!
-//! Scenarios run only with the feature `exploration`, because only they need shuttle.
+//! Scenarios run only with `--cfg shuttle`, because only they need that crate.
 
 use std::cell::Cell;
 
 pub(crate) use runner::is_on;
-#[cfg(feature = "exploration")]
+#[cfg(shuttle)]
 use runner::{explore, finds, pass};
 
-#[cfg(feature = "exploration")]
+#[cfg(shuttle)]
 mod crowd;
-#[cfg(feature = "exploration")]
+#[cfg(shuttle)]
 mod keeping;
-#[cfg(feature = "exploration")]
+#[cfg(shuttle)]
 mod line;
-#[cfg(feature = "exploration")]
+#[cfg(shuttle)]
 mod permits;
-#[cfg(feature = "exploration")]
+#[cfg(shuttle)]
 mod processes;
-#[cfg(feature = "exploration")]
+#[cfg(shuttle)]
 mod runner;
-#[cfg(not(feature = "exploration"))]
+#[cfg(not(shuttle))]
 #[path = "exploration/no_runner.rs"]
 mod runner;
-#[cfg(feature = "exploration")]
+#[cfg(shuttle)]
 mod several;
-#[cfg(feature = "exploration")]
+#[cfg(shuttle)]
 mod shutdown;
-#[cfg(feature = "exploration")]
+#[cfg(shuttle)]
 mod store;
 
 /// A bug in the code, in unit tests only.

@@ -39,8 +39,8 @@ macro_rules! pages {
                 "LockMode::Fair" "LockMode::Read" "LockMode::Reentrant" "LockMode::Write" "LockMode::permits"
                 "LockRequest::hold_at_least" "LockStore" "MemoryStore" "OnCancel::RunToCompletion" "OnLost::Abort"
                 "Owner" "QuorumStore" "RedisStoreBuilder::response_timeout" "Rejection" "RejectionKind::grpc_code"
-                "ReleaseOn::BodyEnd" "ReleaseOn::Head" "Replicas" "Resource" "key::cloud_events()" "key::github()"
-                "key::shopify()" "key::standard_webhooks()" "key::stripe()" "layer"
+                "ReleaseOn::BodyEnd" "ReleaseOn::Head" "Replicas" "Resource" "idempotency::key::cloud_events()" "idempotency::key::github()"
+                "idempotency::key::shopify()" "idempotency::key::standard_webhooks()" "idempotency::key::stripe()" "layer"
             }]
             #[doc = "[page getting started]: crate::guide::getting_started"]
             #[doc = "[page keys and modes]: crate::guide::keys_and_modes"]

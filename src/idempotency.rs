@@ -8,7 +8,8 @@
 //! use axum::Router;
 //! use axum::routing::post;
 //! use http::request::Parts;
-//! use tower_distributed_lock::{IdempotencyLayer, LockClient, MemoryStore, key};
+//! use tower_distributed_lock::idempotency::key;
+//! use tower_distributed_lock::{IdempotencyLayer, LockClient, MemoryStore};
 //! # async fn pay() {}
 //! # async fn ordered() {}
 //!
@@ -119,12 +120,13 @@ use tower_layer::Layer;
 
 use crate::client::LockClient;
 use crate::error::BoxError;
-use crate::key::{IdempotencyKey, KeyExtractor};
+use crate::key::{AnyKey, KeyExtractor};
 use crate::layer::{Closure, Confirm, Locking, OnCancel, Rejection, Responder};
 use crate::lock::Lease;
 
 mod admission;
 mod identity;
+pub mod key;
 mod protocol;
 mod record;
 mod recording;
@@ -133,6 +135,7 @@ mod settings;
 pub use crate::layer::ResponseFuture;
 
 use identity::{Fingerprint, Scope};
+use key::idempotency_key;
 use settings::IdempotencySettings;
 
 /// Runs each request once per idempotency key. See the [module](self).
@@ -168,8 +171,8 @@ use settings::IdempotencySettings;
 /// ```
 #[must_use = "a layer does nothing until it is applied"]
 #[derive(Clone)]
-pub struct IdempotencyLayer<K = IdempotencyKey> {
-    key: K,
+pub struct IdempotencyLayer {
+    key: AnyKey,
     settings: IdempotencySettings,
 }
 
@@ -177,20 +180,16 @@ impl IdempotencyLayer {
     /// A layer that uses `client`, with default settings. Also call [`tenant`](Self::tenant) or [`shared`](Self::shared).
     pub fn new(client: LockClient) -> Self {
         Self {
-            key: IdempotencyKey::default(),
+            key: AnyKey::new(idempotency_key()),
             settings: IdempotencySettings::new(client),
         }
     }
-}
 
-impl<K> IdempotencyLayer<K> {
     /// Sets the extractor of the idempotency key: one of [`key`](crate::key), or a closure over `&Parts`. Several keys together
     /// form one.
-    pub fn key<N: KeyExtractor>(self, key: N) -> IdempotencyLayer<N> {
-        IdempotencyLayer {
-            key,
-            settings: self.settings,
-        }
+    pub fn key(mut self, key: impl KeyExtractor) -> Self {
+        self.key = AnyKey::new(key);
+        self
     }
 
     /// Answers requests without a key 400 `key-missing`, instead of letting them pass unprotected.
@@ -388,10 +387,10 @@ impl<K> IdempotencyLayer<K> {
 }
 
 /// Runs each request once per idempotency key. See [`IdempotencyLayer`].
-pub type Idempotency<S, K = IdempotencyKey> = Locking<S, IdempotencyLayer<K>>;
+pub type Idempotency<S> = Locking<S, IdempotencyLayer>;
 
-impl<S, K: Clone> Layer<S> for IdempotencyLayer<K> {
-    type Service = Idempotency<S, K>;
+impl<S> Layer<S> for IdempotencyLayer {
+    type Service = Idempotency<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
         if let Err(reason) = self.settings.check() {
@@ -401,7 +400,7 @@ impl<S, K: Clone> Layer<S> for IdempotencyLayer<K> {
     }
 }
 
-impl<K> fmt::Debug for IdempotencyLayer<K> {
+impl fmt::Debug for IdempotencyLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IdempotencyLayer")
             .field("settings", &self.settings)

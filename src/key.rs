@@ -31,11 +31,11 @@ use crate::lock::Resource;
 
 mod body;
 mod default;
+mod erased;
 mod error;
 #[cfg(feature = "axum")]
 mod extract;
 mod header;
-mod idempotency;
 mod json;
 mod keys;
 #[cfg(feature = "axum")]
@@ -44,22 +44,20 @@ mod path;
 mod route;
 
 pub(crate) use body::RequestBody;
-pub use body::{JsonFields, body, json_field, json_fields};
+pub(crate) use body::{JsonFields, json_fields};
+pub use body::{body, json_field};
 pub use default::DefaultKey;
+pub(crate) use erased::AnyKey;
 pub(crate) use error::Cause;
 pub use error::KeyError;
 #[cfg(feature = "axum")]
 pub use extract::{Extract, KeyFn, extract};
+pub use header::header;
 pub(crate) use header::only_line;
-pub use header::{Header, header};
-pub use idempotency::{
-    CloudEvents, Delivery, IdempotencyKey, cloud_events, github, idempotency_key, shopify,
-    standard_webhooks, stripe,
-};
 pub use keys::{IntoKeys, Keys};
 #[cfg(feature = "axum")]
-pub use param::{Param, param};
-pub use path::{Path, path};
+pub use param::param;
+pub use path::path;
 pub(crate) use path::{original_path, original_query};
 pub(crate) use route::template;
 
@@ -92,14 +90,14 @@ const MAX_INPUT: usize = 4096;
     note = "`key::extract` takes extractors of the head (`FromRequestParts`), and not `Json`: `key::json_field` and `key::body` \
             read the body"
 )]
-pub trait KeyExtractor: Send + Sync {
+pub trait KeyExtractor: Send + Sync + 'static {
     /// The keys of this request. If there is none, [`OnMissing`](crate::OnMissing) decides about the request.
     fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send;
 }
 
 impl<F, R> KeyExtractor for F
 where
-    F: Fn(&Parts) -> R + Send + Sync,
+    F: Fn(&Parts) -> R + Send + Sync + 'static,
     R: IntoKeys,
 {
     fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {

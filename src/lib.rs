@@ -78,8 +78,6 @@
 //! | `redis-tls` | | `rediss://` addresses, through rustls |
 //! | `metrics` | | measures waits, holds and losses: see [`telemetry`] |
 //! | `console` | | the [`console`] module: a live page for operators, who holds and who waits |
-//! | `testing` | | the `testing` module: a store that misbehaves, for your tests; the conformance suite, for your store |
-//! | `cli` | | the binary `lockctl`: `cargo install tower-distributed-lock --features cli` |
 
 // docs.rs shows the feature of each item.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -112,8 +110,6 @@ pub mod store;
 mod sync;
 mod table;
 pub mod telemetry;
-#[cfg(feature = "testing")]
-pub mod testing;
 pub mod work;
 
 #[doc(inline)]

@@ -169,14 +169,14 @@ fn other_limit(limit: u32) -> StoreError {
 ///
 /// # How a store proves itself
 ///
-/// The feature `testing` has the suite that the stores of this crate pass. One macro call makes a test of each case in each
-/// mode:
+/// The crate [`tower-distributed-lock-testing`](https://docs.rs/tower-distributed-lock-testing) has the suite that the stores of
+/// this crate pass. One macro call makes a test of each case in each mode:
 ///
 /// ```text
-/// tower_distributed_lock::testing::conformance!(MyTestbed: reentrant fair read write, fenced);
+/// tower_distributed_lock_testing::conformance!(MyTestbed: reentrant fair read write, fenced);
 /// ```
 ///
-/// The module `testing::conformance` describes `Testbed`.
+/// Its module `conformance` describes `Testbed`.
 pub trait LockStore: Send + Sync + 'static {
     /// Asks for a hold.
     fn acquire(

@@ -39,9 +39,9 @@ mod snapshot;
 mod tests;
 mod wheel;
 
-use key::Key;
 pub(crate) use key::Entered;
-pub(crate) use line::{CLAIM, Next, Side};
+use key::Key;
+pub(crate) use line::{Next, Side};
 pub(crate) use slot::{Slot, Taken};
 #[cfg(feature = "console")]
 pub(crate) use snapshot::{HoldView, KeyView};

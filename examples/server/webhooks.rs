@@ -9,6 +9,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tower_distributed_lock::idempotency::key::standard_webhooks;
 use tower_distributed_lock::{DistributedLockLayer, IdempotencyLayer, OnCancel, key};
 
 use crate::hold::Hold;
@@ -50,7 +51,7 @@ pub(crate) fn routes(
         .key(key::json_field("lock:order", "/order"));
     // Without this, a sender that disconnects between the write and its record would cause a second run.
     let once = once
-        .key(key::standard_webhooks())
+        .key(standard_webhooks())
         .required()
         .on_cancel(OnCancel::RunToCompletion);
     let signed = from_fn_with_state(secret, signature::check);

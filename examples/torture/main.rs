@@ -52,9 +52,9 @@ use anyhow::{Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
 use options::{Role, Store};
-use postgres_store::PostgresStore;
 use support::PostgresServer;
 use tower_distributed_lock::MemoryStore;
+use tower_distributed_lock_postgres::PostgresStore;
 
 /// Resolves at the first SIGINT or SIGTERM.
 async fn asked_to_stop() {

@@ -8,8 +8,8 @@ use fastrand::Rng;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tower_distributed_lock::testing::{Fault, Faults, FaultyStore};
 use tower_distributed_lock::{Inspect, LockClient, LockStore};
+use tower_distributed_lock_testing::{Fault, Faults, FaultyStore};
 
 use crate::blow::{Score, Scores};
 use crate::clock::now;

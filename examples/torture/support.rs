@@ -10,7 +10,7 @@ mod eventually;
 mod monitor;
 #[path = "../../tests/suite/support/port.rs"]
 mod port;
-#[path = "../postgres_store/tests/server/mod.rs"]
+#[path = "../../crates/postgres/tests/server/mod.rs"]
 mod postgres_server;
 #[path = "../../tests/suite/support/process.rs"]
 mod process;

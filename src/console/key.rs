@@ -25,7 +25,7 @@ pub(super) async fn look(shared: &Shared, key: &LockKey, limit: Duration) -> Val
     };
     let locks = &shared.locks;
     let key = locks.named(key.clone());
-    let (holds, queued) = locks.queues().view_of(&key);
+    let (holds, queued) = locks.table().view_of(&key);
     let now = Instant::now();
     let refused = locks.journal().store_waiters();
     let refused = refused.into_iter().filter(|waiter| waiter.key == key);

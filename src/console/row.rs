@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::holders::{HolderElsewhere, who};
 use super::millis;
 use crate::lock::Lease;
-use crate::queue::{HoldView, KeyView};
+use crate::table::{HoldView, KeyView};
 use crate::telemetry::Route;
 use crate::telemetry::journal::StoreWaiter;
 

@@ -11,7 +11,7 @@ use super::keys::{KeysPage, KeysQuery, Order, Sort, Which};
 use super::row::Row;
 use crate::client::LockClient;
 use crate::lock::{FencingToken, KeyMap};
-use crate::queue::HoldView;
+use crate::table::HoldView;
 use crate::telemetry::journal::StoreWaiter;
 
 /// The state of a client at one moment.
@@ -26,7 +26,7 @@ impl Survey {
         for waiter in locks.journal().store_waiters() {
             refused.entry(waiter.key.clone()).or_default().push(waiter);
         }
-        let rows = locks.queues().view().into_iter().map(|view| {
+        let rows = locks.table().view().into_iter().map(|view| {
             let refused = refused.remove(&view.key).unwrap_or_default();
             Arc::new(Row::new(view, &refused))
         });

@@ -13,7 +13,7 @@ use super::identity::Fingerprint;
 use super::record::Recorded;
 use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
-use crate::key::{KeyError, KeyExtractor, template};
+use crate::key::{KeyError, template};
 use crate::layer::{
     Buffered, Claim, ModePolicy, Rejection, RejectionKind, Unclaimed, by_method, extract, whole,
 };
@@ -45,7 +45,7 @@ async fn answered_by<T>(
         .unwrap_or_else(|elapsed| Err(StoreError::new(StoreErrorKind::Unanswered, elapsed).into()))
 }
 
-impl<K: KeyExtractor> IdempotencyLayer<K> {
+impl IdempotencyLayer {
     /// Whether the layer applies to a request with this head: one that writes.
     pub(super) fn applies_to(&self, parts: &Parts) -> bool {
         by_method().mode(parts) == Some(LockMode::Write) && self.settings.serve.apply_to(parts)

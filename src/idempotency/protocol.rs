@@ -8,7 +8,6 @@ use http_body::Body;
 use super::IdempotencyLayer;
 use super::admission::{RecordTerms, route};
 use crate::error::BoxError;
-use crate::key::KeyExtractor;
 use crate::layer::{
     Claim, Handling, NotConfirmed, Protocol, Rejection, ResponseBody, ServeSettings, Served,
     Unclaimed, confirm, confirmed, unless_lost,
@@ -16,9 +15,8 @@ use crate::layer::{
 use crate::store::Record;
 use crate::telemetry::{idempotent_request, idempotent_response};
 
-impl<K, B, R> Protocol<B, R> for IdempotencyLayer<K>
+impl<B, R> Protocol<B, R> for IdempotencyLayer
 where
-    K: KeyExtractor + 'static,
     B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send + 'static,
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::request::Parts;
 
@@ -53,20 +51,7 @@ pub fn body(parts: &Parts) -> Result<&Bytes, KeyError> {
 /// `null` field is a missing key. Empty text and any other value are refused (400 `key-invalid`), and so is a body that is not JSON.
 ///
 /// **Wrong where the handler reads the field more leniently than its text**, and for bodies with repeated fields: the last
-/// one counts here.
-///
-/// # Panics
-///
-/// If `pointer` is not a JSON Pointer: it is empty, or begins with `/`.
-#[track_caller]
-pub fn json_field(resource: impl Into<Resource>, pointer: &'static str) -> JsonFields {
-    json_fields(resource, [pointer])
-}
-
-/// Several fields of the request's JSON body, which together form **one** name: see [`json_field`].
-///
-/// **Wrong for several resources**: `/from` and `/to` of a transfer would be one lock, and another one in the other direction. An array
-/// of extractors locks both:
+/// one counts here. An array of extractors locks several fields:
 ///
 /// ```
 /// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore};
@@ -81,33 +66,34 @@ pub fn json_field(resource: impl Into<Resource>, pointer: &'static str) -> JsonF
 ///
 /// # Panics
 ///
-/// If one of them is not a JSON Pointer.
+/// If `pointer` is not a JSON Pointer: it is empty, or begins with `/`.
 #[track_caller]
-pub fn json_fields(
+pub fn json_field(
     resource: impl Into<Resource>,
-    pointers: impl IntoIterator<Item = &'static str>,
-) -> JsonFields {
-    let pointers: Arc<[_]> = pointers.into_iter().collect();
-    for pointer in &*pointers {
-        assert!(
-            pointer.is_empty() || pointer.starts_with('/'),
-            "`{pointer}` is not a JSON Pointer: write `/{pointer}`"
-        );
-    }
-    JsonFields {
-        resource: resource.into(),
-        pointers,
-    }
+    pointer: &'static str,
+) -> impl KeyExtractor + Clone {
+    assert!(
+        pointer.is_empty() || pointer.starts_with('/'),
+        "`{pointer}` is not a JSON Pointer: write `/{pointer}`"
+    );
+    json_fields(resource.into(), [pointer])
 }
 
-/// See [`json_field`].
-#[derive(Debug, Clone)]
-pub struct JsonFields {
+/// Several fields, by their JSON Pointers, which together form one name.
+pub(crate) fn json_fields<const N: usize>(
     resource: Resource,
-    pointers: Arc<[&'static str]>,
+    pointers: [&'static str; N],
+) -> JsonFields<N> {
+    JsonFields { resource, pointers }
 }
 
-impl KeyExtractor for JsonFields {
+#[derive(Clone)]
+pub(crate) struct JsonFields<const N: usize> {
+    resource: Resource,
+    pointers: [&'static str; N],
+}
+
+impl<const N: usize> KeyExtractor for JsonFields<N> {
     async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
         let body = body(parts)?;
         let fields = self

@@ -1,3 +1,4 @@
+use std::future::ready;
 #[cfg(feature = "axum")]
 use std::sync::Arc;
 #[cfg(feature = "axum")]
@@ -25,7 +26,13 @@ pub struct DefaultKey {
 }
 
 impl KeyExtractor for DefaultKey {
-    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+        ready(self.of(parts))
+    }
+}
+
+impl DefaultKey {
+    pub(super) fn of(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
         #[cfg(feature = "axum")]
         if let Some(keys) = super::param::key_of_route(parts) {
             return keys;

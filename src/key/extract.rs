@@ -75,9 +75,9 @@ impl<E, F> Extract<E, F> {
 
 impl<E, F, S> KeyExtractor for Extract<E, F, S>
 where
-    E: FromRequestParts<S> + Send,
-    F: KeyFn<E> + Send + Sync,
-    S: Send + Sync,
+    E: FromRequestParts<S> + Send + 'static,
+    F: KeyFn<E> + Send + Sync + 'static,
+    S: Send + Sync + 'static,
 {
     async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
         match E::from_request_parts(parts, &self.state).await {

@@ -16,7 +16,7 @@ use crate::lock::LockKey;
 ///
 /// If `name` is not a header name.
 #[track_caller]
-pub fn header<N>(name: N) -> Header
+pub fn header<N>(name: N) -> impl KeyExtractor + Clone
 where
     N: TryInto<HeaderName>,
 {
@@ -26,9 +26,8 @@ where
     }
 }
 
-/// See [`header`].
-#[derive(Debug, Clone)]
-pub struct Header {
+#[derive(Clone)]
+struct Header {
     name: HeaderName,
 }
 

@@ -18,14 +18,13 @@ use crate::lock::{LockKey, Resource};
 ///
 /// **Wrong where the handler reads two texts as one value**: `Path<u64>` reads `1`, `01` and `+1` as the same order, and a file
 /// system `a/b`, `a//b` and `a/./b` as the same file. Then use [`extract`](super::extract()).
-pub fn param(resource: impl Into<Resource>, name: &'static str) -> Param {
+pub fn param(resource: impl Into<Resource>, name: &'static str) -> impl KeyExtractor + Clone {
     let resource = resource.into();
     Param { resource, name }
 }
 
-/// See [`param`].
-#[derive(Debug, Clone, Copy)]
-pub struct Param {
+#[derive(Clone)]
+struct Param {
     resource: Resource,
     name: &'static str,
 }

@@ -14,14 +14,12 @@ use super::{KeyError, KeyExtractor, Keys, compose};
 /// **Wrong where the handler reads two paths as one resource**: `/orders/1` and `/orders/01` are one order to `Path<u64>` and two
 /// keys here; so are `/orders/1`, `/orders//1` and `/orders/1/`, and `/orders/1` beside `/orders/1/refunds`. Prefer `key::extract` or
 /// `key::param` then.
-pub fn path() -> Path {
+pub fn path() -> impl KeyExtractor + Clone {
     Path
 }
 
-/// See [`path`].
-#[derive(Debug, Clone, Copy, Default)]
-#[non_exhaustive]
-pub struct Path;
+#[derive(Clone)]
+struct Path;
 
 impl KeyExtractor for Path {
     async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {

@@ -14,7 +14,7 @@ use super::{DistributedLockLayer, payload};
 use crate::client::{LockRequest, Started, Target};
 use crate::error::LockError;
 use crate::guard::{LockGuard, LockHandle};
-use crate::key::{KeyExtractor, Keys, template};
+use crate::key::{Keys, template};
 use crate::lock::{LockMode, Owner};
 use crate::telemetry::Route;
 
@@ -34,7 +34,7 @@ struct Plan {
     reads_only: bool,
 }
 
-impl<K: KeyExtractor, M> DistributedLockLayer<K, M> {
+impl<M> DistributedLockLayer<M> {
     /// Takes the locks of a request. Returns its body and the claim; `None`: the request continues without a lock. A body is read
     /// only for a lock.
     pub(super) async fn claim<B>(

@@ -21,7 +21,7 @@ use super::respond::Responder;
 use super::settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReleaseOn};
 use crate::client::LockClient;
 use crate::error::BoxError;
-use crate::key::{DefaultKey, KeyExtractor};
+use crate::key::{AnyKey, DefaultKey, KeyExtractor};
 use crate::lock::{Lease, LockMode};
 
 /// Puts a distributed lock around each request.
@@ -57,8 +57,8 @@ use crate::lock::{Lease, LockMode};
 /// ```
 #[must_use = "a layer does nothing until it is applied"]
 #[derive(Clone)]
-pub struct DistributedLockLayer<K = DefaultKey, M = DefaultBody> {
-    pub(super) key: K,
+pub struct DistributedLockLayer<M = DefaultBody> {
+    pub(super) key: AnyKey,
     pub(super) policy: Policy,
     body: PhantomData<fn() -> M>,
 }
@@ -70,21 +70,18 @@ impl DistributedLockLayer {
     /// Leave such routes out of the layer, or choose a [`key`](Self::key).
     pub fn new(client: LockClient) -> Self {
         Self {
-            key: DefaultKey::default(),
+            key: AnyKey::Default(DefaultKey::default()),
             policy: Policy::new(client),
             body: PhantomData,
         }
     }
 }
 
-impl<K, M> DistributedLockLayer<K, M> {
+impl<M> DistributedLockLayer<M> {
     /// Sets the key of a request: an extractor of [`key`](crate::key), or a closure over `&Parts`.
-    pub fn key<N: KeyExtractor>(self, key: N) -> DistributedLockLayer<N, M> {
-        DistributedLockLayer {
-            key,
-            policy: self.policy,
-            body: PhantomData,
-        }
+    pub fn key(mut self, key: impl KeyExtractor) -> Self {
+        self.key = AnyKey::new(key);
+        self
     }
 
     /// Locks each tenant's things apart: order 42 of one tenant is not order 42 of another.
@@ -332,7 +329,7 @@ impl<K, M> DistributedLockLayer<K, M> {
     /// come from a body that is read: see [`key::json_field`](crate::key::json_field) and [`key::body`](crate::key::body). The body of a request without a lock is not read.
     ///
     /// The body type of the requests must be convertible from [`Bytes`], as axum's is.
-    pub fn buffer_body(mut self, limit: usize) -> DistributedLockLayer<K, Buffered> {
+    pub fn buffer_body(mut self, limit: usize) -> DistributedLockLayer<Buffered> {
         self.policy.serve.body_reader.limit = limit;
         self.with_body()
     }
@@ -341,7 +338,7 @@ impl<K, M> DistributedLockLayer<K, M> {
     /// memory, and for streams.
     ///
     /// **A slow sender then holds the lock**, for at most [`max_hold`](Self::max_hold).
-    pub fn stream_body(self) -> DistributedLockLayer<K, Streamed> {
+    pub fn stream_body(self) -> DistributedLockLayer<Streamed> {
         self.with_body()
     }
 
@@ -359,7 +356,7 @@ impl<K, M> DistributedLockLayer<K, M> {
         self
     }
 
-    fn with_body<N>(self) -> DistributedLockLayer<K, N> {
+    fn with_body<N>(self) -> DistributedLockLayer<N> {
         DistributedLockLayer {
             key: self.key,
             policy: self.policy,
@@ -376,11 +373,10 @@ impl<K, M> DistributedLockLayer<K, M> {
 }
 
 /// Serves each request under its lock. See [`DistributedLockLayer`].
-pub type DistributedLock<S, K = DefaultKey, M = DefaultBody> =
-    Locking<S, DistributedLockLayer<K, M>>;
+pub type DistributedLock<S, M = DefaultBody> = Locking<S, DistributedLockLayer<M>>;
 
-impl<S, K: Clone, M: Clone> Layer<S> for DistributedLockLayer<K, M> {
-    type Service = DistributedLock<S, K, M>;
+impl<S, M: Clone> Layer<S> for DistributedLockLayer<M> {
+    type Service = DistributedLock<S, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
         if let Err(reason) = self.policy.check() {
@@ -390,7 +386,7 @@ impl<S, K: Clone, M: Clone> Layer<S> for DistributedLockLayer<K, M> {
     }
 }
 
-impl<K, M> fmt::Debug for DistributedLockLayer<K, M> {
+impl<M> fmt::Debug for DistributedLockLayer<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DistributedLockLayer")
             .field("policy", &self.policy)

@@ -6,7 +6,7 @@ use http::request::Parts;
 use super::body_mode::BodyMode;
 use super::body_reader::BodyReader;
 use super::rejection::Rejection;
-use crate::key::{KeyError, KeyExtractor, Keys, RequestBody};
+use crate::key::{AnyKey, KeyError, Keys, RequestBody};
 
 /// A request's body, and its bytes, once they are read.
 pub(crate) struct Payload<B> {
@@ -29,7 +29,7 @@ impl<B: Send> Payload<B> {
 
 /// The keys, or why there are none. Reads the body if the keys are in it.
 pub(crate) async fn extract<M: BodyMode<B>, B: Send>(
-    key: &impl KeyExtractor,
+    key: &AnyKey,
     reader: &BodyReader,
     parts: &mut Parts,
     body: B,

@@ -20,11 +20,9 @@ use super::settings::{Confirm, OnLost, ReleaseOn};
 use super::unless_lost::unless_lost;
 use super::{DistributedLockLayer, Unlocked, server_timing};
 use crate::guard::LockGuard;
-use crate::key::KeyExtractor;
 
-impl<K, M, B, R> Protocol<B, R> for DistributedLockLayer<K, M>
+impl<M, B, R> Protocol<B, R> for DistributedLockLayer<M>
 where
-    K: KeyExtractor + 'static,
     M: BodyMode<B>,
     B: Send + 'static,
     R: Body + Send + 'static,

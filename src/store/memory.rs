@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::{
     Attempt, Capabilities, HoldStatus, LATENESS, LockStore, Outcome, Record, Release, Released,
-    Renewal, SeveralOutcome, StoreAtOnce, Wakeups, Want, check_record, several,
+    Renewal, SeveralOutcome, Wakeups, Want, check_record, several,
 };
 use crate::audit::{Audit, Deployment};
 use crate::error::StoreError;
@@ -127,7 +127,11 @@ impl fmt::Debug for MemoryStore {
 
 impl LockStore for MemoryStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        let (outcome, _) = self.acquire_now(attempt)?;
+        let mut shard = self.shared.shard(&attempt.hold.key);
+        // Read under the mutex, so that a later decision has a later time.
+        let (outcome, signals) = shard.acquire(attempt, Instant::now())?;
+        drop(shard);
+        signals.send();
         Ok(outcome)
     }
 
@@ -214,28 +218,6 @@ impl LockStore for MemoryStore {
                 signal,
             },
         ))
-    }
-}
-
-impl StoreAtOnce for MemoryStore {
-    fn acquire_now(&self, attempt: &Attempt) -> Result<(Outcome, Instant), StoreError> {
-        let mut shard = self.shared.shard(&attempt.hold.key);
-        // Read under the mutex, so that a later decision has a later time.
-        let now = Instant::now();
-        let (outcome, signals) = shard.acquire(attempt, now)?;
-        drop(shard);
-        signals.send();
-        Ok((outcome, now))
-    }
-
-    fn holds_now(&self, hold: &Hold) -> bool {
-        let mut shard = self.shared.shard(&hold.key);
-        shard.change(&hold.key, |entry, _| entry.state.holds(hold))
-    }
-
-    fn release_now(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
-        check_record(hold, record)?;
-        Ok(self.shared.release(hold, record))
     }
 }
 

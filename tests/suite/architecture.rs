@@ -29,7 +29,7 @@ const FLOORS: &[&[&str]] = &[
     &["layer"],
     &["idempotency"],
     &["console"],
-    &["extract", "guide", "testing"],
+    &["extract", "guide"],
 ];
 
 #[test]
@@ -61,7 +61,7 @@ fn no_import_points_to_a_higher_floor() {
 
 #[test]
 fn no_imports_go_in_a_circle() {
-    for tree in ["src", "src/bin/lockctl"] {
+    for tree in ["src", "crates/lockctl/src", "crates/testing/src"] {
         let imports = imports(&files(tree));
         assert!(
             imports.len() > 20,
@@ -203,7 +203,7 @@ fn no_file_has_more_than_300_lines_of_code() {
         (length.parse::<usize>().expect("a number"), file)
     });
     let lengths: Vec<_> = lengths.collect();
-    assert!(lengths.len() > 250, "{} files were counted", lengths.len());
+    assert!(lengths.len() > 150, "{} files were counted", lengths.len());
     let long: Vec<_> = lengths.iter().filter(|(length, _)| *length > 300).collect();
     assert!(long.is_empty(), "{long:?}");
 }

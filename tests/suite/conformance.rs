@@ -1,6 +1,6 @@
 //! The exported suite, on each store of this crate and in every mode.
 //!
-//! The cases are those of [`tower_distributed_lock::testing::conformance`]. Each runs as the test
+//! The cases are those of [`tower_distributed_lock_testing::conformance`]. Each runs as the test
 //! `conformance::<store>::<case>::<mode>`; [`complete`] fails if one of these tests is missing without a reason. No case
 //! sleeps where it can wait for a condition, and each ends with the assertion that nothing is left: no key in use in a
 //! client, nothing in the store.
@@ -26,7 +26,7 @@ macro_rules! on {
         $(mod $store { on!(@ $testbed $claim); })+
     };
     (@ $testbed:ident ($($claim:tt)+)) => {
-        tower_distributed_lock::testing::conformance!(super::testbeds::$testbed: $($claim)+);
+        tower_distributed_lock_testing::conformance!(super::testbeds::$testbed: $($claim)+);
     };
 }
 

@@ -49,7 +49,7 @@ pub(crate) async fn done(command: Command) -> Done {
     command.kill_on_drop(true);
     let output = timeout(SOON, command.output()).await.expect("it ends");
     let output = output.unwrap_or_else(|error| {
-        panic!("{error}\n`./scripts/test` builds lockctl, and so does `cargo build --features cli --bin lockctl`.")
+        panic!("{error}\n`./scripts/test` builds lockctl, and so does `cargo build -p lockctl`.")
     });
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     Done {

@@ -14,7 +14,7 @@ mod log;
 mod monitor;
 mod peer;
 mod port;
-#[path = "../../examples/postgres_store/tests/server/mod.rs"]
+#[path = "../../crates/postgres/tests/server/mod.rs"]
 mod postgres_server;
 mod process;
 pub(crate) mod project;

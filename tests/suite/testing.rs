@@ -6,11 +6,11 @@ use tower_distributed_lock::LockStoreExt;
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
 use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore, Outcome};
-use tower_distributed_lock::testing::{Fault, Faults, FaultyStore};
 use tower_distributed_lock::{
     Hold, HoldId, Inspect, Lease, LockClient, LockError, LockKey, LockMode, MemoryStore,
     StoreErrorKind,
 };
+use tower_distributed_lock_testing::{Fault, Faults, FaultyStore};
 use uuid::Uuid;
 
 const MS: Duration = Duration::from_millis(1);

@@ -27,7 +27,7 @@ pub(super) struct File {
     pub(super) text: String,
 }
 
-/// The files below a root of modules, without those for tests only. Binaries are trees of their own.
+/// The files below a root of modules, without those for tests only.
 pub(super) fn files(tree: &str) -> Vec<File> {
     let root = root();
     let mut files = Vec::new();
@@ -36,9 +36,7 @@ pub(super) fn files(tree: &str) -> Vec<File> {
         for entry in fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
-                if path != root.join("src/bin") {
-                    folders.push(path);
-                }
+                folders.push(path);
                 continue;
             }
             let module = module(path.strip_prefix(root.join(tree)).expect("below the tree"));

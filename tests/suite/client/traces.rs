@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use opentelemetry::trace::{SpanKind, Status, TracerProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
-use tower_distributed_lock::testing::{Faults, FaultyStore};
 use tower_distributed_lock::{LockClient, LockError, MemoryStore, RedisStore};
+use tower_distributed_lock_testing::{Faults, FaultyStore};
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::support::{RedisServer, ask_all_subscribers};

@@ -5,10 +5,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 use tower_distributed_lock::store::Outcome;
-use tower_distributed_lock::testing::{Fault, Faults, FaultyStore};
 use tower_distributed_lock::{
     Lease, LockClient, LockError, LockMode, LockStore, MemoryStore, Owner, RedisStore,
 };
+use tower_distributed_lock_testing::{Fault, Faults, FaultyStore};
 
 use super::MODES;
 use crate::redis_store::patient;

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use tower_distributed_lock::testing::{Faults, FaultyStore};
 use tower_distributed_lock::{Lease, LockClient, LockError, LockHandle, MemoryStore};
+use tower_distributed_lock_testing::{Faults, FaultyStore};
 use tracing::Level;
 
 use super::client;

@@ -11,10 +11,10 @@ use tower_distributed_lock::LockStoreExt;
 use tower_distributed_lock::store::Feature;
 
 use tower_distributed_lock::store::{Fencing, HoldStatus, Record, Renewal};
-use tower_distributed_lock::testing::{Faults, FaultyStore};
 use tower_distributed_lock::{
     Inspect, LockClient, LockError, LockKey, LockMode, LockStore, RedisStore, StoreErrorKind,
 };
+use tower_distributed_lock_testing::{Faults, FaultyStore};
 
 use super::{LIMIT, beginning, sent, shared, watch};
 use crate::redis_store::{

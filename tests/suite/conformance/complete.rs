@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use tower_distributed_lock::testing::conformance::CaseGroup;
+use tower_distributed_lock_testing::conformance::CaseGroup;
 
 // A store that has every case.
 use super::memory::{FENCED, GROUPS, LINE};

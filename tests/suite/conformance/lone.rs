@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::task::{JoinSet, yield_now};
-use tower_distributed_lock::testing::conformance::Testbed;
 use tower_distributed_lock::{LockClient, LockMode};
+use tower_distributed_lock_testing::conformance::Testbed;
 
 use super::testbeds::{Distant, Memory, Quorum, Worked};
 

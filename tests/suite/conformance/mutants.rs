@@ -12,8 +12,8 @@ use tower_distributed_lock::store::{
     Attempt, Capabilities, HoldStatus, LockStore, LockStoreExt, Outcome, Release, Released,
     Renewal, Wakeups,
 };
-use tower_distributed_lock::testing::conformance::{Clock, Testbed, cases, run};
 use tower_distributed_lock::{Hold, Inspect, LockKey, LockMode, MemoryStore, StoreError};
+use tower_distributed_lock_testing::conformance::{Clock, Testbed, cases, run};
 
 const MODES: &[LockMode] = &[LockMode::Reentrant, LockMode::Read, LockMode::Write];
 
@@ -72,7 +72,7 @@ struct Flawed<const FLAW: u8> {
 
 impl<const FLAW: u8> Testbed for Flawed<FLAW> {
     type Store = Self;
-    const CLOCK: Clock = Clock::Paused;
+    const CLOCK: Clock = super::testbeds::PAUSED;
 
     async fn start() -> Self {
         Self {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use tower_distributed_lock::testing::conformance::Site;
-use tower_distributed_lock::testing::{Fault, Faults, FaultyStore};
 use tower_distributed_lock::{LockClient, LockError, LockGuard, LockMode, MemoryStore, Owner};
+use tower_distributed_lock_testing::conformance::Site;
+use tower_distributed_lock_testing::{Fault, Faults, FaultyStore};
 
 const KEYS: [&str; 3] = ["a", "b", "c"];
 

@@ -5,13 +5,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tower_distributed_lock::store::WAITER_LIVENESS;
-use tower_distributed_lock::testing::conformance::{Clock, Testbed};
-use tower_distributed_lock::testing::{Fault, Faults, FaultyStore};
 use tower_distributed_lock::{Hold, LockStore, MemoryStore, QuorumStore, RedisStore};
+use tower_distributed_lock_testing::conformance::{Clock, Testbed};
+use tower_distributed_lock_testing::{Fault, Faults, FaultyStore};
 
 use super::apart::Apart;
 use super::worked_store::WorkedStore;
 use crate::support::{Dump, Entry, RedisCluster, RedisServer, Stored};
+
+/// A memory store follows tokio's clock.
+pub(super) const PAUSED: Clock = Clock::Paused(|| {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().start_paused(true).build().unwrap()
+});
 
 /// A store with delays, so that questions overtake each other, and callers are dropped while theirs
 /// is under way.
@@ -50,7 +56,7 @@ pub(super) struct Memory(MemoryStore);
 
 impl Testbed for Memory {
     type Store = MemoryStore;
-    const CLOCK: Clock = Clock::Paused;
+    const CLOCK: Clock = PAUSED;
 
     async fn start() -> Self {
         Self(MemoryStore::new())
@@ -70,7 +76,7 @@ pub(super) struct Distant(MemoryStore);
 
 impl Testbed for Distant {
     type Store = FaultyStore<MemoryStore>;
-    const CLOCK: Clock = Clock::Paused;
+    const CLOCK: Clock = PAUSED;
 
     async fn start() -> Self {
         Self(MemoryStore::new())
@@ -90,7 +96,7 @@ pub(super) struct Quorum([MemoryStore; 3]);
 
 impl Testbed for Quorum {
     type Store = QuorumStore<FaultyStore<MemoryStore>>;
-    const CLOCK: Clock = Clock::Paused;
+    const CLOCK: Clock = PAUSED;
     // An attempt that a majority granted is still recorded as a waiter in the store that refused it.
     const SETTLES: Duration = WAITER_LIVENESS.saturating_add(Duration::from_millis(200));
 
@@ -175,7 +181,7 @@ pub(super) struct Worked(WorkedStore);
 
 impl Testbed for Worked {
     type Store = WorkedStore;
-    const CLOCK: Clock = Clock::Paused;
+    const CLOCK: Clock = PAUSED;
 
     async fn start() -> Self {
         Self(WorkedStore::default())

@@ -5,10 +5,10 @@
 use std::collections::BTreeSet;
 
 use futures_util::FutureExt;
-use postgres_store::PostgresStore;
 use tokio::runtime::Runtime;
 use tokio_postgres::Client;
 use tower_distributed_lock::{LockStore, MemoryStore, Wakeups};
+use tower_distributed_lock_postgres::PostgresStore;
 
 use super::Pair;
 use super::seen::{Reply, Seen};

@@ -3,7 +3,7 @@
 use axum::body::{Body, Bytes};
 use http::Request;
 use stats_alloc::INSTRUMENTED_SYSTEM;
-use tower_distributed_lock::key;
+use tower_distributed_lock::idempotency::key;
 
 use super::{is_replay, remembering, send};
 use crate::support::{Console, Peer};

@@ -3,8 +3,11 @@
 use axum::body::Body;
 use axum::response::Response;
 use http::Request;
+use tower_distributed_lock::idempotency::key::{
+    cloud_events, github, idempotency_key, shopify, standard_webhooks, stripe,
+};
 use tower_distributed_lock::key::{self, KeyExtractor};
-use tower_distributed_lock::{DistributedLockLayer, LockKey};
+use tower_distributed_lock::{DistributedLockLayer, LockKey, idempotency};
 
 use super::{Runs, answering, is_replay, payments, problem, remembering, send};
 
@@ -46,7 +49,7 @@ async fn every_provider_names_its_requests() {
     }
     check(
         "Idempotency-Key",
-        key::idempotency_key(),
+        idempotency_key(),
         (
             (&[("idempotency-key", "\"a\"")], ""),
             (&[("idempotency-key", "\"b\"")], ""),
@@ -55,7 +58,7 @@ async fn every_provider_names_its_requests() {
     .await;
     check(
         "Standard Webhooks",
-        key::standard_webhooks(),
+        standard_webhooks(),
         (
             (&[("webhook-id", "msg_1")], ""),
             (&[("webhook-id", "msg_2")], ""),
@@ -64,7 +67,7 @@ async fn every_provider_names_its_requests() {
     .await;
     check(
         "GitHub",
-        key::github(),
+        github(),
         (
             (&[("x-github-delivery", "1")], ""),
             (&[("x-github-delivery", "2")], ""),
@@ -73,7 +76,7 @@ async fn every_provider_names_its_requests() {
     .await;
     check(
         "Shopify",
-        key::shopify(),
+        shopify(),
         (
             (&[("x-shopify-event-id", "1")], ""),
             (&[("x-shopify-event-id", "2")], ""),
@@ -82,13 +85,13 @@ async fn every_provider_names_its_requests() {
     .await;
     check(
         "Stripe",
-        key::stripe(),
+        stripe(),
         ((&[], r#"{"id":"evt_1"}"#), (&[], r#"{"id":"evt_2"}"#)),
     )
     .await;
     check(
         "CloudEvents, binary",
-        key::cloud_events(),
+        cloud_events(),
         (
             (&[("ce-source", "/a"), ("ce-id", "1")], ""),
             (&[("ce-source", "/b"), ("ce-id", "1")], ""),
@@ -101,7 +104,7 @@ async fn every_provider_names_its_requests() {
     )];
     check(
         "CloudEvents, structured",
-        key::cloud_events(),
+        cloud_events(),
         (
             (STRUCTURED, r#"{"source":"/a","id":"1"}"#),
             (STRUCTURED, r#"{"source":"/a","id":"2"}"#),
@@ -128,7 +131,7 @@ async fn every_provider_names_its_requests() {
 #[tokio::test(start_paused = true)]
 async fn the_quotes_are_not_part_of_the_key() {
     let repeat = second(
-        key::idempotency_key(),
+        idempotency_key(),
         [
             (&[("idempotency-key", "\"8e03\"")], ""),
             (&[("idempotency-key", "8e03")], ""),
@@ -149,7 +152,7 @@ async fn an_event_has_one_key_in_both_modes() {
     let body = r#"{"source":"/café,\"","id":"1%"}"#;
     for in_headers in IN_HEADERS {
         let events = [(in_headers, body), (IN_BODY, body)];
-        let repeat = second(key::cloud_events(), events).await;
+        let repeat = second(cloud_events(), events).await;
         // One key for requests that differ in their media type.
         assert_eq!(repeat.status(), 422, "{in_headers:?}");
     }
@@ -167,7 +170,7 @@ async fn what_is_not_one_key_is_400() {
     ];
     let long: &'static [(&str, &str)] = vec![("idempotency-key", long)].leak();
     for headers in bad.into_iter().chain([long]) {
-        is_refused(key::idempotency_key(), headers).await;
+        is_refused(idempotency_key(), headers).await;
     }
 }
 
@@ -181,7 +184,7 @@ async fn an_event_whose_quotes_are_not_around_the_whole_is_400() {
         &[("ce-source", "\"/a"), ("ce-id", "1")],
     ];
     for headers in BAD {
-        is_refused(key::cloud_events(), headers).await;
+        is_refused(cloud_events(), headers).await;
     }
 }
 
@@ -208,9 +211,9 @@ async fn a_captured_body_under_the_id_of_another_delivery_does_not_take_its_plac
         assert!(!is_replay(&answer), "{name}");
     }
     let github = (&[("x-github-delivery", "2")] as &[_], "{\"push\":2}");
-    check("GitHub", key::github(), github).await;
+    check("GitHub", idempotency::key::github(), github).await;
     let shopify = (&[("x-shopify-event-id", "2")] as &[_], "{\"order\":2}");
-    check("Shopify", key::shopify(), shopify).await;
+    check("Shopify", idempotency::key::shopify(), shopify).await;
 }
 
 /// RFC 9110, 8.3.1: type and subtype are case-insensitive; another type may begin with the same letters.
@@ -224,7 +227,7 @@ async fn a_media_type_is_compared_as_a_whole_and_in_any_case() {
         &[("content-type", "application/cloudevents+json ; a=b")],
     ];
     for headers in structured {
-        let repeat = second(key::cloud_events(), [(headers, EVENT); 2]).await;
+        let repeat = second(cloud_events(), [(headers, EVENT); 2]).await;
         assert!(is_replay(&repeat), "{headers:?}");
     }
     let binary: [Headers; 2] = [
@@ -232,15 +235,14 @@ async fn a_media_type_is_compared_as_a_whole_and_in_any_case() {
         &[("content-type", "application/cloudevents+json-seq")],
     ];
     for headers in binary {
-        let (status, problem) =
-            problem(second(key::cloud_events(), [(headers, EVENT); 2]).await).await;
+        let (status, problem) = problem(second(cloud_events(), [(headers, EVENT); 2]).await).await;
         assert_eq!((status, &problem["type"]), (400, &"key-missing".into()));
     }
     let twice: Headers = &[
         ("content-type", "application/cloudevents+json"),
         ("content-type", "text/plain"),
     ];
-    let (status, problem) = problem(second(key::cloud_events(), [(twice, EVENT); 2]).await).await;
+    let (status, problem) = problem(second(cloud_events(), [(twice, EVENT); 2]).await).await;
     assert_eq!((status, &problem["type"]), (400, &"key-invalid".into()));
 }
 
@@ -254,7 +256,7 @@ async fn a_body_that_does_not_name_the_key_properly_is_400_or_passes() {
         (r#"{"id":null}"#, "key-missing"),
         ("[]", "key-missing"),
     ] {
-        let answer = second(key::stripe(), [(&[], body), (&[], body)]).await;
+        let answer = second(stripe(), [(&[], body), (&[], body)]).await;
         let (status, problem) = problem(answer).await;
         assert_eq!((status, &problem["type"]), (400, &kind.into()), "{body}");
     }

@@ -8,7 +8,7 @@ use axum::routing::post;
 use http::Request;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tower_distributed_lock::key;
+use tower_distributed_lock::idempotency::key;
 
 use super::{lengths, problem, remembering, request, send, settle, text};
 use crate::layer::uploads::{answer_to_chunks, dribbling, limited, sending};

@@ -20,7 +20,7 @@ fn status(rejection: &Rejection, _: &Parts) -> http::Response<tonic::body::Body>
     Status::new(code, rejection.kind().as_str()).into_http()
 }
 
-async fn health(layer: DistributedLockLayer<key::Path>) -> HealthClient<Channel> {
+async fn health(layer: DistributedLockLayer) -> HealthClient<Channel> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (_, service) = tonic_health::server::health_reporter();
@@ -30,7 +30,7 @@ async fn health(layer: DistributedLockLayer<key::Path>) -> HealthClient<Channel>
     HealthClient::new(channel.connect().await.unwrap())
 }
 
-fn by_method_name() -> (TestStore, DistributedLockLayer<key::Path>) {
+fn by_method_name() -> (TestStore, DistributedLockLayer) {
     let (store, _locks, layer) = locking();
     // Every call is a POST.
     let layer = layer

@@ -13,14 +13,14 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
-use tower_distributed_lock::{DistributedLockLayer, LockHandle, key};
+use tower_distributed_lock::{DistributedLockLayer, LockHandle};
 
 use super::sockets::{
     AT_ONCE, PUT, elsewhere_if, http1, http2, is_asked, is_given_up, patient, put_order,
 };
 use crate::support::eventually;
 
-async fn serve(layer: DistributedLockLayer<key::Path>, endless: bool) -> SocketAddr {
+async fn serve(layer: DistributedLockLayer, endless: bool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let handler = move |request: Request<Incoming>| async move {

@@ -25,7 +25,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The key of the requests to `/orders/1`.
 const FIRST: &str = "path:/orders/1";
 
-fn by_path(layer: DistributedLockLayer, limit: u32) -> DistributedLockLayer<key::Path> {
+fn by_path(layer: DistributedLockLayer, limit: u32) -> DistributedLockLayer {
     layer.key(key::path()).permits(limit)
 }
 

@@ -15,7 +15,7 @@ use super::{describe, locking, orders, put, request, send, settle, slow, text};
 const ORDERS: Resource = Resource::new("lock:order");
 const LEDGERS: Resource = Resource::new("lock:ledger").exclusive();
 
-fn by_id(layer: DistributedLockLayer) -> DistributedLockLayer<key::Param> {
+fn by_id(layer: DistributedLockLayer) -> DistributedLockLayer {
     layer.key(key::param(ORDERS, "id"))
 }
 
@@ -140,7 +140,7 @@ async fn the_admin_sees_what_the_layer_holds() {
 }
 
 /// The handler asks for the lock that its layer holds.
-fn locking_again(layer: DistributedLockLayer<key::Param>, locks: &LockClient) -> Router {
+fn locking_again(layer: DistributedLockLayer, locks: &LockClient) -> Router {
     async fn again(State(locks): State<LockClient>, Path(id): Path<u64>) -> Result<(), Rejection> {
         locks.lock(ORDERS.id(id)).await?.release().await?;
         Ok(())

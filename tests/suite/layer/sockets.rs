@@ -30,7 +30,7 @@ const WAIT: Duration = Duration::from_secs(600);
 /// Long enough for any immediate effect.
 const A_WHILE: Duration = Duration::from_millis(300);
 
-pub(super) fn patient() -> (TestStore, LockClient, DistributedLockLayer<key::Path>) {
+pub(super) fn patient() -> (TestStore, LockClient, DistributedLockLayer) {
     let (store, locks, layer) = locking();
     let layer = layer.key(key::path()).mode(LockMode::Reentrant).wait(WAIT);
     (store, locks, layer)

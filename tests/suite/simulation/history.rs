@@ -1,6 +1,6 @@
 //! The history of one seed.
 
-use tower_distributed_lock::testing::Tally;
+use tower_distributed_lock_testing::Tally;
 
 use super::log::{Counts, Log, Violation};
 use super::section::judge;

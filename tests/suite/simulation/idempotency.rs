@@ -10,8 +10,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tower_distributed_lock::testing::Fault;
 use tower_distributed_lock::{Confirm, IdempotencyLayer, Lease, LockClient, OnCancel};
+use tower_distributed_lock_testing::Fault;
 
 use super::flaw::Flaw;
 use super::history::History;

@@ -1,6 +1,6 @@
 //! Locks in every mode, over one store.
 
-use tower_distributed_lock::testing::Fault;
+use tower_distributed_lock_testing::Fault;
 
 use super::flaw::Flaw;
 use super::history::History;

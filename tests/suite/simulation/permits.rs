@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_distributed_lock::testing::Fault;
+use tower_distributed_lock_testing::Fault;
 
 use super::flaw::Flaw;
 use super::history::History;

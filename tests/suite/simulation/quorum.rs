@@ -1,8 +1,8 @@
 //! A quorum of stores, each with faults of its own.
 
 use tokio::time::sleep;
-use tower_distributed_lock::testing::Fault;
 use tower_distributed_lock::{LockClient, QuorumStore};
+use tower_distributed_lock_testing::Fault;
 
 use super::flaw::Flaw;
 use super::history::History;

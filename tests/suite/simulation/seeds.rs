@@ -2,7 +2,7 @@
 
 use std::env;
 
-use tower_distributed_lock::testing::{Fault, Tally};
+use tower_distributed_lock_testing::{Fault, Tally};
 
 use super::flaw::Flaw;
 use super::history::History;

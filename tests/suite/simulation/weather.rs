@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_distributed_lock::testing::{Fault, Faults};
+use tower_distributed_lock_testing::{Fault, Faults};
 
 /// A poll, and two round trips.
 pub(super) const POLL: Duration = Duration::from_millis(1_050);

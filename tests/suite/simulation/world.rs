@@ -6,8 +6,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tower_distributed_lock::testing::{Faults, FaultyStore, Tally};
 use tower_distributed_lock::{Inspect, LockClient, LockStore, MemoryStore, Owner};
+use tower_distributed_lock_testing::{Faults, FaultyStore, Tally};
 
 use super::caller::Caller;
 use super::checked_store::CheckedStore;

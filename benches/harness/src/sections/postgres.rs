@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use postgres_store::PostgresStore;
+use tower_distributed_lock_postgres::PostgresStore;
 use tower_distributed_lock::{LockClient, LockMode};
 
 use crate::Bench;
@@ -15,7 +15,7 @@ use crate::load::{Load, Until};
 use crate::samples::{Rate, median, ratio};
 use crate::server::Server;
 
-#[path = "../../../../examples/postgres_store/tests/server/mod.rs"]
+#[path = "../../../../crates/postgres/tests/server/mod.rs"]
 mod postgres_server;
 
 use postgres_server::Server as PostgresServer;

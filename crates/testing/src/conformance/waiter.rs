@@ -1,0 +1,154 @@
+//! A request that waits for a lock.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::env::Place;
+use super::recording::asked_during;
+use tower_distributed_lock::{LockError, LockGuard, LockMode, LockRequest};
+
+/// A request in a task of its own, known to have found the lock taken.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    task: JoinHandle<Result<LockGuard, LockError>>,
+    prompt: Duration,
+}
+
+impl Place {
+    /// Begins to wait. On return the request is in the queue of its process, or was refused by the store.
+    pub(super) async fn waits(&self, request: LockRequest) -> Waiter {
+        let mut acquiring = request.into_future();
+        let first =
+            poll_fn(|context| Poll::Ready(asked_during(|| acquiring.as_mut().poll(context))));
+        let (first, asked) = first.await;
+        assert!(first.is_pending(), "it did not have to wait: {first:?}");
+        let waiter = Waiter::spawn(self, acquiring);
+        if let Some(hold) = asked {
+            let refused = async || self.asked().refused.contains(&hold);
+            self.until("the store refuses", refused).await;
+        }
+        waiter
+    }
+
+    /// The same for several requests, one after the other.
+    pub(super) async fn all_wait(
+        &self,
+        requests: impl IntoIterator<Item = LockRequest>,
+    ) -> Vec<Waiter> {
+        let mut waiters = Vec::new();
+        for request in requests {
+            waiters.push(self.waits(request).await);
+        }
+        waiters
+    }
+
+    /// Three times the same request.
+    pub(super) async fn three_wait(&self, request: LockRequest) -> [Waiter; 3] {
+        let waiters = self.all_wait(vec![request; 3]).await;
+        waiters.try_into().expect("three waiters")
+    }
+
+    /// Begins to wait for all of several keys, or for any. On return it has waited for a moment.
+    pub(super) async fn waits_for_several(&self, request: LockRequest) -> Waiter {
+        let waiter = Waiter::spawn(self, request.into_future());
+        waiter.keeps_waiting(self).await;
+        waiter
+    }
+
+    /// A waiting request of a further process.
+    pub(super) async fn waiter(&self, mode: LockMode) -> Waiter {
+        self.waits(self.process().await.request().mode(mode)).await
+    }
+
+    /// A waiting request of a further process, which pauses there, like one that is stopped or swapped out: the store gets no
+    /// further question and no withdrawal. A question that is under way is answered first: the store might grant it.
+    pub(super) async fn frozen(&self) -> Frozen {
+        let mut acquiring = self.process().await.request().into_future();
+        let mut hold = None;
+        let asking = poll_fn(|context| {
+            let (polled, asked) = asked_during(|| acquiring.as_mut().poll(context));
+            hold = asked.or(hold);
+            match polled {
+                Poll::Pending if hold.is_some_and(|hold| self.asked().has_settled(hold)) => {
+                    Poll::Ready(None)
+                }
+                other => other.map(Some),
+            }
+        });
+        let refusal = asking.await;
+        assert!(refusal.is_none(), "it did not have to wait: {refusal:?}");
+        Frozen(acquiring)
+    }
+}
+
+impl Waiter {
+    fn spawn(place: &Place, acquiring: Acquiring) -> Self {
+        Self {
+            task: tokio::spawn(acquiring),
+            prompt: place.prompt(),
+        }
+    }
+
+    /// The lock, which must be granted without a poll.
+    pub(super) async fn promptly(self) -> LockGuard {
+        let prompt = self.prompt;
+        let granted = timeout(prompt, self.granted()).await;
+        granted.unwrap_or_else(|_| panic!("not woken within {prompt:?}"))
+    }
+
+    /// The lock.
+    pub(super) async fn granted(self) -> LockGuard {
+        self.outcome().await.expect("the lock is granted")
+    }
+
+    /// Waits for the lock, and releases it.
+    pub(super) async fn serve(self) {
+        self.granted().await.release().await.unwrap();
+    }
+
+    /// The same, without a poll.
+    pub(super) async fn serve_promptly(self) {
+        self.promptly().await.release().await.unwrap();
+    }
+
+    /// The result of the request.
+    pub(super) async fn outcome(self) -> Result<LockGuard, LockError> {
+        self.task.await.expect("the task does not panic")
+    }
+
+    /// Asserts that it continues to wait.
+    pub(super) async fn keeps_waiting(&self, place: &Place) {
+        sleep(place.moment).await;
+        assert!(!self.task.is_finished(), "it does not wait any more");
+    }
+
+    /// Drops the request.
+    pub(super) async fn cancel(self) {
+        self.task.abort();
+        let cancelled = self.task.await.expect_err("it is still waiting");
+        assert!(cancelled.is_cancelled());
+    }
+
+    /// Drops the request, or the lock that it got meanwhile.
+    pub(super) async fn cancel_or_release(self) {
+        self.task.abort();
+        drop(self.task.await);
+    }
+}
+
+type Acquiring = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
+
+/// A waiter that is paused.
+pub(super) struct Frozen(Acquiring);
+
+impl Frozen {
+    /// Lets it continue where it stopped.
+    pub(super) fn thaw(self, place: &Place) -> Waiter {
+        Waiter::spawn(place, self.0)
+    }
+}
