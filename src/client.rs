@@ -49,7 +49,7 @@ pub use target::Target;
 /// Handlers that compute, or block, on all workers of a runtime stop every other task. With a `RedisStore` (and a quorum of
 /// those) holds are renewed nevertheless, on a thread and a connection of the store: the locks are held as long as the process
 /// lives, and releases are confirmed afterwards. [`max_hold`] ends the hold of a handler that never returns. With a
-/// [`MemoryStore`] renewals need a free worker, unless [`renew_on`] names another runtime: a hold that is not renewed in time is
+/// [`MemoryStore`] renewals need a free worker, unless [`runtime`] names another one: a hold that is not renewed in time is
 /// lost at its deadline, and its release fails.
 ///
 /// All other work of a client waits for a worker. A guard that is dropped meanwhile is not renewed any more, and is released late
@@ -57,7 +57,7 @@ pub use target::Target;
 ///
 /// [`MemoryStore`]: crate::MemoryStore
 /// [`max_hold`]: LockRequest::max_hold
-/// [`renew_on`]: LockClientBuilder::renew_on
+/// [`runtime`]: LockClientBuilder::runtime
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -204,7 +204,7 @@ impl LockClient {
     }
 
     /// Ends the client: new and waiting requests fail with [`LockError::Shutdown`], and every hold is released, except those
-    /// whose [least time](LockRequest::run_at_least) is not over.
+    /// whose [least time](LockGuard::hold_at_least) is not over.
     ///
     /// The locks of guards that still exist are lost. Call it after the server has stopped serving, and before the runtime ends:
     /// a hold that is not released ends with its lease.
@@ -354,7 +354,11 @@ impl LockClient {
     fn ready(&self) -> Result<(), LockError> {
         let core = &self.inner.core;
         let runtime = || core.store.capabilities.runtime();
-        core.spawner.ready(runtime, || keeper::keep(Arc::downgrade(core)))
+        core.spawner.ready(runtime, || keeper::keep(Arc::downgrade(core)))?;
+        if let Some(announcement) = &self.inner.announcement {
+            announcement.begin(core);
+        }
+        Ok(())
     }
 
     /// The requests and holds of this process, for a console.

@@ -4,13 +4,14 @@ use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 use tracing::Span;
 
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::limits::ANSWER_TIME;
-use crate::lock::{FencingToken, LockKey, LockMode};
+use crate::lock::{FencingToken, Lease, LockKey, LockMode};
 use crate::release::{Share, ShareRelease, Shares};
 use crate::store::Record;
 use crate::telemetry::{Holding, Labels, Waiting};
@@ -163,15 +164,27 @@ impl LockGuard {
 }
 
 impl LockGuard {
-    /// Has the store keep the holds until `until` at least, also after their release and without this process.
-    ///
-    /// # Errors
-    ///
-    /// `Lost`, or `Unavailable`: then the guard is to be dropped.
-    ///
-    /// # Cancel safety
-    ///
-    /// The question continues in the background.
+    /// Whether its keys can be kept taken for this time.
+    pub(crate) fn check_least(&self, time: Duration) -> Result<(), LockError> {
+        let until = Instant::now() + time;
+        for share in self.shares.iter() {
+            let held = share.held();
+            if !held.hold.mode.is_exclusive() {
+                return Err(LockError::invalid(
+                    "a least time needs an exclusive mode: readers do not keep each other out",
+                ));
+            }
+            let is_short = matches!(held.lease, Lease::Fixed(lease) if lease < time);
+            if is_short || share.limit().is_some_and(|limit| limit < until) {
+                return Err(LockError::invalid(
+                    "the hold ends before its least time: choose a longer fixed lease and a longer `max_hold`",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// [`Shares::keep_until`].
     pub(crate) async fn keep_until(&self, until: Instant) -> Result<(), LockError> {
         self.shares.keep_until(until).await
     }

@@ -234,6 +234,12 @@ impl Held {
                 State::notify(state);
                 false
             }
+            HoldStatus::Gone if state.kept_until.is_some() && state.releasing => {
+                // It is not released before the end of its minimum.
+                state.end.get_or_insert(End::Lost);
+                State::notify(state);
+                false
+            }
             HoldStatus::Gone => state.is_open(),
             HoldStatus::Unknown => false,
         }

@@ -106,7 +106,7 @@ mod waiting;
 
 pub(crate) use database::Database;
 pub(crate) use holding::Holding;
-pub(crate) use journal::{Contention, Followed, Journal};
+pub(crate) use journal::{Followed, Journal};
 pub(crate) use metrics::{
     audited, confirmed, describe, handed_over, idempotent_request, idempotent_response,
     not_renewed, renewals_ended, renewed,

@@ -272,7 +272,7 @@ impl ShareRelease {
         }
     }
 
-    fn waits(work: BoxFuture<'static, Result<(), LockError>>) -> Self {
+    pub(super) fn waits(work: BoxFuture<'static, Result<(), LockError>>) -> Self {
         Self {
             work: Work::Waits(work),
             is_lost: false,

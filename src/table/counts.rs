@@ -21,10 +21,6 @@ impl<K> Default for Counts<K> {
 }
 
 impl<K: Copy + Ord> Counts<K> {
-    pub(super) fn is_empty(&self) -> bool {
-        self.first.is_none() && self.rest.is_empty()
-    }
-
     pub(super) fn contains(&self, value: K) -> bool {
         matches!(self.first, Some((first, _)) if first == value) || self.rest.contains_key(&value)
     }
@@ -79,7 +75,6 @@ mod tests {
             }
             assert_eq!(counts.greatest(), expected.iter().max().copied());
             assert_eq!(counts.contains(value), expected.contains(&value));
-            assert_eq!(counts.is_empty(), expected.is_empty());
         }
     }
 }

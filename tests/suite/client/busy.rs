@@ -185,7 +185,7 @@ async fn busy_workers_keep_a_lock_in_memory_that_is_renewed_elsewhere() {
     let store = MemoryStore::new();
     let stranger = LockClient::new(store.clone());
     let locks = LockClient::builder(store);
-    let locks = locks.renew_on(tokio::runtime::Handle::current()).build();
+    let locks = locks.runtime(tokio::runtime::Handle::current()).build();
     outlive_busy_workers(&service, locks, &stranger, &MODES).await;
 }
 
@@ -198,7 +198,7 @@ async fn a_lock_that_busy_workers_fail_to_renew_is_reported_lost() {
     let locks = service.run(async {
         let store = RedisStore::connect(url).await.expect("Redis is there");
         let here = tokio::runtime::Handle::current();
-        LockClient::builder(store).renew_on(here).build()
+        LockClient::builder(store).runtime(here).build()
     });
     let guard = hold(locks.await, LockMode::Reentrant, LEASE).await;
     let deadline = guard.deadline();
