@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -40,6 +41,8 @@ pub(crate) struct Contending {
     rests_until: Option<Instant>,
     /// The store gave no answer, and was asked again. Any answer resets it, also that it cannot serve now.
     asked_again: bool,
+    /// How many permits it asks for at once beside the first: more while none is refused.
+    more: usize,
     /// When it looked last whether the store still carries the hold of this process.
     checked: Instant,
     is_done: bool,
@@ -67,6 +70,7 @@ impl Contending {
             listening: Listening::default(),
             rests_until,
             asked_again: matches!(answer, Some(Err(kind)) if kind != StoreErrorKind::Transient),
+            more: 0,
             checked: now,
             is_done: false,
         };
@@ -129,27 +133,27 @@ impl Contending {
                 self.listen(LAST_MOMENT).await;
             }
         }
+        let more = self.ask_more(terms);
         let pending = self.pending.as_mut().expect("it was made");
         pending.renew(terms);
-        match pending.ask().await {
+        let (answer, more) = tokio::join!(pending.ask(), more);
+        let all = more.iter().all(|granted| *granted) && terms.mode.is_permit();
+        match answer {
             Ok(Reply::Granted(grants)) => {
                 self.asked_again = false;
                 let mut granted = pending.granted(&grants, |_| terms);
                 match granted.as_mut().and_then(Vec::pop) {
                     Some(held) => {
                         self.pending = None;
-                        let now = Instant::now();
-                        let (is_taken, out) = self.core.table.given(&held, self.fair, now);
-                        self.core.run(out);
-                        if !is_taken {
-                            self.core.give_back(held);
-                        }
+                        give(&self.core, held, self.fair);
+                        // Further permits may be free: few requests ask while none is, however many wait.
+                        self.more = if all { 2 * more.len() + 1 } else { 0 };
                     }
                     None => self.failed(ticket, answered_late()).await,
                 }
             }
             Ok(Reply::Refused { retry_after, .. }) => {
-                self.asked_again = false;
+                (self.asked_again, self.more) = (false, 0);
                 let now = Instant::now();
                 let until = now.checked_add(retry_after);
                 if let Some(until) = until {
@@ -161,6 +165,28 @@ impl Contending {
             }
             Err(error) => self.failed(ticket, error).await,
         }
+    }
+
+    /// Asks for further permits, as many as requests wait. Returns which were granted.
+    fn ask_more(&self, terms: &Terms) -> impl Future<Output = Vec<bool>> + use<> {
+        let more = match self.more {
+            0 => 0,
+            more => more.min(self.core.table.waiting(&self.key, self.side).saturating_sub(1)),
+        };
+        let (core, terms) = (self.core.clone(), terms.clone());
+        let attempts = (0..more).map(|_| Pending::one(&core, &self.key, &terms, core.next_number()));
+        let attempts: Vec<_> = attempts.collect();
+        let asked = attempts.into_iter().map(move |mut pending| {
+            let (core, terms) = (core.clone(), terms.clone());
+            async move {
+                let Ok(Reply::Granted(grants)) = pending.ask().await else {
+                    return false;
+                };
+                let held = pending.granted(&grants, |_| &terms).and_then(|mut holds| holds.pop());
+                held.map(|held| give(&core, held, None)).is_some()
+            }
+        });
+        join_all(asked.collect::<Vec<_>>())
     }
 
     /// A question has failed. An unreachable or silent store is asked once more. A store that cannot serve now is asked again after a
@@ -215,6 +241,15 @@ impl Drop for Contending {
             let out = self.core.table.abandoned(&self.key, self.side, self.fair, &error);
             self.core.run(out);
         }
+    }
+}
+
+/// Gives a hold to the first request that it fits, or back.
+fn give(core: &Arc<Core>, held: Arc<crate::hold::Held>, fair: Option<u64>) {
+    let (is_taken, out) = core.table.given(&held, fair, Instant::now());
+    core.run(out);
+    if !is_taken {
+        core.give_back(held);
     }
 }
 

@@ -18,8 +18,8 @@ use crate::telemetry::{ObservedHold, Route};
 
 /// Everything that this process knows of one grant.
 ///
-/// What a share that ended at an instant may say of its work is one comparison, [`Held::verdict`]: the store carried the hold at a
-/// later question, whoever asked it. No method that only reads changes anything.
+/// What an ended share may say of its work is one comparison, [`Held::verdict`]: the store carried the hold at a later question,
+/// whoever asked it. No method that only reads changes anything.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) hold: Hold,
@@ -38,15 +38,19 @@ pub(crate) struct Held {
 ///
 /// `held → releasing → ended`, or `held → ended`. Between calls:
 ///
-/// * `deadline` moves only by an answer "held" to a renewal that came before it, and never back.
+/// * `deadline` moves only by an answer "held" to a renewal that came before it, and was sent after the last that moved it.
 /// * `held_through` never moves back; it also moves after the end, because it is a fact about the store.
 /// * `end` is final. A hold that is past its deadline and not being released is lost, even before anybody has noticed.
 #[derive(Debug)]
 struct State {
     /// Until when the store certainly keeps the hold, by this process's clock.
     deadline: Instant,
-    /// When the latest question was sent that the store answered with "held".
-    held_through: Instant,
+    /// How many questions were sent about it.
+    questions: u64,
+    /// The latest of them that the store answered with "held".
+    held_through: u64,
+    /// The latest renewal that moved the deadline.
+    renewed_by: u64,
     /// When its renewals end; `None`: with the last share.
     limit: Option<Instant>,
     /// A release has begun: it decides how the hold ends.
@@ -54,12 +58,19 @@ struct State {
     /// A renewal is under way, or its partition does not answer.
     asked: bool,
     renewals: u32,
+    /// The end of the minimum that the store was asked for. Without its answer, it may carry the hold until then.
+    asked_until: Option<Instant>,
     /// The end of its minimum: until then the store keeps it, also after its last share.
     kept_until: Option<Instant>,
     end: Option<End>,
     /// Notified of a later `held_through` and of the end; made by the first who waits.
     changed: Option<Arc<Notify>>,
 }
+
+/// The number of a question about a hold. A clock may stand still between the end of a share and the next question, so that instants
+/// would not tell which came first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Question(u64);
 
 /// How a hold has ended.
 #[derive(Debug, Clone)]
@@ -115,11 +126,14 @@ impl Held {
             token: AtomicU64::new(token.map_or(0, FencingToken::value)),
             state: Mutex::new(State {
                 deadline: sent + valid_for(granted),
-                held_through: sent,
+                questions: 0,
+                held_through: 0,
+                renewed_by: 0,
                 limit: None,
                 releasing: false,
                 asked: false,
                 renewals: 0,
+                asked_until: None,
                 kept_until: None,
                 end: None,
                 changed: None,
@@ -166,12 +180,25 @@ impl Held {
         self.state.lock().end.is_some()
     }
 
-    /// A release begins. Returns `false` if the hold is lost: then its release does not confirm it.
-    pub(crate) fn begin_release(&self, now: Instant) -> bool {
+    /// A question about it is sent after this.
+    pub(crate) fn question(&self) -> Question {
+        let mut state = self.state.lock();
+        state.questions += 1;
+        Question(state.questions)
+    }
+
+    /// The latest question that was sent. A later one that is answered "held" confirms a share that ends now.
+    pub(crate) fn latest_question(&self) -> Question {
+        Question(self.state.lock().questions)
+    }
+
+    /// A release begins, with this question. `None` if the hold is lost: then its release does not confirm it.
+    pub(crate) fn begin_release(&self, now: Instant) -> (bool, Question) {
         let mut state = self.state.lock();
         let is_held = state.is_open() && now < state.deadline;
         state.releasing |= is_held;
-        is_held
+        state.questions += 1;
+        (is_held, Question(state.questions))
     }
 
     /// It is lost. Returns `false` if it has ended, or a release decides that.
@@ -187,11 +214,11 @@ impl Held {
         is_open
     }
 
-    /// Its release has ended; if `end` is "released", by a question that was sent at `sent`.
-    pub(crate) fn finish(&self, sent: Instant, end: End) {
+    /// Its release has ended, by this question.
+    pub(crate) fn finish(&self, question: Question, end: End) {
         let mut state = self.state.lock();
         if matches!(end, End::Released) {
-            state.held_through = state.held_through.max(sent);
+            state.held_through = state.held_through.max(question.0);
         }
         let is_new = state.end.is_none();
         #[cfg(test)]
@@ -202,33 +229,37 @@ impl Held {
         State::notify(state);
     }
 
-    /// The store has answered about it, to a renewal for `lease` or to a check. Returns whether it is gone: then it is lost,
+    /// The store has answered a question about it: a check, or a renewal that was sent at an instant for a lease. Returns whether it is gone: then it is lost,
     /// unless its release decides that.
     ///
     /// This, [`finish`](Self::finish) and [`lose`](Self::lose) are the only places where an answer becomes a fact.
     pub(crate) fn answered(
         &self,
-        sent: Instant,
+        question: Question,
         status: HoldStatus,
-        lease: Option<Duration>,
+        renewed: Option<(Instant, Duration)>,
     ) -> bool {
         let mut state = self.state.lock();
         // Read under the mutex: who has read a later time has seen a lost hold.
         let now = Instant::now();
         match status {
             HoldStatus::Held => {
-                let through = sent;
+                let through = question.0;
                 #[cfg(test)]
                 let through = match exploration::has(Mutant::HeldThroughTheAnswer) {
-                    true => now,
+                    true => state.questions + 1,
                     false => through,
                 };
                 state.held_through = state.held_through.max(through);
                 let in_time = now < state.deadline;
                 #[cfg(test)]
                 let in_time = in_time || exploration::has(Mutant::LateRenewal);
-                if let Some(lease) = lease.filter(|_| state.is_open() && in_time) {
-                    state.deadline = state.deadline.max(sent + valid_for(lease));
+                if let Some((sent, lease)) = renewed.filter(|_| state.is_open() && in_time) {
+                    // An answer that a later one has overtaken is ignored. A lease that is cut at a limit ends earlier.
+                    if question.0 > state.renewed_by {
+                        state.renewed_by = question.0;
+                        state.deadline = sent + valid_for(lease);
+                    }
                     state.renewals += 1;
                 }
                 State::notify(state);
@@ -245,9 +276,9 @@ impl Held {
         }
     }
 
-    /// What the work of a share that ended at `at` may say. `None`: it is not known yet.
-    pub(crate) fn verdict(&self, at: Instant) -> Option<Result<(), LockError>> {
-        self.state.lock().verdict(at)
+    /// What the work of a share may say that ended after the question `last`. `None`: it is not known yet.
+    pub(crate) fn verdict(&self, last: Question) -> Option<Result<(), LockError>> {
+        self.state.lock().verdict(last)
     }
 
     /// Waits for the verdict.
@@ -255,8 +286,8 @@ impl Held {
     /// # Cancel safety
     ///
     /// Cancel safe.
-    pub(crate) async fn confirmed(&self, at: Instant) -> Result<(), LockError> {
-        self.wait_for(|state| state.verdict(at)).await
+    pub(crate) async fn confirmed(&self, last: Question) -> Result<(), LockError> {
+        self.wait_for(|state| state.verdict(last)).await
     }
 
     /// Waits until it is lost; forever if it ends otherwise.
@@ -310,9 +341,14 @@ impl Held {
 
     /// How long the store may carry it from now on.
     pub(crate) fn longest_rest(&self, now: Instant) -> Duration {
-        let kept = self.kept_until(now);
-        let kept = kept.map_or(Duration::ZERO, |until| until - now);
-        self.lease.duration().max(kept)
+        let asked = self.state.lock().asked_until;
+        let asked = asked.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        self.lease.duration().max(asked)
+    }
+
+    /// The store is asked to keep it until then; `None`: it was certainly not asked.
+    pub(crate) fn asks_until(&self, until: Option<Instant>) {
+        self.state.lock().asked_until = until;
     }
 
     /// When the keeper visits it first: at any time within a third of its lease, so that holds that were granted together are not
@@ -416,8 +452,8 @@ impl State {
         }
     }
 
-    fn verdict(&self, at: Instant) -> Option<Result<(), LockError>> {
-        if self.held_through >= at {
+    fn verdict(&self, last: Question) -> Option<Result<(), LockError>> {
+        if self.held_through > last.0 {
             return Some(Ok(()));
         }
         Some(match self.end.as_ref()? {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::backoff::Backoff;
 use crate::error::StoreError;
-use crate::hold::{Due, Held};
+use crate::hold::{Due, Held, Question};
 use crate::limits::{CONFIRMATION, LAST_MOMENT};
 use crate::lock::Lease;
 use crate::release::{Agenda, Core};
@@ -38,10 +38,13 @@ const AT_ONCE: usize = 2;
 /// A renewal may come earlier by this part of its lease, so that it shares a question with others.
 const EARLY: u32 = 30;
 
-/// Holds of one partition, and for how long each is renewed.
+/// A hold, and for how long it is renewed.
+type Renewed = (Arc<Held>, Duration);
+
+/// Holds of one partition.
 struct Batch {
     partition: u16,
-    holds: Vec<(Arc<Held>, Duration)>,
+    holds: Vec<Renewed>,
 }
 
 /// What the task hears.
@@ -49,6 +52,7 @@ enum Heard {
     Renewed {
         batch: Batch,
         sent: Instant,
+        questions: Vec<Question>,
         answer: Result<Vec<HoldStatus>, StoreError>,
     },
     /// The renewals, or the checks, of a partition are done.
@@ -110,7 +114,7 @@ impl Keeper {
         agenda.begin();
         let core = core.upgrade()?;
         let now = Instant::now();
-        let mut renewals: BTreeMap<u16, Vec<(Arc<Held>, Duration)>> = BTreeMap::new();
+        let mut renewals: BTreeMap<u16, Vec<Renewed>> = BTreeMap::new();
         let mut losses = 0;
         for shard in 0..SHARDS {
             while self.visit(&core, shard, now, &mut renewals, &mut losses).await {}
@@ -139,7 +143,7 @@ impl Keeper {
         core: &Arc<Core>,
         shard: usize,
         now: Instant,
-        renewals: &mut BTreeMap<u16, Vec<(Arc<Held>, Duration)>>,
+        renewals: &mut BTreeMap<u16, Vec<Renewed>>,
         losses: &mut usize,
     ) -> bool {
         let early = |held: &Held| match held.lease {
@@ -195,6 +199,7 @@ impl Keeper {
             Heard::Renewed {
                 batch,
                 sent,
+                questions,
                 answer,
             } => {
                 // An answer that decides about no hold counts as no answer.
@@ -205,7 +210,7 @@ impl Keeper {
                     true => Ok(statuses),
                     false => Err(undecided()),
                 }) {
-                    Ok(statuses) => self.renewed(&core, &batch, sent, &statuses).await,
+                    Ok(statuses) => self.renewed(&core, &batch, (sent, &questions), &statuses).await,
                     Err(error) => self.not_renewed(&batch, sent, &error),
                 }
             }
@@ -216,17 +221,18 @@ impl Keeper {
         &mut self,
         core: &Arc<Core>,
         batch: &Batch,
-        sent: Instant,
+        (sent, questions): (Instant, &[Question]),
         statuses: &[HoldStatus],
     ) {
         telemetry::renewals_ended("answered", sent);
         let now = Instant::now();
         let mut lost = Vec::new();
         let mut unknown = 0;
-        for ((held, lease), status) in batch.holds.iter().zip(statuses) {
+        let answers = questions.iter().zip(statuses);
+        for ((held, lease), (question, status)) in batch.holds.iter().zip(answers) {
             let (route, mode) = (&held.route, held.hold.mode);
             let overdue = held.overdue(now);
-            let is_gone = held.answered(sent, *status, Some(*lease));
+            let is_gone = held.answered(*question, *status, Some((sent, *lease)));
             match status {
                 HoldStatus::Held => {
                     telemetry::renewed(route, mode, || overdue);
@@ -315,7 +321,7 @@ fn next_visit(held: &Held, lease: Duration, sent: Instant) -> Duration {
 async fn renew_all(
     core: Arc<Core>,
     partition: u16,
-    holds: Vec<(Arc<Held>, Duration)>,
+    holds: Vec<Renewed>,
     answers: Answers,
 ) -> Heard {
     let batches = holds.chunks(BATCH).map(|holds| Batch {
@@ -336,11 +342,13 @@ async fn renew_all(
 async fn renew(core: Arc<Core>, batch: Batch) -> Heard {
     let renewals = batch.holds.iter();
     let renewals = renewals.map(|(held, lease)| Renewal::new(held.hold.clone(), *lease));
+    let questions = batch.holds.iter().map(|(held, _)| held.question()).collect();
     let sent = Instant::now();
     let answer = core.store.renew(renewals.collect()).answer().await;
     Heard::Renewed {
         batch,
         sent,
+        questions,
         answer,
     }
 }
@@ -354,11 +362,11 @@ async fn check(core: Arc<Core>, partition: u16, mut holds: Vec<(Arc<Held>, Insta
         let mut open = Vec::new();
         for batch in holds.chunks(BATCH) {
             let checks = batch.iter().map(|(held, _)| Renewal::check(held.hold.clone()));
-            let sent = Instant::now();
+            let questions: Vec<_> = batch.iter().map(|(held, _)| held.question()).collect();
             match core.store.renew(checks.collect()).answer().await {
                 Ok(statuses) => {
-                    for ((held, since), status) in batch.iter().zip(statuses) {
-                        if held.answered(sent, status, None) {
+                    for (((held, since), question), status) in batch.iter().zip(questions).zip(statuses) {
+                        if held.answered(question, status, None) {
                             core.lose(held, "the store does not carry it any more");
                         }
                         if status == HoldStatus::Unknown {

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::error::LockError;
-use crate::hold::Held;
-use crate::limits::CONFIRMATION;
+use crate::hold::{Held, Question};
+use crate::limits::ANSWER_TIME;
 use crate::lock::HoldId;
 use crate::spawn::Spawner;
 use crate::store::{BATCH, HoldStatus, Release, Renewal, Store, undecided};
@@ -148,7 +148,7 @@ impl Core {
         let now = Instant::now();
         match self.store.holds_now(&held.hold) {
             Some(status) => {
-                if held.answered(now, status, None) {
+                if held.answered(held.question(), status, None) {
                     self.lose(held, "the store does not carry it any more");
                 }
             }
@@ -159,9 +159,9 @@ impl Core {
         }
     }
 
-    /// Waits for the verdict about a share that ended at `at`, for as long as a store may take to confirm.
-    pub(crate) async fn confirmed(held: Arc<Held>, at: Instant) -> Result<(), LockError> {
-        let confirmed = tokio::time::timeout_at(at + CONFIRMATION, held.confirmed(at)).await;
+    /// Waits for the verdict about a share that ended after the question `last`, for as long as a caller waits for a release.
+    pub(crate) async fn confirmed(held: Arc<Held>, last: Question) -> Result<(), LockError> {
+        let confirmed = tokio::time::timeout(ANSWER_TIME, held.confirmed(last)).await;
         confirmed.unwrap_or_else(|_| Err(undecided().into()))
     }
 
@@ -178,15 +178,25 @@ impl Core {
     }
 
     /// Has the store keep holds for this time at least. A later renewal does not shorten it.
-    async fn extend(&self, holds: &[Arc<Held>], lease: Duration) -> Result<(), LockError> {
+    async fn extend(&self, holds: &[Arc<Held>], until: Instant) -> Result<(), LockError> {
+        let lease = until.saturating_duration_since(Instant::now());
         let partitions = self.store.by_partition(holds, |held| &held.hold.key);
         for holds in partitions.into_values() {
+            holds.iter().for_each(|held| held.asks_until(Some(until)));
             let renewals = holds.iter();
             let renewals = renewals.map(|held| Renewal::new(held.hold.clone(), lease));
+            let questions: Vec<_> = holds.iter().map(|held| held.question()).collect();
             let sent = Instant::now();
-            let statuses = self.store.renew(renewals.collect()).answer().await?;
-            for (held, status) in holds.into_iter().zip(statuses) {
-                held.answered(sent, status, Some(lease));
+            let statuses = self.store.renew(renewals.collect()).answer().await;
+            // Of several batches, one may have been executed.
+            if let Err(error) = &statuses
+                && error.is_without_effect()
+                && holds.len() <= BATCH
+            {
+                holds.iter().for_each(|held| held.asks_until(None));
+            }
+            for ((held, question), status) in holds.into_iter().zip(questions).zip(statuses?) {
+                held.answered(question, status, Some((sent, lease)));
                 match status {
                     HoldStatus::Held => {}
                     HoldStatus::Gone => return Err(LockError::Lost),

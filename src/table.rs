@@ -394,6 +394,11 @@ impl Table {
         next.unwrap_or_default()
     }
 
+    /// How many requests wait on one side of a key.
+    pub(crate) fn waiting(&self, key: &LockKey, side: Side) -> usize {
+        self.read(key, |state| state.waiting(side)).unwrap_or_default()
+    }
+
     /// Why a request gives up: when the holder's lease ends. The outer `None`: nothing is known of a holder since `since`.
     pub(crate) fn known(
         &self,

@@ -410,14 +410,16 @@ pub(super) async fn unless_closed<T>(
     wait: Wait,
     work: impl Future<Output = T>,
 ) -> Result<T, LockError> {
-    let (mut work, mut closing) = (pin!(timeout_at(wait.until, work)), pin!(core.closing.cancelled()));
-    poll_fn(|cx| {
-        if let Poll::Ready(done) = work.as_mut().poll(cx) {
-            return Poll::Ready(done.map_err(|_| over(None)));
-        }
-        closing.as_mut().poll(cx).map(|()| Err(LockError::Shutdown))
-    })
-    .await
+    let mut work = pin!(work);
+    // In memory it is done by now, also outside of a runtime.
+    if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+        return Ok(done);
+    }
+    tokio::select! {
+        biased; // without chance, a simulation replays
+        done = timeout_at(wait.until, work) => done.map_err(|_| over(None)),
+        () = core.closing.cancelled() => Err(LockError::Shutdown),
+    }
 }
 
 /// Picks the reason with the better prospect: a lease that ends, before a full queue.

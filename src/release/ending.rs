@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::{Core, ShareRelease};
 use crate::backoff::Backoff;
 use crate::error::{LockError, StoreError, StoreErrorKind, worst};
-use crate::hold::{End, Held};
+use crate::hold::{End, Held, Question};
 use crate::store::{BATCH, Asked, HoldStatus, Record, Release, Released, undecided};
 
 /// The pause between two tries of a release that the store refuses.
@@ -26,15 +27,18 @@ pub(super) struct Ending {
     is_held: bool,
     /// The end of its minimum, if the store keeps it until then.
     kept_until: Option<Instant>,
-    began: Instant,
+    /// The question by which it is released.
+    question: Question,
     is_over: bool,
+    /// Its place among the releases that no caller waits for, until the store's first answer.
+    place: Option<OwnedSemaphorePermit>,
     /// A shutdown waits for it.
     _counted: TaskTrackerToken,
 }
 
 impl Ending {
     pub(super) fn new(core: Arc<Core>, held: Arc<Held>, awaited: bool, now: Instant) -> Self {
-        let is_held = held.begin_release(now);
+        let (is_held, question) = held.begin_release(now);
         if !is_held && held.lose() {
             core.report_loss(&held, held.why_over());
         }
@@ -46,8 +50,9 @@ impl Ending {
             awaited,
             is_held,
             kept_until,
-            began: now,
+            question,
             is_over: false,
+            place: None,
         }
     }
 
@@ -66,8 +71,7 @@ impl Ending {
                 self.first_answer(&released);
                 let result = Tries::default().decided(&self.held, released);
                 let result = result.unwrap_or_else(|| Err(undecided().into()));
-                let began = self.began;
-                ShareRelease::done(self.ended(began, result)).lost_if(!is_held)
+                ShareRelease::done(self.ended(result)).lost_if(!is_held)
             }
             Asked::Later(answer) => {
                 let work = self.released(Some(answer), record);
@@ -77,7 +81,7 @@ impl Ending {
     }
 
     /// The same where no caller waits.
-    pub(super) fn in_background(self) {
+    pub(super) fn in_background(mut self) {
         let core = self.core.clone();
         if self.kept_until.is_some() || core.store.answers_at_once() {
             drop(self.begin(None));
@@ -85,9 +89,8 @@ impl Ending {
         }
         core.spawner.run(async move {
             let place = self.core.place(self.core.store.partition_of(&self.held.hold.key));
-            let place = place.acquire().await;
+            self.place = place.acquire_owned().await.ok();
             drop(self.released(None, None).await);
-            drop(place);
         });
     }
 
@@ -99,13 +102,14 @@ impl Ending {
         if !self.is_held {
             return ShareRelease::done(Err(LockError::Lost));
         }
-        let (core, held, now) = (self.core.clone(), self.held.clone(), self.began);
+        let (core, held) = (self.core.clone(), self.held.clone());
+        let last = held.latest_question();
         core.table.shard_of(&held.hold.key).wheel.place(&held, until);
         core.agenda.visit(until);
         core.check(&held);
-        match held.verdict(now) {
+        match held.verdict(last) {
             Some(verdict) => ShareRelease::done(verdict),
-            None => ShareRelease::waits(Box::pin(Core::confirmed(held, now))),
+            None => ShareRelease::waits(Box::pin(Core::confirmed(held, last))),
         }
     }
 
@@ -119,7 +123,6 @@ impl Ending {
         let mut backoff = Backoff::STORE;
         let mut answer = first;
         loop {
-            let sent = if answer.is_some() { self.began } else { Instant::now() };
             let released = match answer.take() {
                 Some(answer) => answer.await,
                 None => {
@@ -129,7 +132,7 @@ impl Ending {
             };
             self.first_answer(&released);
             if let Some(result) = tries.decided(&self.held, released) {
-                return self.ended(sent, result);
+                return self.ended(result);
             }
             backoff.pause().await;
         }
@@ -137,6 +140,7 @@ impl Ending {
 
     /// The store has answered for the first time, which may be an error: what waits for that goes on.
     fn first_answer(&mut self, released: &Result<Released, StoreError>) {
+        self.place = None;
         let released = released.as_ref().copied();
         self.freed(released.unwrap_or_else(|_| HoldStatus::Unknown.into()));
     }
@@ -148,14 +152,14 @@ impl Ending {
         }
     }
 
-    /// The release, sent at `sent`, has this result.
-    fn ended(&mut self, sent: Instant, result: Result<(), LockError>) -> Result<(), LockError> {
+    /// The release has this result.
+    fn ended(&mut self, result: Result<(), LockError>) -> Result<(), LockError> {
         self.is_over = true;
         if was_refused(&result) {
             let (core, held) = (self.core.clone(), self.held.clone());
             self.core.spawner.run(retry_refused(core, held));
         }
-        finish(&self.core, &self.held, sent, &result);
+        finish(&self.core, &self.held, self.question, &result);
         result
     }
 }
@@ -165,12 +169,12 @@ impl Drop for Ending {
     fn drop(&mut self) {
         if !self.is_over {
             self.freed(HoldStatus::Unknown.into());
-            self.held.finish(self.began, End::Unknown(undecided()));
+            self.held.finish(self.question, End::Unknown(undecided()));
         }
     }
 }
 
-fn finish(core: &Core, held: &Held, sent: Instant, result: &Result<(), LockError>) {
+fn finish(core: &Core, held: &Held, question: Question, result: &Result<(), LockError>) {
     let end = match result {
         Ok(()) => End::Released,
         Err(LockError::Lost) => {
@@ -184,7 +188,7 @@ fn finish(core: &Core, held: &Held, sent: Instant, result: &Result<(), LockError
         }
         Err(_) => End::Unknown(undecided()),
     };
-    held.finish(sent, end);
+    held.finish(question, end);
 }
 
 /// Ends several holds together, those of one partition in few questions. Returns whether the store carried all of them until then.
@@ -200,11 +204,10 @@ pub(super) fn end_all(
         let releases = partitions.into_iter().map(|(partition, mut ends)| {
             let core = core.clone();
             async move {
-                let place = core.place(partition);
-                let _place = match background {
-                    true => place.acquire().await.ok(),
-                    false => None,
-                };
+                if background {
+                    let place = core.place(partition).acquire_owned().await.ok();
+                    ends[0].place = place;
+                }
                 let holds = ends.iter().map(|end| end.held.clone()).collect();
                 release_together(&core, holds, &mut ends).await
             }
@@ -228,7 +231,6 @@ pub(super) async fn release_together(
         for batch in open.chunks(BATCH) {
             let releases = batch.iter();
             let releases = releases.map(|place| Release::new(holds[*place].hold.clone()));
-            let sent = Instant::now();
             let answer = core.store.release(releases.collect()).answer().await;
             for (index, &place) in batch.iter().enumerate() {
                 let released = answer.as_ref().map(|released| released[index]);
@@ -238,7 +240,7 @@ pub(super) async fn release_together(
                 }
                 let result = tries[place].decided(&holds[place], released);
                 results[place] = match (result, ends.get_mut(place)) {
-                    (Some(result), Some(end)) => Some(end.ended(sent, result)),
+                    (Some(result), Some(end)) => Some(end.ended(result)),
                     (result, _) => result,
                 };
             }

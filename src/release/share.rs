@@ -83,6 +83,7 @@ impl Share {
         let records = record.is_some();
         let core = self.core().clone();
         let held = self.held.clone();
+        let last = held.latest_question();
         match self.end(!records, now) {
             Left::Last(ending) => ending.begin(record).lost_if(is_lost),
             Left::Shared if is_lost => ShareRelease::done(Err(LockError::Lost)),
@@ -91,9 +92,9 @@ impl Share {
             ))),
             Left::Shared => {
                 core.check(&held);
-                match held.verdict(now) {
+                match held.verdict(last) {
                     Some(verdict) => ShareRelease::done(verdict),
-                    None => ShareRelease::waits(Box::pin(Core::confirmed(held, now))),
+                    None => ShareRelease::waits(Box::pin(Core::confirmed(held, last))),
                 }
             }
         }
@@ -108,15 +109,17 @@ impl Share {
         };
         let (mut last, mut shared) = (Vec::new(), Vec::new());
         for mut share in shares {
+            let question = share.held.latest_question();
             match share.end(true, now) {
                 Left::Last(ending) => last.push(ending),
                 Left::Shared => {
                     core.check(&share.held);
-                    shared.push(share.held.clone());
+                    shared.push((share.held.clone(), question));
                 }
             }
         }
-        let checks = shared.into_iter().map(move |held| Core::confirmed(held, now));
+        let checks = shared.into_iter();
+        let checks = checks.map(|(held, last)| Core::confirmed(held, last));
         let checks = join_all(checks.collect::<Vec<_>>());
         if last.is_empty() {
             let checked = async move { worst(checks.await) };
@@ -183,14 +186,13 @@ impl Shares {
     /// The question continues in the background.
     pub(crate) async fn keep_until(&self, until: Instant) -> Result<(), LockError> {
         let core = self[0].core();
-        let lease = until.saturating_duration_since(Instant::now());
         // Not handed over from here on: the next holder could die, and leave its key taken until then.
         self.iter().for_each(|share| core.table.stay(&share.held));
         let holds: Vec<_> = self.iter().map(|share| share.held.clone()).collect();
         let (sender, answer) = oneshot::channel();
         let asking = core.clone();
         core.spawner.run(async move {
-            drop(sender.send(asking.extend(&holds, lease).await));
+            drop(sender.send(asking.extend(&holds, until).await));
         });
         let answer = timeout(ANSWER_TIME, answer).await;
         let held = answer.ok().and_then(Result::ok);

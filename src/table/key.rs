@@ -107,7 +107,29 @@ impl Key {
             });
             return Ok(Entered::Ask);
         }
+        match terms.max_waiters {
+            None => {
+                let retry_after = self.remaining(terms.mode, at.now);
+                return Err(LockError::Busy { retry_after });
+            }
+            Some(most) if self.others(terms) >= most => return Err(LockError::Overloaded),
+            Some(_) => {}
+        }
         self.wait(number, terms, slot, wheel, at)
+    }
+
+    /// How many requests wait before a new one: of its owner, if it waits for another of them.
+    fn others(&self, terms: &Terms) -> usize {
+        let is_of_owner = |owner: &Option<Owner>| owner.is_some() && *owner == terms.owner;
+        let waiting = self.waiters().filter(|waiter| is_of_owner(&waiter.terms.owner)).count();
+        let asks = self.busy.iter().any(|busy| is_of_owner(&busy.owner));
+        if asks || waiting > 0 {
+            return waiting - usize::from(!asks);
+        }
+        let side = Side::of(terms.mode);
+        let in_line = self.line(side).map_or(0, Line::len);
+        let asking = self.busy.iter().filter(|busy| side == Side::Fair && busy.side == side);
+        in_line + asking.count()
     }
 
     /// Whether a new request asks the store itself.
@@ -129,7 +151,7 @@ impl Key {
         };
         match terms.mode {
             LockMode::Permit(limit) => {
-                let is_refused = line.is_some_and(|line| line.was_refused && line.task.is_some());
+                let is_refused = line.is_some_and(|line| line.was_refused && !line.is_empty());
                 let has_room = !is_behind && asking(false) < limit.get() as usize;
                 #[cfg(test)]
                 let is_refused = is_refused && !exploration::has(Mutant::HerdAsks);
@@ -140,17 +162,18 @@ impl Key {
             LockMode::Read => !is_behind && asking(waits) == 0,
             LockMode::Fair => !waits || !is_behind && asking(false) == 0 && self.holds.is_empty(),
             LockMode::Reentrant | LockMode::Write => {
-                !is_behind && asking(waits) == 0 && self.own_hold().is_none()
+                !is_behind && asking(waits) == 0 && self.own_hold(terms.mode).is_none()
             }
         }
     }
 
-    /// The hold of this process for which its exclusive requests wait.
-    fn own_hold(&self) -> Option<&Shared> {
+    /// The hold of this process for which its requests in an exclusive mode wait. One of another family is a conflict, of which the
+    /// store tells.
+    fn own_hold(&self, mode: LockMode) -> Option<&Shared> {
         let mut holds = self.holds.iter();
         holds.find(|shared| {
-            let mode = shared.held.hold.mode;
-            !shared.is_lost() && Side::of(mode) != Side::Read && !mode.is_permit()
+            let other = shared.held.hold.mode;
+            !shared.is_lost() && other.is_exclusive() && other.family() == mode.family()
         })
     }
 
@@ -167,15 +190,6 @@ impl Key {
             return Ok(Entered::Share(grant));
         }
         let side = Side::of(terms.mode);
-        let others = self.line(side).map_or(0, Line::len);
-        match terms.max_waiters {
-            None => {
-                let retry_after = self.remaining(terms.mode, at.now);
-                return Err(LockError::Busy { retry_after });
-            }
-            Some(most) if others >= most => return Err(LockError::Overloaded),
-            Some(_) => {}
-        }
         let slot = slot.get_or_insert_with(Slot::new).clone();
         slot.add();
         let line = self.line_mut(side);
@@ -590,7 +604,7 @@ impl Key {
         let Some(first) = first else {
             return (wait(now + POLL, None), out);
         };
-        if side == Side::Exclusive && !first.terms.mode.is_permit() && let Some(own) = self.own_hold() {
+        if side == Side::Exclusive && !first.terms.mode.is_permit() && let Some(own) = self.own_hold(first.terms.mode) {
             return (wait(now + POLL, Some(own.held.clone())), out);
         }
         let mut until = line.yields_until;
@@ -609,6 +623,10 @@ impl Key {
                 (Next::Ask { ticket, terms }, out)
             }
         }
+    }
+
+    pub(super) fn waiting(&self, side: Side) -> usize {
+        self.line(side).map_or(0, Line::len)
     }
 
     pub(super) fn listens(&mut self, side: Side, listens: bool) {

@@ -183,14 +183,3 @@ async fn renewals_under_way_when_their_task_panics_are_asked_again() {
     }
 }
 
-/// The runtime that the client was given for its renewals has ended before the first hold.
-#[tokio::test(start_paused = true)]
-async fn a_runtime_for_renewals_that_has_ended_is_replaced() {
-    let given = thread::scope(|scope| scope.spawn(|| runtime().handle().clone()).join());
-    let locks = LockClient::builder(MemoryStore::new());
-    let locks = locks.runtime(given.expect("a runtime")).build();
-    let held = locks.lock("k").lease(Lease::Renewed(LEASE));
-    let held = held.await.expect("free");
-    sleep(LEASE * 2).await;
-    held.release().await.expect("held all the time");
-}

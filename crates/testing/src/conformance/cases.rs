@@ -45,6 +45,7 @@ pub mod phases;
 pub mod reentry;
 pub mod several;
 pub mod shutdown;
+pub mod unpolled;
 pub mod waiting;
 
 /// Asserts that a request which does not wait is refused.
