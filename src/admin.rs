@@ -15,13 +15,14 @@ use crate::lock::{LockKey, Namespace};
 use crate::store::{
     DynInspect, Inspect, Inspection, ListQuery, LockEntry, Page, RecordEntry, inspector,
 };
-use crate::telemetry;
+use crate::telemetry::{self, Events, LockEventKind, Route};
 
 /// Inspects the locks of any holder, and breaks them.
 ///
 /// It is a separate type, so that code that takes locks does not break them by mistake. [`LockClient::admin`] makes it for a
 /// client's store. Holders and waiters appear under their ids in the store, those of Redisson clients too; holders whose process
-/// [announces](crate::LockClientBuilder::announce) itself with host, process id and label. Clones administer the same store.
+/// [announces](crate::LockClientBuilder::announce) itself with host, process id and label. Clones administer the same store. A key
+/// of another [name space](Self::namespace) is refused as [`LockError::Invalid`], because here it would name another thing.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -48,6 +49,8 @@ use crate::telemetry;
 pub struct LockAdmin {
     store: Arc<dyn DynInspect>,
     namespace: Namespace,
+    /// Those of the client that it belongs to.
+    events: Events,
 }
 
 impl LockAdmin {
@@ -56,6 +59,7 @@ impl LockAdmin {
         Self {
             store: inspector(store),
             namespace: Namespace::default(),
+            events: Events::default(),
         }
     }
 
@@ -73,8 +77,11 @@ impl LockAdmin {
         Self { namespace, ..self }
     }
 
-    fn named(&self, key: impl Into<LockKey>) -> LockKey {
-        self.namespace.key(key.into())
+    /// The key in the name space, unless it is in another.
+    fn named(&self, key: impl Into<LockKey>) -> Result<LockKey, LockError> {
+        let key = self.namespace.key(key.into());
+        self.namespace.check(&key)?;
+        Ok(key)
     }
 
     /// A page of the store, as a page of the name space.
@@ -87,10 +94,11 @@ impl LockAdmin {
         let mut query = query.clone().limit(query.limit);
         query.prefix.insert_str(0, self.namespace.prefix());
         let mut page = list(&query).await?;
-        for entry in &mut page.entries {
+        page.entries.retain_mut(|entry| {
             let key = key(entry);
-            *key = self.namespace.own(key.clone());
-        }
+            let own = self.namespace.own(key.clone());
+            own.map(|own| *key = own).is_some()
+        });
         Ok(page)
     }
 
@@ -135,7 +143,7 @@ impl LockAdmin {
     ///
     /// Cancel safe: nothing is changed.
     pub async fn inspect(&self, key: impl Into<LockKey>) -> Result<Inspection, LockError> {
-        let mut inspection = self.store.inspect(&self.named(key)).await?;
+        let mut inspection = self.store.inspect(&self.named(key)?).await?;
         self.introduce([&mut inspection].into_iter()).await;
         Ok(inspection)
     }
@@ -153,7 +161,14 @@ impl LockAdmin {
     ///
     /// A cancelled call may still take effect.
     pub async fn force_unlock(&self, key: impl Into<LockKey>) -> Result<bool, LockError> {
-        Ok(self.store.force_unlock(&self.named(key)).await?)
+        let key = self.named(key)?;
+        let broken = self.store.force_unlock(&key).await?;
+        if broken {
+            let route = Route::default();
+            self.events
+                .tell(&key, None, &route, || LockEventKind::Broken);
+        }
+        Ok(broken)
     }
 
     /// Gives `key` so many permits ([`LockMode::permits`](crate::LockMode::permits)), whatever limit the requests name that
@@ -189,7 +204,7 @@ impl LockAdmin {
             .ok_or_else(|| LockError::invalid("a limit of 0 permits lets no request through"))?;
         Ok(self
             .store
-            .set_permits(&self.named(key), Some(limit))
+            .set_permits(&self.named(key)?, Some(limit))
             .await?)
     }
 
@@ -204,7 +219,7 @@ impl LockAdmin {
     ///
     /// A cancelled call may still be carried out.
     pub async fn leave_permits(&self, key: impl Into<LockKey>) -> Result<(), LockError> {
-        Ok(self.store.set_permits(&self.named(key), None).await?)
+        Ok(self.store.set_permits(&self.named(key)?, None).await?)
     }
 
     /// Returns one page of the held keys, with their holders and waiters.
@@ -269,7 +284,7 @@ impl LockAdmin {
     ///
     /// Cancel safe: nothing is changed.
     pub async fn record(&self, key: impl Into<LockKey>) -> Result<Option<Bytes>, LockError> {
-        Ok(self.store.record(&self.named(key)).await?)
+        Ok(self.store.record(&self.named(key)?).await?)
     }
 
     /// Removes the record under `key`. Returns whether there was one. A repeat of its work runs again.
@@ -282,7 +297,7 @@ impl LockAdmin {
     ///
     /// A future that is dropped once it was polled may have had its effect.
     pub async fn forget_record(&self, key: impl Into<LockKey>) -> Result<bool, LockError> {
-        Ok(self.store.forget_record(&self.named(key)).await?)
+        Ok(self.store.forget_record(&self.named(key)?).await?)
     }
 
     /// Audits the deployment of the store, as [`LockClient::audit`](crate::LockClient::audit).
@@ -324,6 +339,7 @@ impl LockClient {
         Ok(LockAdmin {
             store,
             namespace: self.namespace().clone(),
+            events: self.event_reporter().clone(),
         })
     }
 }

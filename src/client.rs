@@ -18,25 +18,27 @@ use crate::limits::{CONFIRMATION, FOR_EVER};
 use crate::lock::{LockKey, LockMode, Namespace};
 use crate::release::Core;
 use crate::store::{Asked, DynInspect, Feature, LockStore, Unsupported, undecided};
-use crate::telemetry;
-#[cfg(feature = "console")]
-use crate::telemetry::Journal;
+use crate::telemetry::{self, Events};
 
 mod acquire;
 mod all;
 mod announcement;
 mod builder;
+mod events;
 mod held;
 mod request;
+mod snapshot;
 mod target;
 mod wait;
 
 use announcement::Announcement;
 pub use builder::LockClientBuilder;
+pub use events::{LockEvent, LockEventKind, LockEvents};
 pub(crate) use held::{Held, moved};
 pub use request::LockRequest;
 pub(crate) use request::Started;
 use request::Targets;
+pub use snapshot::{HoldSnapshot, HoldState, KeySnapshot, Snapshot, WaiterSnapshot};
 pub use target::Target;
 
 /// Takes locks in a store. Cheap to clone; clones are the same client.
@@ -283,6 +285,11 @@ impl LockClient {
         Ok(began.elapsed())
     }
 
+    /// Whether the client was shut down. Requests that it refuses then fail with [`LockError::Shutdown`].
+    pub fn is_shut_down(&self) -> bool {
+        self.inner.core.closing.is_cancelled()
+    }
+
     /// The number of keys that this client holds or waits for now.
     pub fn keys_in_use(&self) -> usize {
         self.inner.core.table.len()
@@ -309,7 +316,7 @@ impl LockClient {
         target.within(&self.inner.namespace)
     }
 
-    /// The key in the client's name space.
+    /// The key in the client's name space, unless it is in another.
     pub(crate) fn named(&self, key: LockKey) -> LockKey {
         self.inner.namespace.key(key)
     }
@@ -331,8 +338,9 @@ impl LockClient {
 
     /// The record under `key`.
     pub(crate) async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, LockError> {
-        let record = self.inner.core.store.record(self.named(key.clone()));
-        Ok(self.asked(record).await?)
+        let key = self.named(key.clone());
+        self.namespace().check(&key)?;
+        Ok(self.asked(self.inner.core.store.record(key)).await?)
     }
 
     /// Drives a question to its end, even if its caller is dropped, as the contract of stores requires.
@@ -361,27 +369,14 @@ impl LockClient {
         Ok(())
     }
 
-    /// The requests and holds of this process, for a console.
-    #[cfg(feature = "console")]
-    pub(crate) fn table(&self) -> &crate::table::Table {
-        &self.inner.core.table
-    }
-
-    /// Whether the client was shut down.
-    #[cfg(feature = "console")]
-    pub(crate) fn is_closed(&self) -> bool {
-        self.inner.core.closing.is_cancelled()
-    }
-
     /// The tasks for which a shutdown waits.
     pub(crate) fn tasks(&self) -> &TaskTracker {
         &self.inner.tasks
     }
 
-    /// The journal of recent events.
-    #[cfg(feature = "console")]
-    pub(crate) fn journal(&self) -> &Journal {
-        &self.inner.core.journal
+    /// Reports what happens to its locks.
+    pub(crate) fn event_reporter(&self) -> &Events {
+        &self.inner.core.events
     }
 }
 

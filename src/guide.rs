@@ -31,8 +31,8 @@ macro_rules! pages {
             #[doc = items! {
                 "AclRules" "Confirm" "Confirmation" "FencingToken" "IdempotencyLayer" "LockAdmin"
                 "LockAdmin::force_unlock" "LockAdmin::inspect" "LockAdmin::locks" "LockAdmin::records"
-                "LockAdmin::set_permits" "LockClient::admin" "LockClient::audit" "LockClient::leader"
-                "LockClient::lock" "LockClient::lock_any" "LockClient::once" "LockClient::shutdown"
+                "LockAdmin::set_permits" "LockClient::admin" "LockClient::audit" "LockClient::events" "LockClient::leader"
+                "LockClient::lock" "LockClient::lock_any" "LockClient::once" "LockClient::shutdown" "LockClient::snapshot"
                 "LockClient::try_lock" "LockClientBuilder" "LockClientBuilder::announce"
                 "LockClientBuilder::namespace" "LockClientBuilder::runtime" "LockError::Conflict"
                 "LockError::Invalid" "LockError::Lost" "LockError::grpc_code" "LockHandle" "LockHandle::lost"
@@ -69,7 +69,6 @@ pages! {
     promises "../docs/guide/promises.md" "../docs/paused-holder.svg"
     #[cfg(any(not(doctest), feature = "redis-tls"))]
     deployments "../docs/guide/deployments.md"
-    #[cfg(any(not(doctest), feature = "console"))]
     console "../docs/guide/console.md"
     testing "../docs/guide/testing.md"
     tuning "../docs/guide/tuning.md"

@@ -57,7 +57,6 @@ struct State {
     releasing: bool,
     /// A renewal is under way, or its partition does not answer.
     asked: bool,
-    renewals: u32,
     /// The end of the minimum that the store was asked for. Without its answer, it may carry the hold until then.
     asked_until: Option<Instant>,
     /// The end of its minimum: until then the store keeps it, also after its last share.
@@ -132,7 +131,6 @@ impl Held {
                 limit: None,
                 releasing: false,
                 asked: false,
-                renewals: 0,
                 asked_until: None,
                 kept_until: None,
                 end: None,
@@ -158,11 +156,6 @@ impl Held {
 
     pub(crate) fn deadline(&self) -> Instant {
         self.state.lock().deadline
-    }
-
-    /// How often the store has renewed it.
-    pub(crate) fn renewals(&self) -> u32 {
-        self.state.lock().renewals
     }
 
     /// Whether it was lost: it ended so, or its deadline has passed before its release began.
@@ -260,7 +253,6 @@ impl Held {
                         state.renewed_by = question.0;
                         state.deadline = sent + valid_for(lease);
                     }
-                    state.renewals += 1;
                 }
                 State::notify(state);
                 false

@@ -77,7 +77,6 @@
 //! | `redis` | yes | `RedisStore`: one server, the master that sentinels name, or a Cluster |
 //! | `redis-tls` | | `rediss://` addresses, through rustls |
 //! | `metrics` | | measures waits, holds and losses: see [`telemetry`] |
-//! | `console` | | the [`console`] module: a live page for operators, who holds and who waits |
 
 // docs.rs shows the feature of each item.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -87,8 +86,6 @@ pub mod audit;
 mod backoff;
 pub mod client;
 mod contend;
-#[cfg(feature = "console")]
-pub mod console;
 pub mod error;
 #[cfg(test)]
 mod exploration;

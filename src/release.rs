@@ -19,7 +19,7 @@ use crate::spawn::Spawner;
 use crate::store::{BATCH, HoldStatus, Release, Renewal, Store, undecided};
 use crate::sync::{Mutex, call_outside};
 use crate::table::{Grant, Out, Table};
-use crate::telemetry::{self, Journal, Seldom};
+use crate::telemetry::{self, Events, Seldom};
 
 mod ending;
 mod share;
@@ -37,7 +37,7 @@ pub(crate) struct Core {
     pub(crate) spawner: Spawner,
     /// Cancelled by the shutdown: no request is granted any more.
     pub(crate) closing: CancellationToken,
-    pub(crate) journal: Journal,
+    pub(crate) events: Events,
     /// How long the store keeps a counter of tokens.
     pub(crate) token_retention: Option<Duration>,
     /// The log of losses: one line a second.
@@ -63,7 +63,7 @@ impl Core {
         store: Store,
         table: Table,
         spawner: Spawner,
-        journal: Journal,
+        events: Events,
         token_retention: Option<Duration>,
     ) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl Core {
             }),
             spawner,
             closing: CancellationToken::new(),
-            journal,
+            events,
             token_retention,
             losses: Seldom::every(Duration::from_secs(1)),
             places: Mutex::default(),
@@ -140,7 +140,7 @@ impl Core {
     }
 
     fn report_loss(&self, held: &Held, reason: &'static str) {
-        telemetry::lost(&self.journal, &self.losses, &held.route, &held.hold, reason);
+        telemetry::lost(&self.events, &self.losses, &held.route, &held.hold, reason);
     }
 
     /// Asks the store whether it carries a hold: [`Held::verdict`] has the answer. Many callers share one question.

@@ -43,8 +43,7 @@ pub(crate) use key::Entered;
 use key::Key;
 pub(crate) use line::{Next, Side};
 pub(crate) use slot::{Slot, Taken};
-#[cfg(feature = "console")]
-pub(crate) use snapshot::{HoldView, KeyView};
+pub(crate) use snapshot::{HoldView, KeyView, WaiterView};
 use wheel::Wheel;
 
 /// The number of shards, each with a mutex of its own.

@@ -89,10 +89,8 @@ use crate::lock::{Hold, LockKey, hex};
 #[cfg(feature = "redis")]
 mod connection_use;
 mod database;
+mod events;
 mod holding;
-// Each client has one, which only a console opens and reads.
-#[cfg_attr(not(feature = "console"), allow(dead_code, unused_imports))]
-pub(crate) mod journal;
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(not(feature = "metrics"))]
@@ -105,8 +103,9 @@ pub(crate) mod store;
 mod waiting;
 
 pub(crate) use database::Database;
+pub(crate) use events::Events;
+pub use events::{LockEvent, LockEventKind, LockEvents};
 pub(crate) use holding::Holding;
-pub(crate) use journal::{Followed, Journal};
 pub(crate) use metrics::{
     audited, confirmed, describe, handed_over, idempotent_request, idempotent_response,
     not_renewed, renewals_ended, renewed,
@@ -127,19 +126,24 @@ pub(crate) trait ObservedHold: Send + Sync {
     fn is_lost(&self) -> bool;
 }
 
-/// Reports a hold that is lost while a guard has a share in it. After a pause of the process, or an outage, there may be very many.
+/// Reports a hold that is lost while a guard has a share in it.
+///
+/// After a pause of the process, or an outage, there may be very many: one line a second is logged.
 pub(crate) fn lost(
-    journal: &Journal,
+    events: &Events,
     losses: &Seldom,
     route: &Route,
     hold: &Hold,
     reason: &'static str,
 ) {
-    journal.lost(route, hold, reason);
-    let (mode, route_name) = (hold.mode.as_str(), route.as_str());
+    events.tell(&hold.key, Some(hold.mode), route, || LockEventKind::Lost {
+        reason,
+    });
+    let mode = hold.mode.as_str();
+    let name = route.template().map_or("none", |template| template);
     if let Some(left_out) = losses.due() {
         let key = digests(|| [&hold.key]);
-        tracing::warn!(target: TARGET, %key, mode, route = route_name, reason, left_out, "a lock was lost");
+        tracing::warn!(target: TARGET, %key, mode, route = name, reason, left_out, "a lock was lost");
     }
     metrics::lost(route, mode);
 }
@@ -182,4 +186,16 @@ impl<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for Digests<F> 
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0(f)
     }
+}
+
+/// The digest by which logs name a key: the first eight hexadecimal digits of the SHA-256 of its name in the store.
+///
+/// ```
+/// use tower_distributed_lock::{LockKey, telemetry};
+///
+/// let key = LockKey::new("invoice:7");
+/// assert_eq!(telemetry::digest(&key).to_string().len(), 8);
+/// ```
+pub fn digest(key: &LockKey) -> impl fmt::Display + '_ {
+    digests(move || [key])
 }

@@ -44,10 +44,10 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tower_distributed_lock::console::Console;
 use tower_distributed_lock::{
     DistributedLockLayer, IdempotencyLayer, Lease, LockClient, MemoryStore, RedisStore,
 };
+use tower_distributed_lock_console::Console;
 use tower_http::timeout::TimeoutLayer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;

@@ -16,6 +16,7 @@ use crate::lock::{LockKey, LockMode};
 use crate::release::{Core, Share};
 use crate::store::Want;
 use crate::table::{Entered, Side, Slot, Taken, Terms};
+use crate::telemetry::LockEventKind;
 
 /// A request that has come in.
 pub(super) enum Step {
@@ -238,15 +239,26 @@ impl Ticket {
 
     /// Waits for a grant.
     pub(super) async fn wait(mut self, wait: Wait) -> Result<Share, LockError> {
-        let keys = self.places.first().map(|place| place.key.clone());
-        let mut contention = keys.map(|key| self.core.journal.contends(&key, self.since));
-        if let (Some(contention), Some(first)) = (&mut contention, self.places.first()) {
-            let keys = self.places.iter().map(|place| (&place.key, place.terms.mode));
-            contention.list(keys, &first.terms.route);
-        }
         match timeout_at(wait.until, poll_fn(|cx| self.poll(cx))).await {
-            Ok(given) => given,
+            Ok(given) => {
+                if let Ok(share) = &given {
+                    self.tell(share);
+                }
+                given
+            }
             Err(_) => Err(self.why_not()),
+        }
+    }
+
+    /// Reports the grant, for which the request has waited.
+    fn tell(&self, share: &Share) {
+        let hold = &share.held().hold;
+        let waited = || LockEventKind::Granted {
+            waited: self.since.elapsed(),
+        };
+        if let Some(place) = self.places.first() {
+            let route = &place.terms.route;
+            self.core.events.tell(&hold.key, Some(hold.mode), route, waited);
         }
     }
 

@@ -18,7 +18,7 @@ use crate::release::Core;
 use crate::spawn::Spawner;
 use crate::store::{LockStore, ProcessInfo, Store};
 use crate::table::{HandoverLimits, Table};
-use crate::telemetry::{self, Journal};
+use crate::telemetry::{self, Events};
 
 /// The default of [`LockClientBuilder::max_keys`].
 const MAX_KEYS: usize = 1 << 18;
@@ -119,16 +119,21 @@ impl LockClientBuilder {
         self
     }
 
-    /// Puts `name` and a colon before the names of all keys and records of this client, so that services, or staging and
-    /// production, share one Redis and no lock (default: nothing).
+    /// Puts `name` before the names of all keys and records of this client, so that services, or staging and production, share
+    /// one Redis and no lock (default: nothing).
     ///
-    /// With `namespace("prod:shop")` the key `lock:order:42` is `prod:shop:lock:order:42` in the store; so is what belongs to
+    /// With `namespace("prod-shop")` the key `lock:order:42` is `prod-shop:lock:order:42` in the store; so is what belongs to
     /// it, such as its record and its channels. Layers, extractors, [`leader`](LockClient::leader), [`once`](LockClient::once) and
     /// [`admin`](LockClient::admin) of the client use the name space too. [`LockKey::name`], logs and errors show the name without
     /// it. A hash tag in a key's name keeps its meaning in a Cluster.
     ///
+    /// A name space is one word, which may stand in braces, and its end: the colons or dots in which it ends, else a colon that
+    /// is added, as in `app.`, `test::` and `{app}`, which is `{app}:`. None begins another, and a name in a name space does not
+    /// begin with a colon or a dot: so a name in the store belongs to one name space. A key of another name space, such as that
+    /// of a guard, is [`Invalid`](crate::LockError::Invalid) here.
+    ///
     /// A Java service shares these locks with Redisson's `nameMapper` that puts the same text before a name:
-    /// `map(name) = "prod:shop:" + name`. For a user of Redis with few rights, see
+    /// `map(name) = "app." + name`. The other words of a longer prefix belong to the names. For a user of Redis with few rights, see
     /// [`AclRules::namespace`](crate::AclRules::namespace).
     ///
     /// ```
@@ -137,10 +142,10 @@ impl LockClientBuilder {
     /// use tower_distributed_lock::{LockClient, MemoryStore};
     ///
     /// let store = MemoryStore::new();
-    /// let shop = LockClient::builder(store.clone()).namespace("prod:shop").build();
-    /// let stock = LockClient::builder(store).namespace("prod:stock").build();
+    /// let shop = LockClient::builder(store.clone()).namespace("prod-shop").build();
+    /// let stock = LockClient::builder(store).namespace("prod-stock").build();
     /// let (one, other) = (shop.lock("lock:nightly").await?, stock.lock("lock:nightly").await?);
-    /// assert_eq!(one.key().as_str(), "prod:shop:lock:nightly");
+    /// assert_eq!(one.key().as_str(), "prod-shop:lock:nightly");
     /// # one.release().await?; other.release().await
     /// # }
     /// ```
@@ -198,8 +203,8 @@ impl LockClientBuilder {
     ///
     /// # Panics
     ///
-    /// If the [name space](Self::namespace) is empty, longer than 64 bytes, ends in a colon, or has other characters than
-    /// letters, digits and `-._~:/`.
+    /// If the [name space](Self::namespace) is longer than 64 bytes, or not one word of letters, digits and `-_~/`, in braces or
+    /// not, with colons or dots at its end only.
     pub fn build(self) -> LockClient {
         telemetry::describe();
         let namespace = self.namespace.unwrap_or_else(|reason| {
@@ -213,7 +218,7 @@ impl LockClientBuilder {
             self.store,
             table,
             Spawner::new(self.runtime),
-            Journal::default(),
+            Events::default(),
             self.token_retention,
         ));
         let announcement = self.label.and_then(|label| {

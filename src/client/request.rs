@@ -20,7 +20,7 @@ use crate::limits::{self, FOR_EVER};
 use crate::lock::{Lease, LockKey, LockMode, Owner};
 use crate::release::{Share, Shares};
 use crate::table::Terms;
-use crate::telemetry::{Route, Waiting};
+use crate::telemetry::{LockEventKind, Route, Waiting};
 
 /// How long a request waits, unless it says so: longer than the lease of a holder that has died, which another request then gets.
 const WAIT: Duration = Duration::from_secs(45);
@@ -233,7 +233,7 @@ impl LockRequest {
                 waiting,
             })),
             Err(error) => {
-                waiting.refused(&error);
+                request.refused(waiting, &error, now);
                 Err(error)
             }
         }
@@ -272,13 +272,25 @@ impl LockRequest {
     /// The observation of its wait.
     fn observed(&self, now: Instant) -> Waiting {
         let targets = self.targets();
-        let first = targets.first().map(|target| &target.key);
-        let core = &self.client.inner.core;
-        let followed = core.journal.follow(first);
-        let database = core.store.capabilities.for_traces();
+        let database = self.client.inner.core.store.capabilities.for_traces();
         let (route, mode) = (&self.terms.route, self.mode_name());
         let keys = || targets.iter().map(|target| &target.key).collect();
-        Waiting::begin(route, mode, now, followed, database, keys)
+        Waiting::begin(route, mode, now, database, keys)
+    }
+
+    /// Reports the end of its wait.
+    pub(super) fn refused(&self, waiting: Waiting, error: &LockError, began: Instant) {
+        waiting.refused(error);
+        if let Some(first) = self.targets().first() {
+            let mode = first.mode_in(self.mode);
+            let mode = self.modes().all(|other| other == mode).then_some(mode);
+            let refused = || LockEventKind::Refused {
+                error: error.clone(),
+                waited: began.elapsed(),
+            };
+            let events = self.client.event_reporter();
+            events.tell(&first.key, mode, &self.terms.route, refused);
+        }
     }
 
     fn targets(&self) -> &[Target] {
@@ -346,6 +358,7 @@ impl LockRequest {
 
     fn check_one(&self, target: &Target) -> Result<(), LockError> {
         let mode = target.mode_in(self.mode);
+        self.client.namespace().check(&target.key)?;
         target.check(mode)?;
         if self.terms.owner.is_none() && !self.terms.wait.is_zero() {
             held::check(self.client.id(), &target.key, mode)?;
@@ -421,7 +434,7 @@ impl<'a> Acquisition<'a> {
             match taken {
                 Ok(guard) => Ok(guard.observed(waiting)),
                 Err(error) => {
-                    waiting.refused(&error);
+                    request.refused(waiting, &error, now);
                     Err(error)
                 }
             }

@@ -18,7 +18,7 @@ use crate::cleanup::{ANSWER_TIME, in_time};
 use crate::error::LockError;
 use crate::lock::{Hold, HoldId, Lease, LockMode};
 use crate::store::{Attempt, HoldStatus, LockStore, Outcome, Released, Renewal, erase};
-use crate::telemetry::Journal;
+use crate::telemetry::Events;
 use crate::watchdog::{LiveHold, Phase};
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -39,7 +39,7 @@ impl Watch {
     async fn begin() -> Arc<Self> {
         let store = Paced::default();
         let lost = Arc::new(AtomicUsize::new(0));
-        let background = Background::new(erase(store.clone()), None, Journal::default(), {
+        let background = Background::new(erase(store.clone()), None, Events::default(), {
             let lost = lost.clone();
             Box::new(move |_| {
                 lost.fetch_add(1, Ordering::SeqCst);

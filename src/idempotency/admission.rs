@@ -1,5 +1,6 @@
 //! The admission of a request: from its head to the lock of its key.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,6 +28,7 @@ const LOOK_UP: Duration = Duration::from_secs(2);
 /// The data for the record of a request.
 pub(crate) struct RecordTerms {
     pub(super) fingerprint: Fingerprint,
+    pub(super) scope: Arc<str>,
     pub(super) route: Route,
     pub(super) granted: Instant,
 }
@@ -75,7 +77,7 @@ impl IdempotencyLayer {
         };
         let (body, read) = body.take::<Buffered>(reader).await?;
         let read = read.unwrap_or_default();
-        let name = self.settings.scope.name(parts, keys);
+        let (name, scope) = self.settings.scope.name(parts, keys);
         let name = self.settings.serve.client.named(name);
         let claimed = parts.extensions.get_or_insert_default::<Claimed>();
         if claimed.0.contains(&name) {
@@ -100,6 +102,7 @@ impl IdempotencyLayer {
         }
         let terms = RecordTerms {
             fingerprint,
+            scope,
             route: route(parts),
             granted,
         };

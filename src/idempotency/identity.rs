@@ -1,6 +1,7 @@
 //! What identifies a request: the name of its record, and its fingerprint.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -24,8 +25,8 @@ pub(super) enum Scope {
 }
 
 impl Scope {
-    /// The name of a request's lock and record: method, route, tenant and key.
-    pub(super) fn name(&self, parts: &Parts, keys: Keys) -> LockKey {
+    /// The name of a request's lock and record: method, route, tenant and key; and the tenant, as the scope of the record.
+    pub(super) fn name(&self, parts: &Parts, keys: Keys) -> (LockKey, Arc<str>) {
         let tenant = match self {
             Self::Undecided | Self::Shared => None,
             Self::PerTenant(tenant) => tenant(parts),
@@ -36,7 +37,8 @@ impl Scope {
         let scope = [parts.method.as_str(), &route, &tenant];
         let keys = keys.into_targets();
         let keys: SmallVec<[&LockKey; 1]> = keys.iter().map(Target::key).collect();
-        LockKey::scoped("idempotency", scope, &keys)
+        let name = LockKey::scoped("idempotency", scope, &keys);
+        (name, tenant.into())
     }
 }
 

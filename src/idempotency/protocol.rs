@@ -68,7 +68,9 @@ where
             idempotent_response(&terms.route, "not_recorded");
         })?;
         let (mut result, record) = match result {
-            Ok((response, record)) => (Ok(response), record),
+            Ok((response, record)) => {
+                (Ok(response), record.map(|record| record.scope(terms.scope)))
+            }
             Err(error) => (Err(error), None),
         };
         let has_record = record.is_some();

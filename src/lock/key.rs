@@ -56,11 +56,13 @@ const DIGEST_PREFIX: usize = 64;
 pub struct LockKey {
     /// The whole name.
     name: Arc<str>,
-    /// Half of the hash of `name` under a random key of this process. It is computed once, because a key is looked up many
-    /// times. The other half would make each key eight bytes longer.
+    /// Half of the hash of `name` under a random key of this process. The other half would make each key eight bytes longer. It is
+    /// 0, and computed when it is needed, until the key is in a name space: only then the whole name is known, and the key is
+    /// looked up many times.
     hash: u32,
-    /// Where the name begins in it that the program has chosen: behind the name space of a client.
-    own: u8,
+    /// The length of the name space that a client or an admin has put before the name, which may be none at all; `None`: the key
+    /// is in no name space yet.
+    namespace: Option<u8>,
 }
 
 impl LockKey {
@@ -69,10 +71,11 @@ impl LockKey {
     /// Redisson derives further key names from it; in a Redis Cluster they share its slot only if the name has either no
     /// brace or one well-formed `{hash tag}`.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
-        static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-        let name = name.into();
-        let hash = HASHER.hash_one(&name) as u32;
-        Self { name, hash, own: 0 }
+        Self {
+            name: name.into(),
+            hash: 0,
+            namespace: None,
+        }
     }
 
     /// Composes a key from a resource and its components. Different components make different keys, of 256 bytes at most.
@@ -127,7 +130,7 @@ impl LockKey {
     /// assert_eq!(order.tenant("acme").as_str(), "lock:order:42:@acme");
     /// ```
     pub fn tenant(&self, tenant: impl AsRef<str>) -> Self {
-        with_buffer(|name| {
+        let key = with_buffer(|name| {
             name.push_str(self.name());
             let readable = name.len().min(DIGEST_PREFIX);
             let readable = (0..=readable).rev().find(|&end| name.is_char_boundary(end));
@@ -135,7 +138,11 @@ impl LockKey {
             name.push_str(":@");
             name.extend(utf8_percent_encode(tenant.as_ref(), ESCAPED));
             Self::bounded(name, readable.unwrap_or_default())
-        })
+        });
+        match self.namespace() {
+            Some(namespace) => key.within(namespace),
+            None => key,
+        }
     }
 
     /// A composed name; if it is too long, its beginning and a digest of all.
@@ -158,24 +165,40 @@ impl LockKey {
     /// The name as the program has chosen it: without the name space of the client. `Display`, `Debug` and `Serialize` show
     /// this one.
     pub fn name(&self) -> &str {
-        &self.name[usize::from(self.own)..]
+        &self.name[usize::from(self.namespace.unwrap_or_default())..]
     }
 
-    /// The same name behind `prefix`, in place of another name space. A prefix has 255 bytes at most.
-    pub(crate) fn within(self, prefix: &str) -> Self {
-        if usize::from(self.own) == prefix.len() && self.name.starts_with(prefix) {
-            return self;
-        }
-        with_buffer(|name| {
-            name.extend([prefix, self.name()]);
-            Self::new(&**name).behind(prefix.len())
-        })
+    /// The name space of the key, its end included, which is empty for a client without one; `None` if the key is in none yet.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        let length = usize::from(self.namespace?);
+        Some(&self.name[..length])
     }
 
-    /// The same key, of whose name the first `prefix` bytes are a name space.
-    pub(crate) fn behind(mut self, prefix: usize) -> Self {
-        self.own = u8::try_from(prefix).expect("a name space is short");
+    /// The key of no name space yet, in that one. The name is hashed now, and never again.
+    pub(crate) fn within(self, namespace: &str) -> Self {
+        let whole = match namespace.is_empty() {
+            true => self,
+            false => with_buffer(|name| {
+                name.extend([namespace, self.as_str()]);
+                Self::new(&**name)
+            }),
+        };
+        whole.behind(namespace.len())
+    }
+
+    /// The same key, the first `namespace` bytes of whose name are its name space.
+    pub(crate) fn behind(mut self, namespace: usize) -> Self {
+        self.namespace = Some(u8::try_from(namespace).expect("a name space is short"));
+        self.hash = self.hashed();
         self
+    }
+
+    fn hashed(&self) -> u32 {
+        static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        match self.hash {
+            0 => HASHER.hash_one(&self.name) as u32,
+            hash => hash,
+        }
     }
 
     /// The place of this key among `places`, constant in this process.
@@ -186,7 +209,7 @@ impl LockKey {
 
     /// Its hash in 64 bits, of which a map uses the highest and the lowest. An odd factor keeps different hashes different.
     fn spread(&self) -> u64 {
-        u64::from(self.hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        u64::from(self.hashed()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
 
@@ -208,7 +231,7 @@ fn with_buffer<T>(compose: impl FnOnce(&mut String) -> T) -> T {
 /// Whole names are compared: a key is the same in every client of a store.
 impl PartialEq for LockKey {
     fn eq(&self, other: &Self) -> bool {
-        self.hash == other.hash && self.name == other.name
+        self.name == other.name
     }
 }
 

@@ -89,8 +89,9 @@ impl MemoryStore {
     /// An empty store whose records of finished work (`IdempotencyLayer`) take at most about `bytes` of memory, including
     /// their keys.
     ///
-    /// If there is no room for a new record, the oldest ones are dropped. A repeat of a request whose record was dropped
-    /// runs again: choose `bytes` for all responses of one retention. One record is kept, whatever its size.
+    /// If there is no room for a new record, the oldest ones are dropped of the [scope](Record::scope) that takes the most room, such
+    /// as a tenant. A repeat of a request whose record was dropped runs again: choose `bytes` for all responses of one retention. The
+    /// newest record is kept, whatever its size.
     pub fn with_record_limit(bytes: usize) -> Self {
         Self {
             shared: Arc::new(MemoryShared {

@@ -1,5 +1,6 @@
 //! The questions of a client to a store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -168,6 +169,9 @@ pub struct Record {
     pub value: Bytes,
     /// How long the store keeps it.
     pub retention: Duration,
+    /// Whose record it is, such as a tenant; empty if it is nobody's in particular. A store with little room counts the bytes of each
+    /// scope, and drops the oldest record of the largest one, so that no client pushes out the records of others.
+    pub scope: Arc<str>,
 }
 
 impl Record {
@@ -176,6 +180,14 @@ impl Record {
         Self {
             value: value.into(),
             retention,
+            scope: Arc::default(),
         }
+    }
+
+    /// Sets [`scope`](Self::scope).
+    #[must_use]
+    pub fn scope(mut self, scope: impl Into<Arc<str>>) -> Self {
+        self.scope = scope.into();
+        self
     }
 }

@@ -76,10 +76,14 @@ impl Key {
         self.lines.iter().flat_map(|lines| &**lines).flat_map(Line::iter)
     }
 
-    /// The side for which a request or a task asks.
-    #[cfg(feature = "console")]
-    pub(super) fn asks(&self) -> Option<Side> {
-        self.busy.first().map(|busy| busy.side)
+    /// Every request that waits, and whether the store has been asked in its place.
+    pub(super) fn waiters_with_places(&self) -> impl Iterator<Item = (&Waiter, bool)> {
+        let lines = self.lines.iter().flat_map(|lines| lines.iter().zip(Side::ALL));
+        lines.flat_map(|(line, side)| {
+            let first = |index| line.was_refused && index == 0;
+            let waiters = line.iter().enumerate();
+            waiters.map(move |(index, waiter)| (waiter, side == Side::Fair || first(index)))
+        })
     }
 
     /// A request comes.

@@ -183,7 +183,6 @@ impl Shared {
     }
 
     /// When its present holder got it.
-    #[cfg(feature = "console")]
     pub(super) fn since(&self) -> Instant {
         let holder = self.more.as_ref().and_then(|more| more.holder.as_ref());
         holder.map_or(self.granted, |(_, since)| *since)

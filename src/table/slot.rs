@@ -100,6 +100,17 @@ impl Slot {
         matches!(&*self.0.lock(), SlotState::Waits { .. } | SlotState::Given { .. })
     }
 
+    /// The mode of a grant that is not taken.
+    #[cfg(test)]
+    pub(super) fn given(&self) -> Option<crate::lock::LockMode> {
+        match &*self.0.lock() {
+            SlotState::Given {
+                answer: Ok(grant), ..
+            } => Some(grant.held.hold.mode),
+            _ => None,
+        }
+    }
+
     /// Takes what is there.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Taken> {
         let mut state = self.0.lock();

@@ -6,7 +6,7 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use super::database;
-use super::{Followed, Labels, ObservedHold, TARGET, digests, metrics};
+use super::{Labels, ObservedHold, TARGET, digests, metrics};
 use crate::error::LockError;
 
 /// Observes the holds of a guard, from the grant until the release, confirmed or not. If it is dropped before, it reports
@@ -28,11 +28,10 @@ pub(crate) struct Holding {
 pub(super) struct ObservedRequest {
     pub(super) labels: Labels,
     pub(super) gauges: metrics::Gauges,
-    pub(super) followed: Followed,
 }
 
 impl Holding {
-    /// `None` if neither metrics nor spans are on, and no journal follows the request.
+    /// `None` if neither metrics nor spans are on.
     pub(super) fn begin<'a, T: ObservedHold + 'static>(
         request: ObservedRequest,
         lives: impl Iterator<Item = &'a Arc<T>> + Clone,
@@ -48,7 +47,7 @@ impl Holding {
             error.type = Empty,
             otel.status_code = Empty
         );
-        if !metrics::ENABLED && span.is_disabled() && !request.followed.is_on() {
+        if !metrics::ENABLED && span.is_disabled() {
             return None;
         }
         let lives = lives.map(|live| live.clone() as Arc<dyn ObservedHold>);
@@ -94,9 +93,7 @@ impl Holding {
 impl Drop for Holding {
     fn drop(&mut self) {
         if self.is_counted {
-            let request = &self.request;
-            request.gauges.record_hold(self.granted);
-            request.followed.held(&request.labels, self.granted);
+            self.request.gauges.record_hold(self.granted);
         }
         if self.span.is_disabled() {
             return;

@@ -140,7 +140,7 @@ static METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
 /// Counts one in a gauge while this exists.
-pub(super) struct Counted(Gauge);
+pub(crate) struct Counted(Gauge);
 
 impl Counted {
     fn new(gauge: Gauge) -> Self {

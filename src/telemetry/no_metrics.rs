@@ -13,9 +13,9 @@ pub(super) const ENABLED: bool = false;
 
 /// Stands for each type of the feature, and does nothing.
 #[derive(Clone, Copy)]
-pub(super) struct Off;
+pub(crate) struct Off;
 
-pub(super) use Off as Counted;
+pub(crate) use Off as Counted;
 pub(super) use Off as Gauges;
 
 pub(crate) fn describe() {}
@@ -62,17 +62,17 @@ pub(crate) fn idempotent_response(_: &Route, _: &'static str) {}
 pub(super) mod store {
     use super::{Counted, Instant};
 
-    pub(in crate::telemetry) fn connected(_: &'static str) -> Counted {
+    pub(crate) fn connected(_: &'static str) -> Counted {
         Counted
     }
 
-    pub(in crate::telemetry) fn failed(_: &'static str) {}
+    pub(crate) fn failed(_: &'static str) {}
 
     pub(crate) fn failed_over(_: &'static str) {}
 
     pub(crate) fn clock_offset(_: &str, _: f64) {}
 
-    pub(in crate::telemetry) fn answered(_: &'static str, _: Instant) {}
+    pub(crate) fn answered(_: &'static str, _: Instant) {}
 
-    pub(in crate::telemetry) fn unanswered(_: &'static str) {}
+    pub(crate) fn unanswered(_: &'static str) {}
 }

@@ -16,11 +16,6 @@ impl Route {
     pub(crate) fn template(&self) -> Option<&Arc<str>> {
         self.0.as_deref()
     }
-
-    /// The template, or `none`.
-    pub(crate) fn as_str(&self) -> &str {
-        self.0.as_deref().map_or("none", |template| template)
-    }
 }
 
 /// The template. Requests of one route that come one after the other on a thread share it.

@@ -6,7 +6,7 @@ use tracing::field::Empty;
 
 use super::database::{self, Database};
 use super::holding::{Holding, ObservedRequest};
-use super::{Followed, Labels, ObservedHold, Route, TARGET, digests, metrics, outcome};
+use super::{Labels, ObservedHold, Route, TARGET, digests, metrics, outcome};
 use crate::error::LockError;
 use crate::lock::LockKey;
 
@@ -26,7 +26,6 @@ impl Waiting {
         route: &Route,
         mode: &'static str,
         began: Instant,
-        followed: Followed,
         database: &Database,
         keys: impl Fn() -> Vec<&'a LockKey>,
     ) -> Self {
@@ -49,11 +48,7 @@ impl Waiting {
         let gauges = metrics::Gauges::of(&labels);
         Self {
             _waiter: gauges.waiter(),
-            request: Some(ObservedRequest {
-                labels,
-                gauges,
-                followed,
-            }),
+            request: Some(ObservedRequest { labels, gauges }),
             began,
             span,
         }
@@ -64,7 +59,7 @@ impl Waiting {
         (!self.span.is_disabled()).then(|| self.span.clone())
     }
 
-    /// Begins to observe the hold; `None` if neither metrics nor spans nor the journal are on. `lives` are the holds behind
+    /// Begins to observe the hold; `None` if neither metrics nor spans are on. `lives` are the holds behind
     /// the guard.
     pub(crate) fn granted<'a, T: ObservedHold + 'static>(
         mut self,
@@ -88,7 +83,6 @@ impl Waiting {
         }
         tracing::debug!(target: TARGET, parent: &self.span, outcome, "not granted");
         metrics::refused(&request.labels, error);
-        request.followed.refused(&request.labels, error, self.began);
     }
 
     /// Ends the wait, and returns what goes on; `None` if it has ended before.
@@ -100,7 +94,6 @@ impl Waiting {
                 .record("waited_ms", self.began.elapsed().as_millis() as u64);
         }
         request.gauges.record_wait(self.began);
-        request.followed.waited(&request.labels, self.began);
         Some(request)
     }
 }

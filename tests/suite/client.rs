@@ -4,6 +4,7 @@ mod busy;
 mod cancelled;
 mod cooperative;
 pub(crate) mod costs;
+mod events;
 pub(crate) mod faults;
 mod fenced;
 mod minimum;

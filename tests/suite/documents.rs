@@ -128,6 +128,40 @@ fn the_readme_is_short_and_names_every_example_and_feature() {
 }
 
 #[test]
+fn every_crate_is_published_and_says_what_it_is() {
+    let published = read("scripts/crates");
+    let (_, published) = published.split_once("<<'LIST'\n").unwrap();
+    let published: BTreeSet<_> = published.lines().filter(|line| *line != "LIST").collect();
+    let readme = read("README.md");
+    let folders = fs::read_dir(root().join("crates")).unwrap();
+    let mut crates = BTreeSet::from(["tower-distributed-lock".to_owned()]);
+    for folder in folders {
+        let folder = folder.unwrap().file_name().into_string().unwrap();
+        let manifest = read(&format!("crates/{folder}/Cargo.toml"));
+        let name = manifest.split("name = \"").nth(1).unwrap();
+        let name = name.split('"').next().unwrap();
+        let row = format!("| [`{name}`](crates/{folder}) |");
+        assert!(readme.contains(&row), "README.md does not list {name}");
+        for field in [
+            "version.workspace = true",
+            "description = ",
+            "keywords = ",
+            "include = ",
+        ] {
+            assert!(
+                manifest.contains(field),
+                "{folder}/Cargo.toml has no {field}"
+            );
+        }
+        let lines = read(&format!("crates/{folder}/README.md")).lines().count();
+        assert!(lines <= 60, "crates/{folder}/README.md has {lines} lines");
+        crates.insert(name.to_owned());
+    }
+    let crates: BTreeSet<_> = crates.iter().map(String::as_str).collect();
+    assert_eq!(crates, published, "left: crates; right: scripts/crates");
+}
+
+#[test]
 fn the_architecture_is_short() {
     let lines = read("ARCHITECTURE.md").lines().count();
     assert!(lines <= 130, "ARCHITECTURE.md has {lines} lines");

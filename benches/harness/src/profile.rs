@@ -23,8 +23,9 @@ use tokio::task::JoinSet;
 use tower::ServiceExt;
 use tower::util::MapFutureLayer;
 use tower_distributed_lock::{
-    DistributedLockLayer, LockClient, LockMode, MemoryStore, RedisStore, console,
+    DistributedLockLayer, LockClient, LockMode, MemoryStore, RedisStore,
 };
+use tower_distributed_lock_console as console;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

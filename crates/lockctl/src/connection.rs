@@ -231,12 +231,15 @@ fn address(text: &str, shown: bool) -> Result<ConnectionInfo, Failure> {
 
 /// Reads a name space. The library takes no other, and panics.
 fn namespace(text: &str) -> Result<String, &'static str> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/".contains(c);
-    match (1..=64).contains(&text.len()) && !text.ends_with(':') && text.chars().all(is_plain) {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_~/".contains(c);
+    let word = text.trim_end_matches([':', '.']);
+    let tag = word.strip_prefix('{').and_then(|tag| tag.strip_suffix('}'));
+    let plain = tag.unwrap_or(word);
+    match !plain.is_empty() && text.len() <= 64 && plain.chars().all(is_plain) {
         true => Ok(text.to_owned()),
-        false => {
-            Err("a name space has 1 to 64 letters, digits and -._~:/, and no colon at its end")
-        }
+        false => Err(
+            "a name space is one word of up to 64 letters, digits and -_~/, in braces or not, with colons or dots at its end only",
+        ),
     }
 }
 
@@ -261,13 +264,13 @@ mod tests {
     #[test]
     fn a_name_space_is_one_that_the_library_takes() {
         use tower_distributed_lock::{LockClient, MemoryStore};
-        for name in ["prod:shop", "a", &"x".repeat(64), "~/._-"] {
+        for name in ["prod-shop", "a:", "app.", "{a}", &"x".repeat(64), "~/_-"] {
             let name = namespace(name).expect("it is one");
             LockClient::builder(MemoryStore::new())
                 .namespace(name)
                 .build();
         }
-        for name in ["", "a:", "a b", "{a}", "é", &"x".repeat(65)] {
+        for name in ["", ":", "a:b", "a b", "{a", "{}", "é", &"x".repeat(65)] {
             assert!(namespace(name).is_err(), "{name}");
         }
     }

@@ -100,7 +100,7 @@ impl OutputArgs {
 /// One line of JSON.
 fn json(value: &impl Serialize) -> String {
     let json = serde_json::to_string(value).expect("it has only texts for keys");
-    json + "\n"
+    text::harmless_json(&json) + "\n"
 }
 
 /// Writes to standard output. A closed pipe, as after `head`, is not an error.

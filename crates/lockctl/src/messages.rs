@@ -8,6 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::text::harmless;
+
 /// How many messages may wait until they are written. Further ones are dropped.
 const WAITING: usize = 64;
 
@@ -46,7 +48,11 @@ fn writer() -> MutexGuard<'static, Option<Writer>> {
 }
 
 pub(crate) fn warn(message: impl Display) {
-    say(format_args!("lockctl: {message}\n"));
+    // It may have what a server has said.
+    say(format_args!(
+        "lockctl: {}\n",
+        harmless(&message.to_string())
+    ));
 }
 
 /// Writes a text to standard error, without waiting. It is lost if it cannot be written.

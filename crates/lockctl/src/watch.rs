@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 use tokio::time::sleep;
-use tower_distributed_lock::{Inspection, LockEntry, LockKey};
+use tower_distributed_lock::{Holder, Inspection, LockEntry, LockKey};
 
 use crate::cli::WatchArgs;
 use crate::connection::Connection;
@@ -30,12 +30,12 @@ pub(crate) async fn watch(args: &WatchArgs, connection: &Connection) -> Result<u
     let mut seen = None;
     let mut failing = None;
     loop {
-        let state = state(&found);
-        if seen.as_ref() != Some(&state) {
-            if !tell(args, &state, found)? {
+        let parties = parties(&found);
+        if seen.as_ref() != Some(&parties) {
+            if !tell(args, found)? {
                 return Ok(0);
             }
-            seen = Some(state);
+            seen = Some(parties);
         }
         found = loop {
             sleep(args.interval).await;
@@ -55,32 +55,38 @@ pub(crate) async fn watch(args: &WatchArgs, connection: &Connection) -> Result<u
 }
 
 /// Prints a line. Returns whether it has a reader.
-fn tell(args: &WatchArgs, state: &str, found: Inspection) -> Result<bool, Failure> {
+fn tell(args: &WatchArgs, found: Inspection) -> Result<bool, Failure> {
     let at = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
     let line = match args.key.output.json {
         true => json(&Look {
             at,
             lock: LockEntry::new(LockKey::new(&*args.key.key), found),
         }),
-        false => format!("{at}  {state}\n"),
+        false => format!("{at}  {}\n", state(&found)),
     };
     print_to_reader(line.as_bytes())
 }
 
-/// Holders and waiting clients, without the values that change all the time.
-fn state(found: &Inspection) -> String {
-    let mut holders: Vec<_> = found
-        .holders
-        .iter()
-        .map(|holder| {
-            let times = match holder.count {
-                1 => String::new(),
-                count => format!(", entered {count} times"),
-            };
-            format!("{} ({}{times})", plain(&holder.id), holder.mode.as_str())
-        })
-        .collect();
+/// Holders and waiting clients, without the values that change all the time, and in an order that does not: a change of the order
+/// alone is no change.
+fn parties(found: &Inspection) -> (Vec<String>, Vec<String>) {
+    let mut holders: Vec<_> = found.holders.iter().map(holder).collect();
+    let mut waiters = found.waiters.clone();
     holders.sort();
+    waiters.sort();
+    (holders, waiters)
+}
+
+fn holder(holder: &Holder) -> String {
+    let times = match holder.count {
+        1 => String::new(),
+        count => format!(", entered {count} times"),
+    };
+    format!("{} ({}{times})", plain(&holder.id), holder.mode.as_str())
+}
+
+fn state(found: &Inspection) -> String {
+    let (holders, _) = parties(found);
     let mut state = match holders.is_empty() {
         true => "free".to_owned(),
         false => format!("held by {}", holders.join(", ")),
@@ -90,4 +96,24 @@ fn state(found: &Inspection) -> String {
         state += &format!("; waiting: {}", waiters.join(", "));
     }
     state
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tower_distributed_lock::LockMode;
+
+    use super::*;
+
+    #[test]
+    fn another_order_of_the_same_clients_is_no_change() {
+        let found = |ids: [&str; 2], waiters: [&str; 2]| {
+            let holder = |id: &str| Holder::new(id, LockMode::Read, Duration::from_secs(1));
+            let (holders, waiters) = (ids.map(holder), waiters.map(str::to_owned));
+            parties(&Inspection::new(holders.to_vec(), waiters.to_vec()))
+        };
+        assert_eq!(found(["a", "b"], ["c", "d"]), found(["b", "a"], ["d", "c"]));
+        assert_ne!(found(["a", "b"], ["c", "d"]), found(["a", "b"], ["c", "e"]));
+    }
 }

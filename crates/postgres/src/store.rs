@@ -72,8 +72,9 @@ impl PostgresStore {
         config
             .application_name("tower_lock")
             .connect_timeout(LIMIT)
-            // Each step of a function has to see what was committed before the function got the key.
-            .options("-c default_transaction_isolation=read\\ committed")
+            // Each step of a function has to see what was committed before the function got the key. A question waits for a key no
+            // longer than its caller waits for the answer: else the server's processes would pile up behind a key.
+            .options("-c default_transaction_isolation=read\\ committed -c lock_timeout=4s")
             .keepalives_idle(LIMIT);
         let recycling = ManagerConfig {
             recycling_method: RecyclingMethod::Fast,

@@ -68,20 +68,17 @@ use tower_distributed_lock::store::{Feature, LockStore, LockStoreExt};
 use uuid::Uuid;
 
 mod asked;
-#[doc(hidden)]
+#[expect(missing_docs, reason = "the name of a case says what it promises")]
 pub mod cases;
-mod env;
+mod critical_section;
+mod harness;
 mod process;
 mod recording;
-mod site;
 mod suite;
 mod waiter;
 
-#[doc(hidden)]
-pub use env::Env;
-#[doc(hidden)]
-pub use site::Site;
-#[doc(hidden)]
+pub use critical_section::CriticalSection;
+pub use harness::Harness;
 pub use suite::CaseGroup;
 
 /// The key of most cases.
@@ -144,26 +141,28 @@ pub enum Clock {
     Real,
 }
 
-/// Runs one case in one mode. `modes` are those of the store.
+/// Runs one case in one mode, as each test that the macro makes does. `modes` are those of the store.
 ///
 /// # Panics
 ///
 /// If the case fails.
-#[doc(hidden)]
-pub fn run<T: Testbed>(modes: &'static [LockMode], mode: LockMode, case: impl AsyncFnOnce(&Env)) {
+pub fn run<T: Testbed>(
+    modes: &'static [LockMode],
+    mode: LockMode,
+    case: impl AsyncFnOnce(&Harness),
+) {
     on::<T>(async {
-        let env = Env::new(T::start().await, modes, mode).await;
+        let env = Harness::new(T::start().await, modes, mode).await;
         case(&env).await;
         env.nothing_is_left().await;
     });
 }
 
-/// Fails if the store's capabilities differ from the call of the macro.
+/// Compares the store's capabilities with the call of the macro.
 ///
 /// # Panics
 ///
-/// Then.
-#[doc(hidden)]
+/// If they differ.
 pub fn claim<T: Testbed>(modes: &'static [LockMode], fenced: bool, line: bool) {
     use LockMode::{Fair, Read, Reentrant, Write};
     let permit = LockMode::permits(1);

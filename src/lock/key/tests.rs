@@ -34,16 +34,29 @@ fn different_components_never_collide() {
 #[test]
 fn a_name_space_stands_before_the_name_and_is_not_shown() {
     let plain = LockKey::new("order:{7}");
-    let key = plain.clone().within("prod:shop:");
-    assert_eq!(key.as_str(), "prod:shop:order:{7}");
+    let key = plain.clone().within("prod-shop:");
+    assert_eq!(key.as_str(), "prod-shop:order:{7}");
     assert_eq!((key.name(), &*key.to_string()), ("order:{7}", "order:{7}"));
     assert_eq!(format!("{key:?}"), "\"order:{7}\"");
-    assert_eq!(key.clone().within("prod:shop:"), key, "once only");
-    assert_eq!(key.clone().within("test:").as_str(), "test:order:{7}");
-    assert_eq!(key.clone().within(""), plain);
-    let whole = LockKey::new("prod:shop:order:{7}");
+    assert_eq!(
+        (plain.namespace(), key.namespace()),
+        (None, Some("prod-shop:"))
+    );
+    assert_eq!(plain.clone().within("").namespace(), Some(""));
+    let whole = LockKey::new("prod-shop:order:{7}");
     assert_eq!(key, whole, "one key of the store");
     assert!(HashSet::from([key]).contains(&whole));
+}
+
+#[test]
+fn a_tenants_key_stays_in_the_name_space() {
+    let plain = LockKey::new("order");
+    let within = |key: LockKey| key.within("prod-shop:");
+    for tenant in ["acme", &"x".repeat(300)] {
+        let key = within(plain.clone()).tenant(tenant);
+        assert_eq!(key, within(plain.tenant(tenant)));
+        assert_eq!(key.namespace(), Some("prod-shop:"));
+    }
 }
 
 #[test]

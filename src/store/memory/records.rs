@@ -1,7 +1,8 @@
 //! Records, within a budget of memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -13,34 +14,47 @@ use crate::store::{Record, RecordEntry};
 /// The default limit of all records together, in bytes.
 pub(super) const DEFAULT_LIMIT: usize = 64 * 1024 * 1024;
 
-/// What a record costs beside its key and its value, in bytes: its entries in two maps.
-const OVERHEAD: usize = 256;
+/// What a record costs beside its key, its scope and its value, in bytes: its entries in the maps.
+const OVERHEAD: usize = 320;
 
-/// The fewest new records between two sweeps.
-const SWEEP: usize = 128;
+/// How many records that are over a call removes, so that none of them takes long: each new record pays for several old ones.
+const REMOVED: usize = 8;
 
-/// The records of a store. When a new record exceeds the limit, the oldest are removed.
+/// How many records a page of a list looks at.
+const LOOKS: usize = 1000;
+
+/// The records of a store. When a new one exceeds the limit, the oldest of the largest scope go first.
 ///
-/// One mutex protects them. It may be taken under a shard's mutex, and no other mutex is taken under it. Between calls,
-/// `kept` and `ages` name the same records, `size` is the sum of their costs, and `size` is more than `limit` only while
-/// there is just one record.
+/// One mutex protects them. It may be taken under a shard's mutex, and no other mutex is taken under it. Between calls, `kept`,
+/// `ages`, `ends` and the `ages` of all `scopes` name the same records; `size`, the sizes of `scopes` and `by_size` are the sums of
+/// their costs; and `size` is more than `limit` only while there is just one record.
 pub(super) struct Records {
     limit: usize,
     size: usize,
     kept: KeyMap<StoredRecord>,
     /// The keys in the order in which their records were kept.
     ages: BTreeMap<u64, LockKey>,
+    /// The ends of the records, the earliest first.
+    ends: BTreeSet<(Instant, u64)>,
+    scopes: HashMap<Arc<str>, ScopeRecords>,
+    /// The scopes, the largest last.
+    by_size: BTreeSet<(usize, Arc<str>)>,
     /// The age of the next record.
     next: u64,
-    /// How many more records may be kept before the next sweep.
-    until_sweep: usize,
 }
 
 struct StoredRecord {
     value: Bytes,
+    scope: Arc<str>,
     until: Instant,
     age: u64,
     cost: usize,
+}
+
+#[derive(Default)]
+struct ScopeRecords {
+    size: usize,
+    ages: BTreeSet<u64>,
 }
 
 impl Records {
@@ -51,43 +65,57 @@ impl Records {
             size: 0,
             kept: KeyMap::default(),
             ages: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            scopes: HashMap::new(),
+            by_size: BTreeSet::new(),
             next: 0,
-            until_sweep: SWEEP,
         }
     }
 
-    /// Keeps `record` in place of any other of `key`, and removes the oldest records that exceed the limit.
+    /// Keeps `record` in place of any other of `key`, and removes those for which there is no room any more.
     pub(super) fn keep(&mut self, key: &LockKey, record: &Record, now: Instant) {
         self.forget(key);
-        let cost = key.as_str().len() + record.value.len() + OVERHEAD;
+        self.expire(now, REMOVED);
         let kept = StoredRecord {
             value: record.value.clone(),
+            scope: record.scope.clone(),
             until: after(now, record.retention),
             age: self.next,
-            cost,
+            cost: key.as_str().len() + record.scope.len() + record.value.len() + OVERHEAD,
         };
-        self.ages.insert(self.next, key.clone());
-        self.kept.insert(key.clone(), kept);
         self.next += 1;
-        self.size += cost;
-        self.pay_for_sweep(now);
-        while self.size > self.limit && self.ages.len() > 1 {
-            let oldest = self.ages.first_key_value().map(|(_, key)| key.clone());
-            self.forget(&oldest.expect("there are several"));
+        self.size += kept.cost;
+        self.ages.insert(kept.age, key.clone());
+        self.ends.insert((kept.until, kept.age));
+        let (age, cost) = (kept.age, kept.cost);
+        self.resize(&kept.scope, |scope| {
+            scope.size += cost;
+            scope.ages.insert(age);
+        });
+        self.kept.insert(key.clone(), kept);
+        while self.size > self.limit {
+            let Some(next) = self.next_to_go(age) else {
+                return;
+            };
+            self.forget(&next);
         }
+    }
+
+    /// The oldest record of the largest scope, but not the newest record, which exists when its key becomes free, whatever its size.
+    fn next_to_go(&self, newest: u64) -> Option<LockKey> {
+        let scopes = self.by_size.iter().rev();
+        let mut oldest = scopes.filter_map(|(_, scope)| self.scopes[scope].ages.first());
+        let age = oldest.find(|age| **age != newest)?;
+        self.ages.get(age).cloned()
     }
 
     /// The record of `key`.
-    pub(super) fn get(&mut self, key: &LockKey, now: Instant) -> Option<Bytes> {
-        let kept = self.kept.get(key)?;
-        if kept.until <= now {
-            self.forget(key);
-            return None;
-        }
+    pub(super) fn get(&self, key: &LockKey, now: Instant) -> Option<Bytes> {
+        let kept = self.kept.get(key).filter(|kept| kept.until > now)?;
         Some(kept.value.clone())
     }
 
-    /// Some records that are newer than this age, the oldest first; and the age of the last one if there are more.
+    /// Some records that are newer than this age, the oldest first; and the age of the last one that it looked at if there are more.
     pub(super) fn list(
         &self,
         after: Option<u64>,
@@ -97,15 +125,14 @@ impl Records {
     ) -> (Vec<RecordEntry>, Option<u64>) {
         let mut entries = Vec::new();
         let first = after.map_or(Bound::Unbounded, Bound::Excluded);
-        for (age, key) in self.ages.range((first, Bound::Unbounded)) {
-            let Some(kept) = self.kept.get(key).filter(|kept| kept.until > now) else {
-                continue;
-            };
-            if wanted(key) {
+        let newer = self.ages.range((first, Bound::Unbounded));
+        for (looks, (age, key)) in (1..).zip(newer) {
+            let kept = &self.kept[key];
+            if kept.until > now && wanted(key) {
                 let size = kept.value.len() as u64;
                 entries.push(RecordEntry::new(key.clone(), size, kept.until - now));
             }
-            if entries.len() >= limit {
+            if entries.len() >= limit || looks >= LOOKS {
                 return (entries, Some(*age));
             }
         }
@@ -121,41 +148,45 @@ impl Records {
 
     /// Whether there is no record.
     pub(super) fn is_empty(&mut self, now: Instant) -> bool {
-        self.sweep(now);
+        self.expire(now, usize::MAX);
         self.kept.is_empty()
     }
 
-    fn forget(&mut self, key: &LockKey) {
-        if let Some(kept) = self.kept.remove(key) {
-            self.ages.remove(&kept.age);
-            self.size -= kept.cost;
-        }
-    }
-
-    /// Counts a new record. A sweep runs after as many new records as the last sweep left, so that each new record causes
-    /// two checks at most.
-    fn pay_for_sweep(&mut self, now: Instant) {
-        match self.until_sweep.checked_sub(1) {
-            Some(left) => self.until_sweep = left,
-            None => self.sweep(now),
-        }
-    }
-
-    /// Removes records that have expired.
-    fn sweep(&mut self, now: Instant) {
-        let Self {
-            kept, ages, size, ..
-        } = self;
-        kept.retain(|_, record| {
-            let stays = record.until > now;
-            if !stays {
-                ages.remove(&record.age);
-                *size -= record.cost;
+    /// Removes records that are over, `most` at the most.
+    fn expire(&mut self, now: Instant, most: usize) {
+        for _ in 0..most {
+            match self.ends.first() {
+                Some((until, age)) if *until <= now => {
+                    let key = self.ages[age].clone();
+                    self.forget(&key);
+                }
+                _ => return,
             }
-            stays
+        }
+    }
+
+    fn forget(&mut self, key: &LockKey) {
+        let Some(kept) = self.kept.remove(key) else {
+            return;
+        };
+        self.size -= kept.cost;
+        self.ages.remove(&kept.age);
+        self.ends.remove(&(kept.until, kept.age));
+        self.resize(&kept.scope, |scope| {
+            scope.size -= kept.cost;
+            scope.ages.remove(&kept.age);
         });
-        self.until_sweep = SWEEP.max(self.kept.len());
-        self.kept.shrink_to(2 * self.until_sweep);
+    }
+
+    /// Changes the sums of a scope, and forgets one without records.
+    fn resize(&mut self, scope: &Arc<str>, change: impl FnOnce(&mut ScopeRecords)) {
+        let records = self.scopes.entry(scope.clone()).or_default();
+        self.by_size.remove(&(records.size, scope.clone()));
+        change(records);
+        match records.ages.is_empty() {
+            true => drop(self.scopes.remove(scope)),
+            false => drop(self.by_size.insert((records.size, scope.clone()))),
+        }
     }
 }
 

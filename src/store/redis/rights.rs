@@ -10,6 +10,7 @@ use super::names::{Name, Names};
 use super::reply::read;
 use super::script::{self, Call};
 use crate::error::StoreError;
+use crate::lock::Namespace;
 
 /// The key of the check. It is in [`AclRules`], so that the check leaves nothing in the server's log of refusals.
 pub(super) const SCRATCH: &str = "tower_lock_rights";
@@ -72,13 +73,20 @@ impl AclRules {
     /// ```
     /// use tower_distributed_lock::RedisStore;
     ///
-    /// let rules = RedisStore::acl_rules(["lock:", "idempotency:"]).namespace("prod:shop");
-    /// assert!(rules.to_string().contains(" ~prod:shop:lock:* "));
+    /// let rules = RedisStore::acl_rules(["lock:", "idempotency:"]).namespace("prod-shop");
+    /// assert!(rules.to_string().contains(" ~prod-shop:lock:* "));
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// Where [`LockClientBuilder::build`](crate::LockClientBuilder::build) does.
     #[must_use]
     pub fn namespace(mut self, name: impl AsRef<str>) -> Self {
+        let namespace = Namespace::new(name.as_ref()).unwrap_or_else(|reason| {
+            panic!("these `AclRules` have no proper `namespace`: {reason}");
+        });
         for prefix in &mut self.prefixes {
-            prefix.insert_str(0, &format!("{}:", name.as_ref()));
+            prefix.insert_str(0, namespace.prefix());
         }
         self
     }

@@ -21,13 +21,13 @@ described! {
 }
 
 /// Counts a connection, which is up until the returned value is dropped.
-pub(in crate::telemetry) fn connected(carries: &'static str) -> Counted {
+pub(crate) fn connected(carries: &'static str) -> Counted {
     counter!(CONNECTED, "carries" => carries).increment(1);
     Counted::new(gauge!(CONNECTIONS, "carries" => carries))
 }
 
 /// Counts a connection that could not be opened.
-pub(in crate::telemetry) fn failed(carries: &'static str) {
+pub(crate) fn failed(carries: &'static str) {
     counter!(FAILED, "carries" => carries).increment(1);
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn clock_offset(server: &str, seconds: f64) {
 }
 
 /// Measures the answer to a command that was sent at `since`.
-pub(in crate::telemetry) fn answered(carries: &'static str, since: Instant) {
+pub(crate) fn answered(carries: &'static str, since: Instant) {
     // Its names and labels are composed once, because every command updates it.
     static KEYS: LazyLock<[Key; USES.len()]> = LazyLock::new(|| {
         USES.map(|carries| {
@@ -55,6 +55,6 @@ pub(in crate::telemetry) fn answered(carries: &'static str, since: Instant) {
 }
 
 /// Counts a command that was not answered.
-pub(in crate::telemetry) fn unanswered(carries: &'static str) {
+pub(crate) fn unanswered(carries: &'static str) {
     counter!(UNANSWERED, "carries" => carries).increment(1);
 }

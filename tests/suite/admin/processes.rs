@@ -71,11 +71,11 @@ async fn a_holder_is_shown_with_its_process_on_every_store() {
 #[tokio::test]
 async fn an_entry_does_not_depend_on_the_name_space() {
     let store = MemoryStore::new();
-    let builder = LockClient::builder(store.clone()).namespace("prod:shop");
+    let builder = LockClient::builder(store.clone()).namespace("prod-shop");
     let shop = builder.announce("shop").build();
     let held = shop.lock("lock:k").await.unwrap();
     let inside = announced(&shop.admin().unwrap(), "lock:k").await;
-    let outside = announced(&LockAdmin::new(store), "prod:shop:lock:k").await;
+    let outside = announced(&LockAdmin::new(store), "prod-shop:lock:k").await;
     assert!(is_here(&inside, "shop") && inside == outside);
     held.release().await.unwrap();
 }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use tower_distributed_lock::{
-    ListQuery, LockClient, LockError, LockKey, MemoryStore, RedisStore, Resource,
+    ListQuery, LockAdmin, LockClient, LockError, LockKey, MemoryStore, RedisStore, Resource,
 };
 
 use crate::support::{RedisServer, Site};
@@ -20,12 +20,12 @@ async fn client(site: &Site, namespace: &str) -> LockClient {
 async fn clients_of_different_name_spaces_share_no_lock_and_no_record() {
     for site in Site::all().await {
         let (shop, stock) = (
-            client(&site, "prod:shop").await,
-            client(&site, "prod:stock").await,
+            client(&site, "prod-shop").await,
+            client(&site, "prod-stock").await,
         );
-        let (second, plain) = (client(&site, "prod:shop").await, site.client().await);
+        let (second, plain) = (client(&site, "prod-shop").await, site.client().await);
         let held = shop.lock(ORDERS.id(1)).await.unwrap();
-        assert_eq!(held.key().as_str(), "prod:shop:lock:ns-order:1");
+        assert_eq!(held.key().as_str(), "prod-shop:lock:ns-order:1");
         assert_eq!(held.key().name(), "lock:ns-order:1");
         for other in [&stock, &plain] {
             let free = other.lock(ORDERS.id(1)).wait(Duration::ZERO).await;
@@ -34,7 +34,7 @@ async fn clients_of_different_name_spaces_share_no_lock_and_no_record() {
         // The same name space; the same key of the store; a key that has the name space already.
         for (locks, key) in [
             (&second, LockKey::from(ORDERS.id(1))),
-            (&plain, LockKey::new("prod:shop:lock:ns-order:1")),
+            (&plain, LockKey::new("prod-shop:lock:ns-order:1")),
             (&second, held.key().clone()),
         ] {
             let busy = locks
@@ -58,7 +58,7 @@ async fn clients_of_different_name_spaces_share_no_lock_and_no_record() {
                 .unwrap()
                 .is_held()
         );
-        let admin = site.admin().await.namespace("prod:shop");
+        let admin = site.admin().await.namespace("prod-shop");
         let list = admin
             .locks(&ListQuery::new().prefix("lock:ns").limit(1000))
             .await
@@ -86,7 +86,7 @@ async fn several(shop: &LockClient) {
     assert!(matches!(none, Err(LockError::Busy { .. })));
     all.release().await.unwrap();
     let any = shop.lock_any(keys).wait(Duration::ZERO).await.unwrap();
-    assert!(any.key().as_str().starts_with("prod:shop:"));
+    assert!(any.key().as_str().starts_with("prod-shop:"));
     any.release().await.unwrap();
 }
 
@@ -115,7 +115,7 @@ async fn a_user_whose_rights_end_with_the_name_space_takes_its_locks_and_no_othe
     let server = RedisServer::start().await;
     let mut redis = server.connection().await;
     let rules = RedisStore::acl_rules(["lock:", "ns:"])
-        .namespace("prod:shop")
+        .namespace("prod-shop")
         .admin();
     let mut user = redis::cmd("ACL");
     user.arg("SETUSER")
@@ -130,7 +130,7 @@ async fn a_user_whose_rights_end_with_the_name_space_takes_its_locks_and_no_othe
     let address = server.url().replace("redis://", "redis://locks:secret@");
     let store = RedisStore::connect(address).await.unwrap();
     let shop = LockClient::builder(store.clone())
-        .namespace("prod:shop")
+        .namespace("prod-shop")
         .build();
     shop.lock("lock:k")
         .fenced()
@@ -144,11 +144,11 @@ async fn a_user_whose_rights_end_with_the_name_space_takes_its_locks_and_no_othe
         .run(async |_| Ok::<_, LockError>(1));
     done.await.unwrap();
     for key in server.dump().await.into_keys() {
-        assert!(key.contains("prod:shop:"), "{key}");
+        assert!(key.contains("prod-shop:"), "{key}");
     }
     for other in [
         LockClient::new(store.clone()),
-        LockClient::builder(store).namespace("prod:stock").build(),
+        LockClient::builder(store).namespace("prod-stock").build(),
     ] {
         let refused = other.lock("lock:k").await;
         assert!(
@@ -158,9 +158,125 @@ async fn a_user_whose_rights_end_with_the_name_space_takes_its_locks_and_no_othe
     }
 }
 
+/// Otherwise an admin breaks the lock of another service, and leaves the one that was meant.
+#[tokio::test]
+async fn a_key_of_another_name_space_is_refused_and_nothing_else_is_touched() {
+    for site in Site::all().await {
+        let (shop, stock) = (
+            client(&site, "prod-shop").await,
+            client(&site, "prod-stock").await,
+        );
+        let clients = [shop, stock, site.client().await];
+        let mut held = Vec::new();
+        for locks in &clients {
+            held.push(locks.lock(ORDERS.id(7)).await.unwrap());
+        }
+        for (here, locks) in clients.iter().enumerate() {
+            let admin = locks.admin().unwrap();
+            for (there, guard) in held.iter().enumerate() {
+                if here == there {
+                    assert!(admin.inspect(guard.key()).await.unwrap().is_held());
+                    continue;
+                }
+                for key in [guard.key().clone(), guard.key().tenant("acme")] {
+                    refused(&site, admin.inspect(&key).await);
+                    refused(&site, admin.force_unlock(&key).await);
+                    refused(&site, admin.set_permits(&key, 1).await);
+                    refused(&site, admin.leave_permits(&key).await);
+                    refused(&site, admin.record(&key).await);
+                    refused(&site, admin.forget_record(&key).await);
+                    refused(&site, locks.lock(&key).await);
+                    refused(&site, locks.try_lock(&key).await);
+                    refused(&site, locks.lock_all([LockKey::new("ns-free"), key]).await);
+                }
+            }
+        }
+        for guard in held {
+            guard.release().await.unwrap();
+        }
+    }
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(site: &Site, answer: Result<T, LockError>) {
+    let is_invalid = matches!(answer, Err(LockError::Invalid(_)));
+    assert!(is_invalid, "{}: {answer:?}", site.name());
+}
+
+#[tokio::test]
+async fn a_key_that_an_admin_lists_is_refused_by_another_name_space() {
+    let store = MemoryStore::new();
+    let shop = LockClient::builder(store.clone())
+        .namespace("prod-shop")
+        .build();
+    let guard = shop.lock("lock:nightly").await.unwrap();
+    let plain = LockAdmin::new(store.clone());
+    let listed = plain
+        .locks(&ListQuery::new())
+        .await
+        .unwrap()
+        .entries
+        .remove(0)
+        .key;
+    assert_eq!(listed.name(), "prod-shop:lock:nightly");
+    assert!(plain.inspect(&listed).await.unwrap().is_held());
+    let refused = shop.admin().unwrap().force_unlock(listed).await;
+    assert!(matches!(refused, Err(LockError::Invalid(_))), "{refused:?}");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn no_name_space_begins_another() {
+    let store = MemoryStore::new();
+    let client = |namespace: &str| {
+        LockClient::builder(store.clone())
+            .namespace(namespace)
+            .build()
+    };
+    let (one, two) = (client("test:"), client("test::"));
+    let guard = two.lock("x").await.unwrap();
+    assert_eq!(guard.key().as_str(), "test::x");
+    let refused = one.lock(":x").await;
+    assert!(matches!(refused, Err(LockError::Invalid(_))), "{refused:?}");
+    let listed = one.admin().unwrap().locks(&ListQuery::new()).await.unwrap();
+    assert!(listed.entries.is_empty(), "{listed:?}");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_name_space_ends_as_the_prefixes_of_others_do() {
+    for (text, whole) in [
+        ("app", "app:x"),
+        ("app:", "app:x"),
+        ("app.", "app.x"),
+        ("test::", "test::x"),
+        ("{app}:", "{app}:x"),
+        ("{app}", "{app}:x"),
+        ("eu/app", "eu/app:x"),
+    ] {
+        let builder = LockClient::builder(MemoryStore::new()).namespace(text);
+        let guard = builder.build().lock("x").await.unwrap();
+        assert_eq!((guard.key().as_str(), guard.key().name()), (whole, "x"));
+    }
+}
+
 #[test]
 fn a_name_space_that_would_change_the_meaning_of_names_is_refused() {
-    for name in ["", "a:", "{tag}", "a b", "a\n", "é", &"x".repeat(65)] {
+    let long = "x".repeat(65);
+    for name in [
+        "",
+        ":",
+        "prod:shop",
+        "prod.shop",
+        "{tag",
+        "a{tag}",
+        "{}",
+        "{a:b}",
+        "a b",
+        "a\n",
+        "é",
+        &long,
+    ] {
         let builder = LockClient::builder(MemoryStore::new()).namespace(name);
         assert!(
             catch_unwind(AssertUnwindSafe(|| builder.build())).is_err(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower_distributed_lock::{LockClient, LockError, LockGuard, LockMode, MemoryStore, Owner};
-use tower_distributed_lock_testing::conformance::Site;
+use tower_distributed_lock_testing::conformance::CriticalSection;
 use tower_distributed_lock_testing::{Fault, Faults, FaultyStore};
 
 const KEYS: [&str; 3] = ["a", "b", "c"];
@@ -34,7 +34,11 @@ fn storm(family: [LockMode; 2]) {
         .expect("a runtime");
     threads.block_on(async {
         let store = MemoryStore::new();
-        let sites = [Site::default(), Site::default(), Site::default()];
+        let sites = [
+            CriticalSection::default(),
+            CriticalSection::default(),
+            CriticalSection::default(),
+        ];
         let until = Instant::now() + TIME;
         let (mut clients, mut blowing) = (Vec::new(), JoinSet::new());
         let slow = Faults::none()
@@ -73,7 +77,7 @@ async fn blow(
     until: Instant,
     family: [LockMode; 2],
     locks: LockClient,
-    sites: [Site; 3],
+    sites: [CriticalSection; 3],
     owner: Owner,
 ) -> usize {
     let mut grants = 0;
@@ -109,7 +113,7 @@ async fn blow(
     grants
 }
 
-async fn work(guard: &LockGuard, mode: LockMode, sites: &[Site; 3]) {
+async fn work(guard: &LockGuard, mode: LockMode, sites: &[CriticalSection; 3]) {
     let time = Duration::from_micros(fastrand::u64(..500));
     if guard.keys().count() > 1 {
         let [a, b, c] = sites;

@@ -6,8 +6,8 @@ mod keys;
 use std::collections::BTreeSet;
 
 use redis::AsyncTypedCommands;
-use tower_distributed_lock::console::{self, Console};
 use tower_distributed_lock::{LockError, LockMode, RedisStore};
+use tower_distributed_lock_console::{self as console, Console};
 
 use super::*;
 use crate::support::RedisServer;
@@ -22,14 +22,21 @@ async fn losses_and_refusals_are_kept_with_their_cause() {
     assert!(locks.admin().unwrap().force_unlock("k").await.unwrap());
     assert!(matches!(guard.release().await, Err(LockError::Lost)));
 
-    let shown = page.json("/api/events").await;
-    assert_eq!((&shown["lost"], &shown["refused"]), (&1.into(), &1.into()));
-    let [lost, refused] = &shown["events"].as_array().unwrap()[..] else {
+    let shown = eventually("both", SOON, async || {
+        let shown = page.json("/api/events").await;
+        (shown["last"] == 3).then_some(shown)
+    });
+    let shown = shown.await;
+    for count in ["lost", "refused", "broken"] {
+        assert_eq!(shown[count], 1, "{count}");
+    }
+    let [lost, broken, refused] = &shown["events"].as_array().unwrap()[..] else {
         panic!("{shown}");
     };
     assert_eq!(lost["kind"], "lost");
     assert_eq!(lost["route"], "/k");
     assert_eq!(lost["cause"], "the store did not carry it at its release");
+    assert_eq!(broken["kind"], "broken");
     assert_eq!(refused["outcome"], "contended");
     assert_eq!(refused["route"], "/other");
     assert_eq!(refused["key"], "k");
@@ -55,7 +62,7 @@ async fn a_page_without_rights_names_them() {
 }
 
 #[tokio::test]
-async fn waits_and_holds_are_counted_by_route_and_mode_and_hot_keys_by_name() {
+async fn waits_are_counted_by_route_and_mode_and_hot_keys_by_name() {
     let locks = locks();
     let page = Page::serve(console::router(&locks)).await;
     let guard = locks.lock("hot").label("/hot").await.unwrap();
@@ -64,31 +71,25 @@ async fn waits_and_holds_are_counted_by_route_and_mode_and_hot_keys_by_name() {
     tokio::time::sleep(Duration::from_millis(60)).await;
     guard.release().await.unwrap();
     waiter.await.unwrap().release().await.unwrap();
-    for _ in 0..3 {
-        let read = locks.lock("cold").mode(LockMode::Read);
-        read.await.unwrap().release().await.unwrap();
-    }
+    // A lock that is free at once is no wait.
+    let read = locks.lock("cold").mode(LockMode::Read);
+    read.await.unwrap().release().await.unwrap();
 
-    let shown = page.json("/api/durations").await;
-    let [hot, none] = &shown["series"].as_array().unwrap()[..] else {
+    let shown = eventually("the wait", SOON, async || {
+        let shown = page.json("/api/durations").await;
+        (shown["series"][0]["waits"]["count"] == 1).then_some(shown)
+    });
+    let shown = shown.await;
+    let [hot] = &shown["series"].as_array().unwrap()[..] else {
         panic!("{shown}");
     };
     assert_eq!(
         (&hot["route"], &hot["mode"]),
         (&"/hot".into(), &"reentrant".into())
     );
-    assert_eq!(
-        (&hot["waits"]["count"], &hot["holds"]["count"]),
-        (&2.into(), &2.into())
-    );
     assert!(hot["waits"]["p99_ms"].as_u64() >= Some(50), "{hot}");
-    assert_eq!(
-        (&none["route"], &none["mode"]),
-        (&"none".into(), &"read".into())
-    );
-    assert_eq!(none["waits"]["count"], 3);
     let buckets = shown["bounds_ms"].as_array().unwrap().len() + 1;
-    assert_eq!(none["holds"]["buckets"].as_array().unwrap().len(), buckets);
+    assert_eq!(hot["waits"]["buckets"].as_array().unwrap().len(), buckets);
 
     let contended = page.json("/api/contended").await;
     let [only] = &contended["keys"].as_array().unwrap()[..] else {
@@ -99,7 +100,7 @@ async fn waits_and_holds_are_counted_by_route_and_mode_and_hot_keys_by_name() {
 }
 
 #[tokio::test]
-async fn the_store_is_shown_with_its_promises_its_connections_and_their_latency() {
+async fn the_store_is_shown_with_its_promises_and_the_time_of_its_answer() {
     let server = RedisServer::start().await;
     let locks = LockClient::new(RedisStore::connect(server.url()).await.unwrap());
     let page = Page::serve(console::router(&locks)).await;
@@ -113,17 +114,7 @@ async fn the_store_is_shown_with_its_promises_its_connections_and_their_latency(
     );
     assert_eq!(shown["audit"]["promises"][0]["id"], "S1");
     assert!(!shown["audit"]["warnings"].as_array().unwrap().is_empty());
-    let commands = &shown["connections"][0];
-    assert_eq!(commands["carries"], "commands");
-    assert!(commands["up"].as_u64() >= Some(1), "{commands}");
-    assert!(
-        commands["last_minute"]["answers"].as_u64() >= Some(2),
-        "{commands}"
-    );
-    assert!(
-        commands["last_minute"]["longest_us"].as_u64() >= Some(1),
-        "{commands}"
-    );
+    assert!(shown["answered_us"].as_u64() >= Some(1), "{shown}");
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 mod scene;
 
 use serde_json::json;
-use tower_distributed_lock::console::{self, Console};
 use tower_distributed_lock::{Lease, LockMode, RedisStore};
+use tower_distributed_lock_console::{self as console, Console};
 
 use super::*;
 use crate::support::{Browser, RedisServer};

@@ -5,7 +5,8 @@ use std::alloc::System;
 use std::time::Duration;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use tower_distributed_lock::{LockClient, console};
+use tower_distributed_lock::LockClient;
+use tower_distributed_lock_console as console;
 
 use crate::support::{Console, Peer};
 

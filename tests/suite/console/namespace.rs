@@ -1,7 +1,7 @@
 //! A console of a client with a name space.
 
 use serde_json::json;
-use tower_distributed_lock::console::Console;
+use tower_distributed_lock_console::Console;
 
 use super::*;
 
@@ -13,9 +13,9 @@ async fn a_console_shows_and_breaks_the_locks_of_its_name_space_by_their_names()
         builder.namespace(namespace).build()
     };
     let (shop, second, stock) = (
-        client("prod:shop"),
-        client("prod:shop"),
-        client("prod:stock"),
+        client("prod-shop"),
+        client("prod-shop"),
+        client("prod-stock"),
     );
     let page = Page::serve(Console::new(&shop).allow_force_unlock().router()).await;
     let own = shop.lock("own").await.unwrap();
@@ -31,7 +31,7 @@ async fn a_console_shows_and_breaks_the_locks_of_its_name_space_by_their_names()
 
     let request = reqwest::Client::new().post(format!("{}/api/break", page.url));
     let request = request.header("sec-fetch-site", "same-origin");
-    let body = json!({ "key": "elsewhere", "confirm": "elsewhere" });
+    let body = json!({ "key": "elsewhere", "confirm": "elsewhere", "holders": [holder] });
     let told = request.json(&body).send().await.unwrap();
     let told: Value = told.json().await.unwrap();
     assert_eq!(told["broken"], true, "{told}");

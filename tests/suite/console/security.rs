@@ -4,7 +4,7 @@ use axum::body::Body;
 use http::{Request, StatusCode};
 use serde_json::json;
 use tower::ServiceExt;
-use tower_distributed_lock::console::{self, Console};
+use tower_distributed_lock_console::{self as console, Console};
 use tracing::Level;
 
 use super::*;
@@ -13,13 +13,25 @@ use crate::support::{LimitedStore, Log};
 /// A request to break `k`, from the page itself.
 fn from_the_page() -> http::request::Builder {
     Request::post("/api/break")
-        .header("host", "locks.example")
+        .header("host", "localhost")
         .header("sec-fetch-site", "same-origin")
         .header("content-type", "application/json")
 }
 
 fn body(key: &str, confirm: &str) -> Body {
-    Body::from(json!({ "key": key, "confirm": confirm }).to_string())
+    seen(key, confirm, &[])
+}
+
+/// The same after the page has shown these holders.
+fn seen(key: &str, confirm: &str, holders: &[String]) -> Body {
+    let body = json!({ "key": key, "confirm": confirm, "holders": holders });
+    Body::from(body.to_string())
+}
+
+/// The holders of `k`, as the page shows them.
+async fn holders(locks: &LockClient) -> Vec<String> {
+    let seen = locks.admin().unwrap().inspect("k").await.unwrap();
+    seen.holders.into_iter().map(|holder| holder.id).collect()
 }
 
 async fn status(console: &Router, request: Request<Body>) -> StatusCode {
@@ -48,7 +60,7 @@ async fn a_foreign_page_cannot_break_a_lock() {
     let guard = locks.lock("k").await.unwrap();
     let console = Console::new(&locks).allow_force_unlock().router();
     let json = ("content-type", "application/json");
-    let host = ("host", "locks.example");
+    let host = ("host", "localhost");
     for headers in [
         // As browsers send it from another origin.
         &[
@@ -61,7 +73,7 @@ async fn a_foreign_page_cannot_break_a_lock() {
             host,
             json,
             ("sec-fetch-site", "same-site"),
-            ("origin", "https://a.locks.example"),
+            ("origin", "https://a.localhost"),
         ],
         &[host, json, ("origin", "https://evil.example")],
         &[host, json, ("origin", "null")],
@@ -93,10 +105,11 @@ async fn a_foreign_page_cannot_break_a_lock() {
     assert_eq!(status(&console, get).await, 405);
     assert!(is_held(&locks).await);
 
-    let old_browser = Request::post("/api/break").header("host", "locks.example");
-    let old_browser = old_browser.header("origin", "http://locks.example");
+    let old_browser = Request::post("/api/break").header("host", "localhost");
+    let old_browser = old_browser.header("origin", "http://localhost");
     let old_browser = old_browser.header("content-type", "application/json");
-    let broken = old_browser.body(body("k", "k")).unwrap();
+    let shown = holders(&locks).await;
+    let broken = old_browser.body(seen("k", "k", &shown)).unwrap();
     assert_eq!(status(&console, broken).await, 200);
     assert!(guard.release().await.is_err());
 }
@@ -123,17 +136,82 @@ async fn a_lock_is_not_broken_without_its_exact_name() {
     guard.release().await.unwrap();
 }
 
+/// The user has looked at one holder, and another has come meanwhile.
+#[tokio::test]
+async fn no_other_holder_is_ended_than_the_one_that_was_shown() {
+    let locks = locks();
+    let console = Console::new(&locks).allow_force_unlock().router();
+    let first = locks.lock("k").await.unwrap();
+    let shown = holders(&locks).await;
+    first.release().await.unwrap();
+    let second = locks.lock("k").await.unwrap();
+    for shown in [&shown[..], &[]] {
+        let request = from_the_page().body(seen("k", "k", shown)).unwrap();
+        assert_eq!(status(&console, request).await, 409);
+    }
+    second.release().await.unwrap();
+}
+
+/// A page of another site points its name at this address: to a browser, both are one origin.
+#[tokio::test]
+async fn a_request_to_another_name_reads_and_breaks_nothing() {
+    let locks = locks();
+    let guard = locks.lock("k").await.unwrap();
+    let console = Console::new(&locks).allow_force_unlock();
+    let console = console.hosts(["locks.example"]).router();
+    let shown = holders(&locks).await;
+    for (host, expected) in [
+        ("evil.example:3003", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("locks.example.", 421),
+        ("127.0.0.1:3003", 200),
+        ("[::1]:3003", 200),
+        ("localhost:3003", 200),
+        ("locks.example", 200),
+    ] {
+        for path in ["/", "/main.js", "/api/keys", "/api/live"] {
+            let request = Request::get(path).header("host", host);
+            let request = request.body(Body::empty()).unwrap();
+            assert_eq!(status(&console, request).await, expected, "{host}{path}");
+        }
+        let over_http2 = format!("http://{host}/api/keys");
+        let request = Request::get(over_http2).body(Body::empty()).unwrap();
+        assert_eq!(status(&console, request).await, expected, "{host}");
+    }
+    let from_evil = Request::post("/api/break")
+        .header("host", "evil.example:3003")
+        .header("sec-fetch-site", "same-origin")
+        .header("content-type", "application/json");
+    let request = from_evil.body(seen("k", "k", &shown)).unwrap();
+    assert_eq!(status(&console, request).await, 421);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn refused_breaks_are_one_line_a_minute() {
+    let (log, _guard) = Log::at(Level::INFO);
+    let console = console::router(&locks());
+    for _ in 0..100 {
+        let request = from_the_page().body(body("k", "k")).unwrap();
+        assert_eq!(status(&console, request).await, 403);
+    }
+    let lines = log.text();
+    assert_eq!(lines.matches("refused to break").count(), 1, "{lines}");
+}
+
 #[tokio::test]
 async fn a_broken_lock_is_logged_with_the_callers_address_and_the_answer_says_what_was_there() {
     let (log, _guard) = Log::at(Level::INFO);
     let locks = locks();
     let guard = locks.lock("k").await.unwrap();
     let page = Page::serve(Console::new(&locks).allow_force_unlock().router()).await;
+    let shown = holders(&locks).await;
     let ask = || {
         let request = reqwest::Client::new().post(format!("{}/api/break", page.url));
         let request = request.header("sec-fetch-site", "same-origin");
         let request = request.header("x-forwarded-for", "203.0.113.9\u{e9}");
-        request.json(&json!({ "key": "k", "confirm": "k" })).send()
+        let body = json!({ "key": "k", "confirm": "k", "holders": shown });
+        request.json(&body).send()
     };
     let told: Value = ask().await.unwrap().json().await.unwrap();
     assert_eq!(told["broken"], true);
@@ -159,7 +237,11 @@ async fn a_broken_lock_is_logged_with_the_callers_address_and_the_answer_says_wh
     );
     // The log has a digest of the name, and the page has the name.
     assert!(line.contains("key=8254c329"), "{line}");
-    let events = page.json("/api/events").await;
+    let events = eventually("the event", SOON, async || {
+        let events = page.json("/api/events").await;
+        (events["broken"] == 1).then_some(events)
+    });
+    let events = events.await;
     let broken = events["events"].as_array().unwrap().iter();
     let broken: Vec<_> = broken.filter(|event| event["kind"] == "broken").collect();
     assert_eq!(broken.len(), 1);
@@ -174,7 +256,8 @@ async fn a_caller_that_does_not_wait_for_the_answer_is_logged() {
     let locks = LockClient::new(LimitedStore::breaking_late(delay));
     let guard = locks.lock("k").await.unwrap();
     let console = Console::new(&locks).allow_force_unlock().router();
-    let request = from_the_page().body(body("k", "k")).unwrap();
+    let shown = holders(&locks).await;
+    let request = from_the_page().body(seen("k", "k", &shown)).unwrap();
     let answer = tokio::time::timeout(delay / 2, status(&console, request)).await;
     assert!(answer.is_err(), "the caller has gone");
     assert!(guard.release().await.is_err(), "the lock was broken");

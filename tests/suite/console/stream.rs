@@ -1,6 +1,9 @@
 //! The stream of events.
 
-use tower_distributed_lock::{RedisStore, console};
+use tower_distributed_lock::RedisStore;
+use tower_distributed_lock_console as console;
+
+use tower::ServiceExt;
 
 use super::*;
 use crate::support::{Proxy, RedisServer};
@@ -69,7 +72,7 @@ async fn a_stream_goes_on_while_the_store_hangs() {
         assert_eq!(next(&mut stream, "keys").await["keys_in_use"], 2);
     }
     let mut fresh = page.get("/api/live").await;
-    assert!(next(&mut fresh, "store").await["connections"].is_array());
+    assert!(next(&mut fresh, "store").await["audit"].is_object());
 
     proxy.replies.release();
     let mut stream = page.get("/api/live?key=k").await;
@@ -92,6 +95,24 @@ async fn so_many_streams_are_open_at_a_time_and_no_more() {
         page.get("/api/live").await.status() == 200
     })
     .await;
+}
+
+/// A connection may stay open without being read.
+#[tokio::test(start_paused = true)]
+async fn streams_that_are_not_read_give_their_places_back() {
+    let console = console::router(&locks());
+    let open = async || {
+        let request = http::Request::get("/api/live").body(axum::body::Body::empty());
+        console.clone().oneshot(request.unwrap()).await.unwrap()
+    };
+    let mut unread = Vec::new();
+    for _ in 0..32 {
+        unread.push(open().await);
+    }
+    assert_eq!(open().await.status(), 503);
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert_eq!(open().await.status(), 200);
+    drop(unread);
 }
 
 #[tokio::test]

@@ -11,12 +11,16 @@ use crate::support::RedisServer;
 
 #[tokio::test]
 async fn a_name_space_is_the_name_mapper_of_redisson() {
+    for prefix in ["prod-shop:", "app.", "test::", "{app}:"] {
+        shares_the_prefix_of_redisson(prefix).await;
+    }
+}
+
+async fn shares_the_prefix_of_redisson(prefix: &str) {
     let redis = RedisServer::start().await;
     let store = RedisStore::connect(redis.url()).await.unwrap();
-    let shop = LockClient::builder(store.clone())
-        .namespace("prod:shop")
-        .build();
-    let redisson = Arc::new(Redisson::start_behind("prod:shop:", &redis, WATCHDOG).await);
+    let shop = LockClient::builder(store.clone()).namespace(prefix).build();
+    let redisson = Arc::new(Redisson::start_behind(prefix, &redis, WATCHDOG).await);
     let (java, rust) = (
         Party::Java(redisson.thread()),
         Party::Rust(shop, Owner::new()),
@@ -28,8 +32,8 @@ async fn a_name_space_is_the_name_mapper_of_redisson() {
             for (holder, rival) in [(&java, &rust), (&rust, &java)] {
                 let held = holder.lock(kind, name, LEASE).await;
                 assert!(
-                    keys().await.contains(&format!("prod:shop:{name}")),
-                    "{kind}"
+                    keys().await.contains(&format!("{prefix}{name}")),
+                    "{prefix} {kind}"
                 );
                 let refused = rival.try_lock(kind, name, Duration::ZERO).await;
                 assert!(refused.is_none(), "{kind} {name}: {refused:?}");

@@ -1,4 +1,7 @@
-//! The cases, and what most of them need: each file begins with `use super::*`.
+//! The cases: what a store promises, as functions that panic where it does not keep it. The macro makes tests of them.
+//! [`run`](super::run) runs one.
+
+// What most of them need stands here: each file begins with `use super::*`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,9 +14,9 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::KEY;
-use super::env::{Env, Place};
+use super::critical_section::CriticalSection;
+use super::harness::{Harness, Place};
 use super::process::{Process, rival};
-use super::site::Site;
 use super::waiter::Waiter;
 use tower_distributed_lock::store::WAITER_LIVENESS;
 use tower_distributed_lock::{Lease, LockError, LockGuard, LockMode, LockRequest, Owner};
@@ -54,7 +57,7 @@ async fn is_refused(request: LockRequest) {
 }
 
 /// Asserts that the request is refused when it has waited for so long.
-async fn is_refused_after(env: &Env, wait: Duration, request: LockRequest) {
+async fn is_refused_after(env: &Harness, wait: Duration, request: LockRequest) {
     let asked = Instant::now();
     assert_err!(request.wait(wait).await, Busy);
     let waited = asked.elapsed();
@@ -64,7 +67,7 @@ async fn is_refused_after(env: &Env, wait: Duration, request: LockRequest) {
 /// Lets requests wait until one more is refused because too many wait: two of them, or three if one asks the store. Returns
 /// those that wait.
 async fn until_overloaded(
-    env: &Env,
+    env: &Harness,
     request: &LockRequest,
     wait: impl AsyncFn(&Place, LockRequest) -> Waiter,
 ) -> Vec<Waiter> {
@@ -84,7 +87,7 @@ async fn until_overloaded(
 
 /// A task for each request. It makes the request so many times, and under each lock it works at the site for this time.
 fn visits(
-    site: &Site,
+    site: &CriticalSection,
     times: usize,
     requests: impl IntoIterator<Item = (LockRequest, Duration)>,
 ) -> JoinSet<()> {
@@ -112,12 +115,12 @@ fn busy<const N: usize>(
         let request = process.lock(KEY).mode(mode);
         works.map(|work| (request.clone(), work))
     });
-    visits(&Site::default(), usize::MAX, requests)
+    visits(&CriticalSection::default(), usize::MAX, requests)
 }
 
 /// Processes with so many tasks each ask for the lock continuously, until there were so many `grants`. Returns the smallest
 /// share of a process.
-async fn least_share<const N: usize>(env: &Env, tasks: [usize; N], grants: usize) -> usize {
+async fn least_share<const N: usize>(env: &Harness, tasks: [usize; N], grants: usize) -> usize {
     let counts = Arc::new(tasks.map(|_| AtomicUsize::new(0)));
     let shares = |counts: &[AtomicUsize; N]| counts.each_ref().map(|n| n.load(Ordering::SeqCst));
     let begin = Arc::new(Barrier::new(tasks.iter().sum()));
@@ -173,7 +176,7 @@ fn crowd(requests: impl IntoIterator<Item = LockRequest>) -> UnboundedReceiver<L
 
 /// How many questions the release of one of the holders causes, while all these requests wait. They are granted in the end.
 async fn asked_at_a_release(
-    env: &Env,
+    env: &Harness,
     mut holders: Vec<LockGuard>,
     requests: impl IntoIterator<Item = LockRequest>,
 ) -> usize {

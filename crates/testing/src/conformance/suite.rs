@@ -1,7 +1,6 @@
 //! The cases of the suite, and the macro that makes tests of them.
 
 /// Cases that belong to some modes, and why the other modes do not have them.
-#[doc(hidden)]
 #[derive(Debug)]
 pub struct CaseGroup {
     /// By their names in the macro.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::env::Place;
+use super::harness::Place;
 use super::recording::{Gate, asked_during};
 use tower_distributed_lock::{LockError, LockGuard, LockMode, LockRequest};
 

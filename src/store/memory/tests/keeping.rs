@@ -3,10 +3,7 @@
 use super::*;
 
 fn record(value: &'static str, retention: Duration) -> Record {
-    Record {
-        value: Bytes::from_static(value.as_bytes()),
-        retention,
-    }
+    Record::new(value, retention)
 }
 
 fn recorded(store: &MemoryStore) -> Option<Bytes> {
@@ -154,10 +151,7 @@ async fn the_oldest_records_go_when_the_store_has_no_room_for_more() {
         let mut work = attempt(LockMode::Reentrant, n);
         work.hold.key = LockKey::new(format!("key {n}"));
         granted(&store, &work);
-        let done = Record {
-            value: vec![b'x'; 1000].into(),
-            retention: 60 * SECOND,
-        };
+        let done = Record::new(vec![b'x'; 1000], 60 * SECOND);
         at_once(store.release_recording(&work.hold, &done));
     }
     let mut kept = Vec::new();

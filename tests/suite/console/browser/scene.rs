@@ -38,7 +38,6 @@ async fn nothing_is_wider_than_a_phone_and_the_picture_can_be_made() {
     browser.shows("#contended", "lock:order:42").await;
     browser.shows("#facts", "replicas").await;
     browser.shows("#facts", "S5 confirmed exclusion").await;
-    browser.shows("#connections", "renewals").await;
     let pictures = std::env::var_os("CONSOLE_PICTURES");
     for (name, width, height, dark) in [
         ("console", 1280, 1180, false),

@@ -17,8 +17,9 @@ use tokio::runtime::Runtime;
 use tower::ServiceExt;
 use tower::util::MapFutureLayer;
 use tower_distributed_lock::{
-    Confirm, DistributedLockLayer, LockClient, MemoryStore, RedisStore, console,
+    Confirm, DistributedLockLayer, LockClient, MemoryStore, RedisStore,
 };
+use tower_distributed_lock_console as console;
 
 use crate::cores::one_thread_runtime;
 use crate::http::Site;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-pub async fn a_request_for_any_gets_a_free_key(env: &Env) {
+pub async fn a_request_for_any_gets_a_free_key(env: &Harness) {
     let processes = env.both().into_iter().cycle().take(5);
     let asking = processes.map(|process| {
         let segments = (0..5).map(|n| format!("segment:{n}"));
@@ -19,7 +19,7 @@ pub async fn a_request_for_any_gets_a_free_key(env: &Env) {
 
 /// The release is noticed, whichever process holds the segment. In the fair mode a store may wake only the first of its
 /// queue, in which a request for any of several has no place; then a poll notices it.
-pub async fn a_request_for_any_gets_a_key_that_becomes_free(env: &Env) {
+pub async fn a_request_for_any_gets_a_key_that_becomes_free(env: &Harness) {
     let [here, elsewhere] = env.both();
     let notice = match env.mode {
         LockMode::Fair => env.prompt() + Duration::from_secs(5),
@@ -43,7 +43,7 @@ pub async fn a_request_for_any_gets_a_key_that_becomes_free(env: &Env) {
 }
 
 /// A request for any of several does not delay requests for one of them.
-pub async fn a_cancelled_request_for_any_passes_its_turn_on(env: &Env) {
+pub async fn a_cancelled_request_for_any_passes_its_turn_on(env: &Harness) {
     let holder = env.here.rival().await.unwrap();
     let any = env.here.any([KEY, "other"]);
     let other = any.clone().wait(Duration::ZERO).await.unwrap();
@@ -58,7 +58,7 @@ pub async fn a_cancelled_request_for_any_passes_its_turn_on(env: &Env) {
     other.release().await.unwrap();
 }
 
-pub async fn the_number_of_waiters_for_any_is_bounded(env: &Env) {
+pub async fn the_number_of_waiters_for_any_is_bounded(env: &Harness) {
     let holders = acquire_all([KEY, "other"].map(|key| env.elsewhere.rival_on(key))).await;
     let asking = env.here.any([KEY, "other"]).max_waiters(2);
     let waiters = until_overloaded(env, &asking, Place::waits_for_several).await;
@@ -69,7 +69,7 @@ pub async fn the_number_of_waiters_for_any_is_bounded(env: &Env) {
 }
 
 /// One release causes one question, and one more of the next in the queue.
-pub async fn few_requests_for_any_ask_at_each_release(env: &Env) {
+pub async fn few_requests_for_any_ask_at_each_release(env: &Harness) {
     const CROWD: usize = 12;
     let holders = acquire_all(["one", "two"].map(|key| env.elsewhere.rival_on(key))).await;
     let asking = vec![env.here.any(["one", "two"]); CROWD];

@@ -8,7 +8,7 @@ use super::*;
 /// More polls than any request of these cases needs until it is granted or sleeps.
 const POLLS: usize = 10;
 
-pub async fn a_cancelled_request_for_a_free_lock_leaves_nothing(env: &Env) {
+pub async fn a_cancelled_request_for_a_free_lock_leaves_nothing(env: &Harness) {
     for (polls, rest) in moments(env) {
         cancel_after(polls, rest, env.here.request()).await;
         env.no_key_is_in_use(&env.here).await;
@@ -16,7 +16,7 @@ pub async fn a_cancelled_request_for_a_free_lock_leaves_nothing(env: &Env) {
     }
 }
 
-pub async fn a_cancelled_request_for_a_taken_lock_leaves_nothing(env: &Env) {
+pub async fn a_cancelled_request_for_a_taken_lock_leaves_nothing(env: &Harness) {
     for holder in env.both() {
         for (polls, rest) in moments(env) {
             let guard = holder.rival().await.unwrap();
@@ -28,7 +28,7 @@ pub async fn a_cancelled_request_for_a_taken_lock_leaves_nothing(env: &Env) {
 }
 
 /// The lock becomes free at the moment when its only waiter is dropped.
-pub async fn a_request_cancelled_as_the_lock_becomes_free_leaves_it_free(env: &Env) {
+pub async fn a_request_cancelled_as_the_lock_becomes_free_leaves_it_free(env: &Harness) {
     let next = env.process().await;
     for holder in env.both() {
         for polls in 0..=POLLS {
@@ -45,7 +45,7 @@ pub async fn a_request_cancelled_as_the_lock_becomes_free_leaves_it_free(env: &E
     }
 }
 
-pub async fn a_cancelled_waiter_does_not_end_the_waits_of_others(env: &Env) {
+pub async fn a_cancelled_waiter_does_not_end_the_waits_of_others(env: &Harness) {
     let holder = env.here.rival().await.unwrap();
     let [one, two, three] = env.three_wait(env.here.request()).await;
     two.cancel().await;
@@ -55,7 +55,7 @@ pub async fn a_cancelled_waiter_does_not_end_the_waits_of_others(env: &Env) {
 }
 
 /// The first request of the queue asks the store for all of them.
-pub async fn the_next_waiter_asks_when_the_first_is_cancelled(env: &Env) {
+pub async fn the_next_waiter_asks_when_the_first_is_cancelled(env: &Harness) {
     let holder = env.elsewhere.rival().await.unwrap();
     let [one, two, three] = env.three_wait(env.here.request()).await;
     one.cancel().await;
@@ -66,7 +66,7 @@ pub async fn the_next_waiter_asks_when_the_first_is_cancelled(env: &Env) {
 }
 
 /// Waiters get the hold, or the turn to ask for it, and are dropped before they are polled.
-pub async fn a_waiter_cancelled_with_its_turn_passes_it_on(env: &Env) {
+pub async fn a_waiter_cancelled_with_its_turn_passes_it_on(env: &Harness) {
     let holder = env.here.request().await.unwrap();
     let mut waiting = [env.here.rival(), env.here.rival()].map(LockRequest::into_future);
     for request in &mut waiting {
@@ -80,7 +80,7 @@ pub async fn a_waiter_cancelled_with_its_turn_passes_it_on(env: &Env) {
 }
 
 /// When a request is cancelled: after how many polls, and how long after the last one.
-fn moments(env: &Env) -> impl Iterator<Item = (usize, Duration)> {
+fn moments(env: &Harness) -> impl Iterator<Item = (usize, Duration)> {
     let rests = [Duration::ZERO, env.moment];
     (0..=POLLS).flat_map(move |polls| rests.map(|rest| (polls, rest)))
 }

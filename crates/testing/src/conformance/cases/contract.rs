@@ -59,13 +59,8 @@ fn attempt(mode: LockMode, n: u64) -> Attempt {
     attempt_on(KEY, mode, n)
 }
 
-/// A read under the first attempt's write, as the `n`-th attempt.
-fn nested_read(n: u64) -> Attempt {
-    attempt(LockMode::Read, 1).id(HoldId::new(CLIENT, n))
-}
-
 /// As when the first answer was lost. It is one hold, which ends once.
-pub async fn an_attempt_that_is_made_again_is_granted_again(env: &Env) {
+pub async fn an_attempt_that_is_made_again_is_granted_again(env: &Harness) {
     let store = env.store().await;
     let (one, other) = (attempt(env.mode, 1), attempt(rival(env.mode), 2));
     assert!(store.is_granted(&one).await && store.is_granted(&one).await);
@@ -77,7 +72,7 @@ pub async fn an_attempt_that_is_made_again_is_granted_again(env: &Env) {
 }
 
 /// Whether the attempt arrived before its withdrawal or not; a request for several keys is such a copy too.
-pub async fn a_late_copy_of_a_withdrawn_attempt_is_refused(env: &Env) {
+pub async fn a_late_copy_of_a_withdrawn_attempt_is_refused(env: &Harness) {
     let store = env.store().await;
     let [granted, unseen] = [1, 2].map(|n| attempt(env.mode, n));
     assert!(store.is_granted(&granted).await);
@@ -101,7 +96,7 @@ pub async fn a_late_copy_of_a_withdrawn_attempt_is_refused(env: &Env) {
 }
 
 /// No message between the answer and the first wait is missed.
-pub async fn a_subscription_is_active_when_it_is_answered(env: &Env) {
+pub async fn a_subscription_is_active_when_it_is_answered(env: &Harness) {
     let store = env.store().await;
     for n in 0..10 {
         let one = attempt(env.mode, 2 * n);
@@ -118,7 +113,7 @@ pub async fn a_subscription_is_active_when_it_is_answered(env: &Env) {
 }
 
 /// A renewal may come late, after one that promised more.
-pub async fn a_renewal_does_not_shorten_a_lease(env: &Env) {
+pub async fn a_renewal_does_not_shorten_a_lease(env: &Harness) {
     let store = env.store().await;
     let one = attempt(env.mode, 1);
     assert!(store.is_granted(&one).await);
@@ -130,7 +125,7 @@ pub async fn a_renewal_does_not_shorten_a_lease(env: &Env) {
 }
 
 /// Neither a hold that never was, nor one that has ended.
-pub async fn only_an_attempt_creates_a_hold(env: &Env) {
+pub async fn only_an_attempt_creates_a_hold(env: &Harness) {
     let store = env.store().await;
     let [never, ended] = [1, 2].map(|n| attempt(env.mode, n));
     assert!(store.is_granted(&ended).await);
@@ -148,7 +143,7 @@ pub async fn only_an_attempt_creates_a_hold(env: &Env) {
 }
 
 /// The other hold is of the same client.
-pub async fn a_question_about_a_hold_changes_no_other(env: &Env) {
+pub async fn a_question_about_a_hold_changes_no_other(env: &Harness) {
     let store = env.store().await;
     let [one, other] = [1, 2].map(|n| attempt(env.mode, n));
     assert!(store.is_granted(&one).await);
@@ -159,7 +154,7 @@ pub async fn a_question_about_a_hold_changes_no_other(env: &Env) {
     assert_eq!(store.released(&one).await, Held);
 }
 
-pub async fn several_holds_are_answered_in_their_order(env: &Env) {
+pub async fn several_holds_are_answered_in_their_order(env: &Harness) {
     let store = env.store().await;
     // Names of one hash tag, which a Redis Cluster keeps in one slot.
     let attempts = [1, 2, 3, 4, 5].map(|n| attempt_on(&format!("{{order}}:{n}"), env.mode, n));
@@ -178,7 +173,7 @@ pub async fn several_holds_are_answered_in_their_order(env: &Env) {
 }
 
 /// If the store keeps records.
-pub async fn a_record_is_there_for_the_next_holder(env: &Env) {
+pub async fn a_record_is_there_for_the_next_holder(env: &Harness) {
     let store = env.store().await;
     if store.capabilities().check(Feature::Records).is_err() {
         return;

@@ -3,9 +3,9 @@
 use super::*;
 
 /// Every request in a crowd is granted eventually.
-pub async fn every_request_of_a_crowd_is_granted(env: &Env) {
+pub async fn every_request_of_a_crowd_is_granted(env: &Harness) {
     const TASKS: usize = 64;
-    let site = Site::default();
+    let site = CriticalSection::default();
     let mut crowd = JoinSet::new();
     for process in env.both() {
         for task in 0..TASKS {
@@ -27,7 +27,7 @@ pub async fn every_request_of_a_crowd_is_granted(env: &Env) {
 }
 
 /// A busy process hands the lock over to its own requests, but not for ever.
-pub async fn a_busy_process_leaves_the_lock_to_others(env: &Env) {
+pub async fn a_busy_process_leaves_the_lock_to_others(env: &Harness) {
     let mut busy = busy(&[&env.here], env.mode, [env.moment / 10; 4]);
     for _ in 0..5 {
         granted_within(env.prompt() * 5, env.elsewhere.rival()).await;
@@ -36,7 +36,7 @@ pub async fn a_busy_process_leaves_the_lock_to_others(env: &Env) {
 }
 
 /// Two processes ask for the lock continuously, and each gets its share.
-pub async fn each_of_two_busy_processes_gets_its_share(env: &Env) {
+pub async fn each_of_two_busy_processes_gets_its_share(env: &Harness) {
     // A few turns of each.
     const GRANTS: usize = 96;
     let least = least_share(env, [4, 4], GRANTS).await;
@@ -44,7 +44,7 @@ pub async fn each_of_two_busy_processes_gets_its_share(env: &Env) {
 }
 
 /// In two processes. A `Reentrant` and a `Fair` waiter need not be woken by each other.
-pub async fn each_release_wakes_the_next_waiter(env: &Env) {
+pub async fn each_release_wakes_the_next_waiter(env: &Harness) {
     let holder = env.process().await.request().await.unwrap();
     let requests = env.both().into_iter().flat_map(|process| match env.mode {
         // Only modes that the holder excludes.

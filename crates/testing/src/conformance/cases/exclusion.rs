@@ -5,19 +5,19 @@ use super::*;
 /// How long a piece of work takes.
 const WORK: Duration = Duration::from_millis(2);
 
-pub async fn tasks_exclude_each_other(env: &Env) {
+pub async fn tasks_exclude_each_other(env: &Harness) {
     overlap(env, &[&env.here], 12).await;
 }
 
-pub async fn clients_exclude_each_other(env: &Env) {
+pub async fn clients_exclude_each_other(env: &Harness) {
     let third = env.process().await;
     overlap(env, &[&env.here, &env.elsewhere, &third], 4).await;
 }
 
 /// In both modes of the family, every task works five times.
-async fn overlap(env: &Env, processes: &[&Process], tasks: usize) {
+async fn overlap(env: &Harness, processes: &[&Process], tasks: usize) {
     const ROUNDS: usize = 5;
-    let (site, family) = (Site::default(), env.family());
+    let (site, family) = (CriticalSection::default(), env.family());
     let modes = family.into_iter().cycle().take(tasks);
     let requests = processes.iter().flat_map(|process| {
         let requests = modes.clone().map(|mode| process.lock(KEY).mode(mode));
@@ -31,7 +31,7 @@ async fn overlap(env: &Env, processes: &[&Process], tasks: usize) {
 }
 
 /// So is a request with an owner that holds nothing.
-pub async fn another_owner_is_refused(env: &Env) {
+pub async fn another_owner_is_refused(env: &Harness) {
     let guard = env.here.owned().await.unwrap();
     for process in env.both() {
         is_refused(process.rival()).await;
@@ -42,7 +42,7 @@ pub async fn another_owner_is_refused(env: &Env) {
 }
 
 /// The release of an expired hold does not end the next hold.
-pub async fn a_late_release_does_not_end_the_next_hold(env: &Env) {
+pub async fn a_late_release_does_not_end_the_next_hold(env: &Harness) {
     let lapsing = env.here.request().lease(env.fixed());
     let (first, second) = (lapsing.clone().await.unwrap(), lapsing);
     let next = env.elsewhere.rival().await.unwrap();

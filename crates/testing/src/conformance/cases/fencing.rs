@@ -3,7 +3,7 @@
 use super::*;
 
 /// Tokens rise through grants, hand-overs and expired leases, in two clients.
-pub async fn a_later_grant_has_a_larger_token(env: &Env) {
+pub async fn a_later_grant_has_a_larger_token(env: &Harness) {
     let [here, elsewhere] = env.both();
     let mut tokens = Vec::new();
     for _ in 0..2 {
@@ -25,7 +25,7 @@ pub async fn a_later_grant_has_a_larger_token(env: &Env) {
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
 }
 
-pub async fn re_entry_keeps_the_token(env: &Env) {
+pub async fn re_entry_keeps_the_token(env: &Harness) {
     let asking = env.here.owned();
     let outer = asking.clone().fenced().await.unwrap();
     let inner = asking.clone().fenced().await.unwrap();
@@ -37,7 +37,7 @@ pub async fn re_entry_keeps_the_token(env: &Env) {
     outer.release().await.unwrap();
 }
 
-pub async fn no_token_is_made_up_for_a_hold_without_one(env: &Env) {
+pub async fn no_token_is_made_up_for_a_hold_without_one(env: &Harness) {
     let asking = env.here.owned();
     let plain = asking.clone().await.unwrap();
     assert_eq!(plain.fencing_token(), None);
@@ -51,7 +51,7 @@ pub async fn no_token_is_made_up_for_a_hold_without_one(env: &Env) {
     next.release().await.unwrap();
 }
 
-pub async fn readers_and_permits_cannot_be_fenced(env: &Env) {
+pub async fn readers_and_permits_cannot_be_fenced(env: &Harness) {
     let asking = env.here.request().fenced().wait(Duration::ZERO);
     assert_err!(asking.await, Invalid);
     assert_eq!(env.asked().questions, 0);

@@ -3,14 +3,14 @@
 use super::*;
 
 /// The holder learns of the end before another owner can get the lock.
-pub async fn a_fixed_lease_ends_at_its_time(env: &Env) {
+pub async fn a_fixed_lease_ends_at_its_time(env: &Harness) {
     let (lease, asking) = (env.short_lease(), env.here.request());
     let taken = ends_after(env, lease, asking.lease(env.fixed())).await;
     assert!(taken >= lease, "taken while it was held");
 }
 
 /// The hold of the request ends after this life, and the next owner gets the lock. Returns when it does, from the question on.
-async fn ends_after(env: &Env, life: Duration, asking: LockRequest) -> Duration {
+async fn ends_after(env: &Harness, life: Duration, asking: LockRequest) -> Duration {
     let asked = Instant::now();
     let guard = asking.await.unwrap();
     assert!(guard.deadline() <= Instant::now() + life && !guard.is_lost());
@@ -27,7 +27,7 @@ async fn ends_after(env: &Env, life: Duration, asking: LockRequest) -> Duration 
 }
 
 /// At every moment, the guard's deadline is before the time at which the store would grant the lock to another owner.
-pub async fn a_renewed_lease_lasts_until_the_release(env: &Env) {
+pub async fn a_renewed_lease_lasts_until_the_release(env: &Harness) {
     let lease = env.short_lease();
     let guard = env.here.request().lease(env.renewed()).await.unwrap();
     let next = env.waits(env.elsewhere.rival()).await;
@@ -46,14 +46,14 @@ pub async fn a_renewed_lease_lasts_until_the_release(env: &Env) {
     assert_eq!(env.asked().renewals, renewals, "after its release");
 }
 
-pub async fn a_holder_loses_its_lock_at_its_longest_hold(env: &Env) {
+pub async fn a_holder_loses_its_lock_at_its_longest_hold(env: &Harness) {
     let longest = env.short_lease() * 3 / 2;
     let asking = env.here.request().lease(env.renewed());
     ends_after(env, longest, asking.max_hold(longest)).await;
 }
 
 /// Other requests of the process that share or take over the hold keep it for their own longest hold.
-pub async fn the_longest_hold_of_one_does_not_end_that_of_another(env: &Env) {
+pub async fn the_longest_hold_of_one_does_not_end_that_of_another(env: &Harness) {
     let longest = env.short_lease();
     let first = env.here.request().max_hold(longest).await.unwrap();
     let second = match env.mode {
@@ -71,7 +71,7 @@ pub async fn the_longest_hold_of_one_does_not_end_that_of_another(env: &Env) {
 
 /// The last renewal before a limit is shorter than the lease, and the next one would be at its end: the first is at a
 /// random moment between a twelfth and a third of the lease, and the third is less than a third of it before this limit.
-pub async fn a_limit_that_is_extended_late_keeps_the_hold(env: &Env) {
+pub async fn a_limit_that_is_extended_late_keeps_the_hold(env: &Harness) {
     let lease = env.short_lease() * 2;
     let asking = env.here.owned().lease(Lease::Renewed(lease));
     let longest = lease * 13 / 12;
@@ -89,7 +89,7 @@ pub async fn a_limit_that_is_extended_late_keeps_the_hold(env: &Env) {
 
 /// A renewal ends at the longest hold of the requests that share the hold. A request that joins later has no more than
 /// that.
-pub async fn a_request_that_joins_late_has_the_deadline_of_the_last_renewal(env: &Env) {
+pub async fn a_request_that_joins_late_has_the_deadline_of_the_last_renewal(env: &Harness) {
     // Ignore a try if the test was paused: then the hold was renewed before the first request ended, or once too often, or has
     // ended.
     for _ in 0..20 {
@@ -101,7 +101,7 @@ pub async fn a_request_that_joins_late_has_the_deadline_of_the_last_renewal(env:
 }
 
 /// One try. Returns `false` if it is to be ignored.
-async fn joined_late(env: &Env) -> bool {
+async fn joined_late(env: &Harness) -> bool {
     let lease = env.short_lease();
     let asking = env.process().await.owned().lease(env.renewed());
     let (earlier, begun) = (env.asked().renewals, Instant::now());
@@ -128,7 +128,7 @@ async fn joined_late(env: &Env) -> bool {
 }
 
 /// A short lease among many does not change how often the others are renewed.
-pub async fn a_short_lease_is_renewed_in_time_among_long_ones(env: &Env) {
+pub async fn a_short_lease_is_renewed_in_time_among_long_ones(env: &Harness) {
     let long = acquire_all((0..20).map(|n| env.here.on(format!("long:{n}")))).await;
     let short = env.here.request().lease(env.renewed()).await.unwrap();
     let lost = timeout(env.short_lease() * 3 / 2, short.lost()).await;
@@ -137,7 +137,7 @@ pub async fn a_short_lease_is_renewed_in_time_among_long_ones(env: &Env) {
     release_all(long).await;
 }
 
-pub async fn a_lease_too_short_to_be_held_is_refused(env: &Env) {
+pub async fn a_lease_too_short_to_be_held_is_refused(env: &Harness) {
     let asking = env.here.request();
     let short = Duration::from_millis(5);
     let leased = asking.clone().lease(Lease::Renewed(short));
@@ -148,7 +148,7 @@ pub async fn a_lease_too_short_to_be_held_is_refused(env: &Env) {
 
 /// The first renewal of a hold is at a random moment within a third of its lease, so that holds that were granted
 /// together are not always renewed together. An early first renewal does not shorten the lease.
-pub async fn an_early_renewal_does_not_shorten_the_lease(env: &Env) {
+pub async fn an_early_renewal_does_not_shorten_the_lease(env: &Harness) {
     let lease = env.short_lease();
     let asked = Instant::now();
     let many = (0..10).map(|n| env.here.on(format!("many:{n}")).lease(env.renewed()));

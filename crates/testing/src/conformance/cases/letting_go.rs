@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub async fn a_dropped_guard_releases(env: &Env) {
+pub async fn a_dropped_guard_releases(env: &Harness) {
     let guard = env.here.request().await.unwrap();
     let here = env.waits(env.here.rival()).await;
     let elsewhere = env.waits(env.elsewhere.rival()).await;
@@ -11,14 +11,14 @@ pub async fn a_dropped_guard_releases(env: &Env) {
     tokio::join!(taking(here), taking(elsewhere));
 }
 
-pub async fn a_guard_dropped_outside_a_runtime_releases(env: &Env) {
+pub async fn a_guard_dropped_outside_a_runtime_releases(env: &Harness) {
     let guard = env.here.request().await.unwrap();
     let waiter = env.waits(env.elsewhere.rival()).await;
     std::thread::spawn(move || drop(guard)).join().unwrap();
     waiter.serve_promptly().await;
 }
 
-pub async fn a_panicking_holder_releases(env: &Env) {
+pub async fn a_panicking_holder_releases(env: &Harness) {
     let guard = env.here.request().await.unwrap();
     let waiter = env.waits(env.elsewhere.rival()).await;
     let panicking = tokio::spawn(async move {
@@ -30,7 +30,7 @@ pub async fn a_panicking_holder_releases(env: &Env) {
 }
 
 /// The client ends with its last guard, and not before.
-pub async fn a_guard_keeps_its_client_alive(env: &Env) {
+pub async fn a_guard_keeps_its_client_alive(env: &Harness) {
     let guard = env.process().await.request().await.unwrap();
     env.forget_processes();
     assert!(env.is_taken().await);

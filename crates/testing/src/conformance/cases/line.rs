@@ -7,14 +7,14 @@ use super::*;
 pub use super::order::a_cancelled_waiter_loses_its_place as a_cancelled_waiter_in_line_loses_its_place;
 pub use super::order::a_frozen_waiter_delays_the_queue_by_seconds as a_frozen_waiter_in_line_loses_its_place;
 
-pub async fn processes_are_granted_in_order(env: &Env) {
+pub async fn processes_are_granted_in_order(env: &Harness) {
     let holder = env.here.request().await.unwrap();
     let waiting = join_all((0..8).map(|_| env.process())).await;
     order::in_order(env, holder, &Vec::from_iter(&waiting)).await;
 }
 
 /// The first in line is slow to take the free lock.
-pub async fn a_newcomer_does_not_overtake_the_line(env: &Env) {
+pub async fn a_newcomer_does_not_overtake_the_line(env: &Harness) {
     let holder = env.here.request().await.unwrap();
     let slow = env.frozen().await;
     holder.release().await.unwrap();
@@ -26,14 +26,14 @@ pub async fn a_newcomer_does_not_overtake_the_line(env: &Env) {
     newcomer.serve_promptly().await;
 }
 
-pub async fn a_release_wakes_only_the_first_in_line(env: &Env) {
+pub async fn a_release_wakes_only_the_first_in_line(env: &Harness) {
     let holder = env.here.request().await.unwrap();
     each_release_wakes_the_first(env, [holder], env.mode).await;
 }
 
 /// Each release goes to the process that has waited for the longest time, and wakes no other. The oldest holder releases.
 pub(super) async fn each_release_wakes_the_first(
-    env: &Env,
+    env: &Harness,
     holders: impl Into<VecDeque<LockGuard>>,
     mode: LockMode,
 ) {
@@ -58,7 +58,7 @@ pub(super) async fn each_release_wakes_the_first(
 
 /// Three processes ask for the lock continuously, two of them with one task each. No request of such a task waits in its process
 /// behind another one, so only the store knows that others wait. A turn of the third process is up to 64 sections long.
-pub async fn a_lone_task_in_a_loop_gets_its_turns(env: &Env) {
+pub async fn a_lone_task_in_a_loop_gets_its_turns(env: &Harness) {
     // Several turns of each.
     const GRANTS: usize = 480;
     let least = least_share(env, [1, 1, 4], GRANTS).await;

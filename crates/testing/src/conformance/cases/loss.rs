@@ -7,7 +7,7 @@ use futures_util::future::select;
 use super::*;
 use tower_distributed_lock::{Ended, LockClientBuilder, LockHandle};
 
-pub async fn a_stolen_hold_is_reported_lost(env: &Env) {
+pub async fn a_stolen_hold_is_reported_lost(env: &Harness) {
     let lease = env.short_lease();
     let guard = env.here.request().lease(env.renewed()).await.unwrap();
     let handle = guard.handle();
@@ -22,7 +22,7 @@ pub async fn a_stolen_hold_is_reported_lost(env: &Env) {
 }
 
 /// And no renewal creates the hold again.
-pub async fn the_release_of_a_stolen_hold_is_not_confirmed(env: &Env) {
+pub async fn the_release_of_a_stolen_hold_is_not_confirmed(env: &Harness) {
     let guard = env.here.request().await.unwrap();
     env.steal().await;
     assert!(!env.is_taken().await);
@@ -30,7 +30,7 @@ pub async fn the_release_of_a_stolen_hold_is_not_confirmed(env: &Env) {
 }
 
 /// The hold has ended, although its guard still exists.
-pub async fn a_lost_hold_blocks_no_request(env: &Env) {
+pub async fn a_lost_hold_blocks_no_request(env: &Harness) {
     let lost = env.here.request().lease(env.fixed()).await.unwrap();
     let waiter = env.waits(env.here.rival()).await;
     lost.lost().await;
@@ -48,7 +48,7 @@ pub async fn a_lost_hold_blocks_no_request(env: &Env) {
 }
 
 /// The release of a shared or handed-over hold asks the store whether it was held until then.
-pub async fn the_release_of_a_stolen_shared_hold_is_not_confirmed(env: &Env) {
+pub async fn the_release_of_a_stolen_shared_hold_is_not_confirmed(env: &Harness) {
     let asking = env.here.owned();
     let (outer, inner) = (asking.clone().await.unwrap(), asking.await.unwrap());
     env.steal().await;
@@ -57,7 +57,7 @@ pub async fn the_release_of_a_stolen_shared_hold_is_not_confirmed(env: &Env) {
     assert_err!(outer.release().await, Lost);
 }
 
-pub async fn a_stolen_hold_that_is_handed_over_is_lost(env: &Env) {
+pub async fn a_stolen_hold_that_is_handed_over_is_lost(env: &Harness) {
     // The hold is handed over, however long the theft takes.
     let patient = |builder: LockClientBuilder| builder.handover_time(Duration::from_secs(3600));
     let process = env.process_with(patient).await;
@@ -70,7 +70,7 @@ pub async fn a_stolen_hold_that_is_handed_over_is_lost(env: &Env) {
     assert_err!(second.release().await, Lost);
 }
 
-pub async fn a_released_lock_is_not_reported_lost(env: &Env) {
+pub async fn a_released_lock_is_not_reported_lost(env: &Harness) {
     let asking = [KEY, "dropped"].map(|key| env.here.on(key).lease(env.fixed()));
     let mut guards = acquire_all(asking).await;
     let handles = [guards[0].handle(), guards[1].handle()];
@@ -83,7 +83,7 @@ pub async fn a_released_lock_is_not_reported_lost(env: &Env) {
 }
 
 /// A handle's observation ends with its guard, even if others still share the hold.
-pub async fn a_released_share_is_not_lost_with_the_hold(env: &Env) {
+pub async fn a_released_share_is_not_lost_with_the_hold(env: &Harness) {
     let asking = env.here.owned().lease(env.renewed());
     let outer = asking.clone().await.unwrap();
     let limited = asking.clone().max_hold(env.short_lease() / 2);

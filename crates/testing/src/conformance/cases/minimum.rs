@@ -5,7 +5,7 @@ use super::*;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// A hold with a minimum, and the instant before which no other request is granted.
-async fn take(env: &Env, process: &Process) -> (LockGuard, Instant) {
+async fn take(env: &Harness, process: &Process) -> (LockGuard, Instant) {
     let minimum = env.short_lease();
     // The store counts whole milliseconds.
     let until = Instant::now() + minimum - Duration::from_millis(2);
@@ -14,7 +14,7 @@ async fn take(env: &Env, process: &Process) -> (LockGuard, Instant) {
     (guard, until)
 }
 
-async fn waits(env: &Env, process: &Process) -> Waiter {
+async fn waits(env: &Harness, process: &Process) -> Waiter {
     let patient = process.request().wait(Duration::from_secs(60));
     env.waits(patient).await
 }
@@ -27,7 +27,7 @@ async fn granted_after(until: Instant, waiter: Waiter) {
 }
 
 /// The key stays taken, for its own client too.
-pub async fn a_minimum_ends_with_its_guard(env: &Env) {
+pub async fn a_minimum_ends_with_its_guard(env: &Harness) {
     for is_dropped in [false, true] {
         let (guard, until) = take(env, &env.here).await;
         let own = waits(env, &env.here).await;
@@ -41,7 +41,7 @@ pub async fn a_minimum_ends_with_its_guard(env: &Env) {
 }
 
 /// The key stays taken, whether the client ends before the guard or after it.
-pub async fn a_minimum_ends_with_its_client(env: &Env) {
+pub async fn a_minimum_ends_with_its_client(env: &Harness) {
     for guard_is_first in [true, false] {
         let ending = env.process().await;
         let (guard, until) = take(env, &ending).await;

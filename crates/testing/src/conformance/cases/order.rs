@@ -4,21 +4,21 @@ use std::sync::Mutex;
 
 use super::*;
 
-pub async fn waiters_of_one_client_are_granted_in_order(env: &Env) {
+pub async fn waiters_of_one_client_are_granted_in_order(env: &Harness) {
     for holder in env.both() {
         let holder = holder.request().await.unwrap();
         in_order(env, holder, &[&env.here]).await;
     }
 }
 
-pub async fn clients_are_granted_in_order(env: &Env) {
+pub async fn clients_are_granted_in_order(env: &Harness) {
     let ([one, two], three) = (env.both(), &env.process().await);
     let holder = one.request().await.unwrap();
     in_order(env, holder, &[one, two, two, three]).await;
 }
 
 /// Eight requests wait, alternating between these processes, and each holds the lock for a while.
-pub(super) async fn in_order(env: &Env, holder: LockGuard, processes: &[&Process]) {
+pub(super) async fn in_order(env: &Harness, holder: LockGuard, processes: &[&Process]) {
     const WAITERS: usize = 8;
     let requests = processes.iter().map(|process| process.request());
     let waiters = env.all_wait(requests.cycle().take(WAITERS)).await;
@@ -34,7 +34,7 @@ pub(super) async fn in_order(env: &Env, holder: LockGuard, processes: &[&Process
 }
 
 /// No other request waits in the process of the newcomer.
-pub async fn a_newcomer_does_not_overtake_waiters_elsewhere(env: &Env) {
+pub async fn a_newcomer_does_not_overtake_waiters_elsewhere(env: &Harness) {
     let holder = env.here.request().await.unwrap();
     let waiter = env.waits(env.elsewhere.request()).await;
     holder.release().await.unwrap();
@@ -42,7 +42,7 @@ pub async fn a_newcomer_does_not_overtake_waiters_elsewhere(env: &Env) {
     waiter.serve_promptly().await;
 }
 
-pub async fn a_cancelled_waiter_loses_its_place(env: &Env) {
+pub async fn a_cancelled_waiter_loses_its_place(env: &Harness) {
     let holder = env.process().await.rival().await.unwrap();
     let gone = env.waits(env.here.request()).await;
     let next = env.waits(env.elsewhere.request()).await;
@@ -56,7 +56,7 @@ pub async fn a_cancelled_waiter_loses_its_place(env: &Env) {
 
 /// A process that is paused while it waits delays the waiters behind it by seconds, and continues to wait
 /// afterwards.
-pub async fn a_frozen_waiter_delays_the_queue_by_seconds(env: &Env) {
+pub async fn a_frozen_waiter_delays_the_queue_by_seconds(env: &Harness) {
     let holder = env.here.request().await.unwrap();
     let frozen = env.frozen().await;
     let next = env.waits(env.elsewhere.request()).await;

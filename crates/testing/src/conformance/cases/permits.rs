@@ -15,13 +15,13 @@ async fn all(processes: [&Process; 2]) -> Vec<LockGuard> {
     acquire_all(processes.map(|process| permit(process).wait(Duration::ZERO))).await
 }
 
-async fn is_taken(env: &Env) -> bool {
+async fn is_taken(env: &Harness) -> bool {
     env.refuses(LockMode::permits(LIMIT)).await
 }
 
 /// With many requests, the limit is also reached.
-pub async fn no_more_hold_than_there_are_permits(env: &Env) {
-    let site = Site::default();
+pub async fn no_more_hold_than_there_are_permits(env: &Harness) {
+    let site = CriticalSection::default();
     let processes = [&env.here, &env.elsewhere, &env.process().await];
     let requests = processes.into_iter().cycle().take(12).map(permit);
     let requests = requests.map(|request| (request, env.moment / 4));
@@ -30,7 +30,7 @@ pub async fn no_more_hold_than_there_are_permits(env: &Env) {
 }
 
 /// As many requests as there are permits are granted, and one more is refused.
-pub async fn every_permit_is_granted(env: &Env) {
+pub async fn every_permit_is_granted(env: &Harness) {
     let guards = all(env.both()).await;
     assert!(is_taken(env).await);
     assert_err!(permit(&env.here).wait(env.moment).await, Busy);
@@ -39,7 +39,7 @@ pub async fn every_permit_is_granted(env: &Env) {
 }
 
 /// Each release admits one waiter.
-pub async fn one_release_admits_one(env: &Env) {
+pub async fn one_release_admits_one(env: &Harness) {
     let [here, elsewhere] = env.both();
     let mut guards = all([here, elsewhere]).await;
     let mut entering = crowd([here, elsewhere, here, elsewhere].map(permit));
@@ -55,7 +55,7 @@ pub async fn one_release_admits_one(env: &Env) {
 }
 
 /// Several permits become free at once, with one message for all of them.
-pub async fn every_waiter_is_granted_when_several_permits_come_free(env: &Env) {
+pub async fn every_waiter_is_granted_when_several_permits_come_free(env: &Harness) {
     let [here, elsewhere] = env.both();
     for holder in [here, elsewhere] {
         let guards = all([holder; 2]).await;
@@ -76,7 +76,7 @@ pub async fn every_waiter_is_granted_when_several_permits_come_free(env: &Env) {
     }
 }
 
-pub async fn one_permits_lapse_ends_no_other(env: &Env) {
+pub async fn one_permits_lapse_ends_no_other(env: &Harness) {
     let [here, elsewhere] = env.both();
     let lapsing = permit(here).lease(env.fixed()).await.unwrap();
     let renewed = permit(here).lease(env.renewed()).await.unwrap();
@@ -93,7 +93,7 @@ pub async fn one_permits_lapse_ends_no_other(env: &Env) {
 }
 
 /// By its expiry, and not again by its release.
-pub async fn a_lapsed_permit_is_given_back_once(env: &Env) {
+pub async fn a_lapsed_permit_is_given_back_once(env: &Harness) {
     let [here, elsewhere] = env.both();
     let mut guards = all([here, elsewhere]).await;
     guards.pop().unwrap().release().await.unwrap();
@@ -108,7 +108,7 @@ pub async fn a_lapsed_permit_is_given_back_once(env: &Env) {
 }
 
 /// The program declares two limits for one resource: it gets an error, and not one of the limits at random.
-pub async fn two_limits_at_once_conflict(env: &Env) {
+pub async fn two_limits_at_once_conflict(env: &Harness) {
     let guard = permit(&env.here).await.unwrap();
     for other in [LIMIT - 1, LIMIT + 1] {
         for process in env.both() {
@@ -120,7 +120,7 @@ pub async fn two_limits_at_once_conflict(env: &Env) {
 }
 
 /// The same, where the key is one of several.
-pub async fn another_limit_on_several_keys_is_overlooked(env: &Env) {
+pub async fn another_limit_on_several_keys_is_overlooked(env: &Harness) {
     const OTHER: &str = "account:43";
     let guards = env.here.all([KEY, OTHER]).permits(LIMIT).await.unwrap();
     for several in [
@@ -133,7 +133,7 @@ pub async fn another_limit_on_several_keys_is_overlooked(env: &Env) {
 }
 
 /// A new version of the program has another limit.
-pub async fn a_limit_ends_with_its_holds(env: &Env) {
+pub async fn a_limit_ends_with_its_holds(env: &Harness) {
     let [here, elsewhere] = env.both();
     release_all(all([here, elsewhere]).await).await;
     for limit in [1, LIMIT + 2] {
@@ -145,7 +145,7 @@ pub async fn a_limit_ends_with_its_holds(env: &Env) {
 }
 
 /// The process has as many requests at once as there are permits: each asks the store, and none waits for another.
-pub async fn permits_of_one_process_are_asked_for_at_once(env: &Env) {
+pub async fn permits_of_one_process_are_asked_for_at_once(env: &Harness) {
     const MANY: u32 = 24;
     let asking = (0..MANY).map(|_| env.here.lock(KEY).permits(MANY).acquire());
     let granted = join_all(asking).await;
@@ -155,7 +155,7 @@ pub async fn permits_of_one_process_are_asked_for_at_once(env: &Env) {
 }
 
 /// One or two requests of a process ask for a free permit, however many wait.
-pub async fn few_of_a_crowd_ask_at_a_release(env: &Env) {
+pub async fn few_of_a_crowd_ask_at_a_release(env: &Harness) {
     const CROWD: usize = 24;
     let processes = env.both();
     let guards = all(processes).await;
@@ -166,7 +166,7 @@ pub async fn few_of_a_crowd_ask_at_a_release(env: &Env) {
 }
 
 /// Each permit that comes free goes to the process that has waited for the longest time, and wakes no other.
-pub async fn processes_are_granted_a_permit_in_order(env: &Env) {
+pub async fn processes_are_granted_a_permit_in_order(env: &Harness) {
     let guards = all(env.both()).await;
     line::each_release_wakes_the_first(env, guards, LockMode::permits(LIMIT)).await;
 }

@@ -5,8 +5,8 @@ use LockMode::{Read, Write};
 use super::*;
 use tower_distributed_lock::LockClientBuilder;
 
-pub async fn readers_share_the_lock(env: &Env) {
-    let site = Site::default();
+pub async fn readers_share_the_lock(env: &Harness) {
+    let site = CriticalSection::default();
     let reading = |process: &Process| (process.request(), env.moment * 4);
     let first = visits(&site, 1, env.both().map(reading));
     let joining = visits(&site, 1, env.both().map(reading));
@@ -19,13 +19,13 @@ pub async fn readers_share_the_lock(env: &Env) {
 }
 
 /// A hold for reading whose time is over in which others join without asking the store.
-async fn reader(env: &Env) -> LockGuard {
+async fn reader(env: &Harness) -> LockGuard {
     let reader = env.here.lock(KEY).mode(Read).await.unwrap();
     sleep(env.moment).await;
     reader
 }
 
-pub async fn a_new_reader_waits_behind_a_waiting_writer(env: &Env) {
+pub async fn a_new_reader_waits_behind_a_waiting_writer(env: &Harness) {
     let reader = reader(env).await;
     let writer = env.waits(env.elsewhere.request()).await;
     for process in [&env.here, &env.elsewhere, &env.process().await] {
@@ -38,7 +38,7 @@ pub async fn a_new_reader_waits_behind_a_waiting_writer(env: &Env) {
 }
 
 /// Readers that waited for it are granted beside the reader that holds.
-pub async fn a_cancelled_writer_blocks_no_readers(env: &Env) {
+pub async fn a_cancelled_writer_blocks_no_readers(env: &Harness) {
     let reader = reader(env).await;
     let writer = env.waits(env.elsewhere.request()).await;
     let here = env.waits(env.here.rival()).await;
@@ -49,7 +49,7 @@ pub async fn a_cancelled_writer_blocks_no_readers(env: &Env) {
     reader.release().await.unwrap();
 }
 
-pub async fn a_frozen_writer_blocks_readers_for_seconds(env: &Env) {
+pub async fn a_frozen_writer_blocks_readers_for_seconds(env: &Harness) {
     let reader = env.here.rival().await.unwrap();
     let frozen = env.frozen().await;
     is_granted_past_the_frozen(env).await;
@@ -57,7 +57,7 @@ pub async fn a_frozen_writer_blocks_readers_for_seconds(env: &Env) {
     frozen.thaw().serve().await;
 }
 
-pub async fn a_frozen_reader_blocks_writers_for_seconds(env: &Env) {
+pub async fn a_frozen_reader_blocks_writers_for_seconds(env: &Harness) {
     let writer = env.here.rival().await.unwrap();
     let frozen = env.frozen().await;
     writer.release().await.unwrap();
@@ -65,7 +65,7 @@ pub async fn a_frozen_reader_blocks_writers_for_seconds(env: &Env) {
     frozen.thaw().serve().await;
 }
 
-async fn is_granted_past_the_frozen(env: &Env) {
+async fn is_granted_past_the_frozen(env: &Harness) {
     let next = env.elsewhere.rival();
     let next = next.wait(WAITER_LIVENESS + Duration::from_secs(2)).await;
     next.unwrap().release().await.unwrap();
@@ -73,7 +73,7 @@ async fn is_granted_past_the_frozen(env: &Env) {
 
 /// The writers and the reader wait in one process or in two. The writers' process learns of a reader of another process
 /// only when it asks the store, which it does in the end.
-pub async fn a_writer_does_not_hand_over_past_waiting_readers(env: &Env) {
+pub async fn a_writer_does_not_hand_over_past_waiting_readers(env: &Harness) {
     let writers = &env.process_with(|builder| builder.handovers(0)).await;
     let elsewhere = &env.elsewhere;
     for readers in [writers, elsewhere] {
@@ -90,7 +90,7 @@ pub async fn a_writer_does_not_hand_over_past_waiting_readers(env: &Env) {
     }
 }
 
-pub async fn every_waiting_reader_is_granted_after_a_write(env: &Env) {
+pub async fn every_waiting_reader_is_granted_after_a_write(env: &Harness) {
     let writer = env.here.rival().await.unwrap();
     let processes = [&env.here, &env.elsewhere, &env.process().await];
     let readers = processes.iter().flat_map(|process| {
@@ -106,16 +106,16 @@ pub async fn every_waiting_reader_is_granted_after_a_write(env: &Env) {
     release_all(guards).await;
 }
 
-pub async fn a_writer_is_granted_among_readers(env: &Env) {
+pub async fn a_writer_is_granted_among_readers(env: &Harness) {
     is_granted_among_rivals(env).await;
 }
 
-pub async fn a_reader_is_granted_among_writers(env: &Env) {
+pub async fn a_reader_is_granted_among_writers(env: &Harness) {
     is_granted_among_rivals(env).await;
 }
 
 /// Six requests work without a pause, in two processes; another request is still granted repeatedly.
-async fn is_granted_among_rivals(env: &Env) {
+async fn is_granted_among_rivals(env: &Harness) {
     let works = [1, 2, 3].map(|n| env.moment / 4 * n);
     let mut working = busy(&env.both(), rival(env.mode), works);
     for process in [env.process().await, env.process().await] {
@@ -126,7 +126,7 @@ async fn is_granted_among_rivals(env: &Env) {
     working.shutdown().await;
 }
 
-pub async fn an_upgrade_is_refused_at_once(env: &Env) {
+pub async fn an_upgrade_is_refused_at_once(env: &Harness) {
     let asking = env.here.owned();
     let reading = asking.clone().mode(Read).await.unwrap();
     let asked = Instant::now();
@@ -137,13 +137,13 @@ pub async fn an_upgrade_is_refused_at_once(env: &Env) {
 }
 
 /// An owner's write, and the owner's request for a read under it.
-async fn write(env: &Env) -> (LockGuard, LockRequest) {
+async fn write(env: &Harness) -> (LockGuard, LockRequest) {
     let asking = env.here.owned();
     let writing = asking.clone().await.unwrap();
     (writing, asking.mode(Read))
 }
 
-pub async fn a_writer_reads_under_its_own_write(env: &Env) {
+pub async fn a_writer_reads_under_its_own_write(env: &Harness) {
     let (writing, reading) = write(env).await;
     let (one, two) = tokio::join!(reading.clone().acquire(), reading.clone().acquire());
     one.unwrap().release().await.unwrap();
@@ -157,7 +157,7 @@ pub async fn a_writer_reads_under_its_own_write(env: &Env) {
 }
 
 /// In the store, all of them have the hold id of the write.
-pub async fn the_end_of_a_nested_read_does_not_release_the_next(env: &Env) {
+pub async fn the_end_of_a_nested_read_does_not_release_the_next(env: &Harness) {
     let (writing, reading) = write(env).await;
     for micros in (0..4000).step_by(250) {
         drop(reading.clone().await.unwrap());
@@ -175,7 +175,7 @@ pub async fn the_end_of_a_nested_read_does_not_release_the_next(env: &Env) {
 }
 
 /// The owner still has a read.
-pub async fn a_write_is_not_handed_over_past_its_own_read(env: &Env) {
+pub async fn a_write_is_not_handed_over_past_its_own_read(env: &Harness) {
     let (writing, reading) = write(env).await;
     let reading = reading.await.unwrap();
     let next = env.waits(env.here.request()).await;
@@ -186,7 +186,7 @@ pub async fn a_write_is_not_handed_over_past_its_own_read(env: &Env) {
 }
 
 /// Either request may be first.
-pub async fn an_owner_that_reads_and_writes_at_once_does_not_wait_for_itself(env: &Env) {
+pub async fn an_owner_that_reads_and_writes_at_once_does_not_wait_for_itself(env: &Harness) {
     let write = env.here.owned().wait(env.prompt());
     let read = write.clone().mode(Read);
     let (writing, reading) = tokio::join!(write.clone().acquire(), read.clone().acquire());
@@ -198,7 +198,7 @@ pub async fn an_owner_that_reads_and_writes_at_once_does_not_wait_for_itself(env
 }
 
 /// Each reader has a lease of its own.
-pub async fn one_readers_lapse_ends_no_other(env: &Env) {
+pub async fn one_readers_lapse_ends_no_other(env: &Harness) {
     let (asked, long) = (Instant::now(), env.short_lease() * 2);
     let longer = env.here.request().lease(Lease::Fixed(long));
     let longer = longer.await.unwrap();
@@ -215,7 +215,7 @@ pub async fn one_readers_lapse_ends_no_other(env: &Env) {
 }
 
 /// Each reader asks when the previous hold is too old to be joined.
-pub async fn readers_of_one_process_share_few_holds(env: &Env) {
+pub async fn readers_of_one_process_share_few_holds(env: &Harness) {
     const READERS: usize = 200;
     let unshared = |builder: LockClientBuilder| builder.share_window(Duration::ZERO);
     let process = env.process_with(unshared).await;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub async fn an_owner_reenters_without_asking_the_store(env: &Env) {
+pub async fn an_owner_reenters_without_asking_the_store(env: &Harness) {
     let asking = env.here.owned();
     let outer = asking.clone().await.unwrap();
     let questions = env.asked().questions;
@@ -13,7 +13,7 @@ pub async fn an_owner_reenters_without_asking_the_store(env: &Env) {
     outer.release().await.unwrap();
 }
 
-pub async fn the_drop_of_an_inner_guard_keeps_the_lock(env: &Env) {
+pub async fn the_drop_of_an_inner_guard_keeps_the_lock(env: &Harness) {
     let asking = env.here.owned();
     let outer = asking.clone().await.unwrap();
     drop(asking.clone().await.unwrap());
@@ -21,7 +21,7 @@ pub async fn the_drop_of_an_inner_guard_keeps_the_lock(env: &Env) {
     is_held_until_the_release(env, outer).await;
 }
 
-pub async fn the_drop_of_the_outer_guard_keeps_the_lock(env: &Env) {
+pub async fn the_drop_of_the_outer_guard_keeps_the_lock(env: &Harness) {
     let asking = env.here.owned();
     let outer = asking.clone().await.unwrap();
     let inner = asking.await.unwrap();
@@ -29,14 +29,14 @@ pub async fn the_drop_of_the_outer_guard_keeps_the_lock(env: &Env) {
     is_held_until_the_release(env, inner).await;
 }
 
-async fn is_held_until_the_release(env: &Env, guard: LockGuard) {
+async fn is_held_until_the_release(env: &Harness, guard: LockGuard) {
     assert!(env.is_taken().await);
     guard.release().await.unwrap();
     assert!(!env.is_taken().await);
 }
 
 /// Both requests of the owner are under way before either is granted.
-pub async fn an_owner_that_asks_twice_at_once_is_granted_both(env: &Env) {
+pub async fn an_owner_that_asks_twice_at_once_is_granted_both(env: &Harness) {
     let asking = env.here.owned();
     // An owner may also ask for both exclusive modes at once. A read and a write at once are another case.
     let second = match env.family() {
@@ -61,7 +61,7 @@ pub async fn an_owner_that_asks_twice_at_once_is_granted_both(env: &Env) {
 }
 
 /// The next request asks the store in place of the cancelled one.
-pub async fn a_cancelled_request_does_not_end_others_of_its_owner(env: &Env) {
+pub async fn a_cancelled_request_does_not_end_others_of_its_owner(env: &Harness) {
     let holder = env.elsewhere.rival().await.unwrap();
     let [one, two, three] = env.three_wait(env.here.owned()).await;
     one.cancel().await;
@@ -72,7 +72,7 @@ pub async fn a_cancelled_request_does_not_end_others_of_its_owner(env: &Env) {
 }
 
 /// Until its guards are dropped, the owner gets the error that its hold is lost.
-pub async fn an_owner_does_not_join_a_lost_hold(env: &Env) {
+pub async fn an_owner_does_not_join_a_lost_hold(env: &Harness) {
     let asking = env.here.owned();
     let guard = asking.clone().lease(env.fixed()).await.unwrap();
     guard.lost().await;
@@ -82,7 +82,7 @@ pub async fn an_owner_does_not_join_a_lost_hold(env: &Env) {
 }
 
 /// A share without a longest hold has ended: the other shares keep their own limits.
-pub async fn a_share_keeps_its_longest_hold_when_another_share_ends(env: &Env) {
+pub async fn a_share_keeps_its_longest_hold_when_another_share_ends(env: &Harness) {
     let asking = env.here.owned().lease(env.renewed());
     let wedged = asking.clone().max_hold(env.short_lease()).await.unwrap();
     drop(asking.await.unwrap());
@@ -93,7 +93,7 @@ pub async fn a_share_keeps_its_longest_hold_when_another_share_ends(env: &Env) {
 }
 
 /// And not `Upgrade`, if it asks for another mode.
-pub async fn an_owner_of_a_lost_hold_gets_lost_in_every_mode(env: &Env) {
+pub async fn an_owner_of_a_lost_hold_gets_lost_in_every_mode(env: &Harness) {
     let owner = Owner::new();
     let fixed = env.here.request().owner(&owner).lease(env.fixed());
     let guard = fixed.await.unwrap();

@@ -3,14 +3,18 @@
 use super::*;
 use tower_distributed_lock::LockClientBuilder;
 
-pub async fn opposite_orders_do_not_deadlock(env: &Env) {
+pub async fn opposite_orders_do_not_deadlock(env: &Harness) {
     const ORDERS: [[&str; 3]; 4] = [
         ["a", "b", "c"],
         ["c", "b", "a"],
         ["b", "c", "a"],
         ["c", "a", "c"],
     ];
-    let sites = [Site::default(), Site::default(), Site::default()];
+    let sites = [
+        CriticalSection::default(),
+        CriticalSection::default(),
+        CriticalSection::default(),
+    ];
     let mut working = JoinSet::new();
     for process in env.both() {
         for (keys, mode) in ORDERS.into_iter().zip(env.family().into_iter().cycle()) {
@@ -31,7 +35,7 @@ pub async fn opposite_orders_do_not_deadlock(env: &Env) {
     all.expect("no request waits in a circle");
 }
 
-pub async fn no_part_is_kept_when_the_rest_is_taken(env: &Env) {
+pub async fn no_part_is_kept_when_the_rest_is_taken(env: &Harness) {
     let free = env.process().await;
     let keys = ["a", "b", "c"];
     for holder in env.both() {
@@ -50,7 +54,7 @@ pub async fn no_part_is_kept_when_the_rest_is_taken(env: &Env) {
     }
 }
 
-pub async fn a_key_named_twice_is_taken_once(env: &Env) {
+pub async fn a_key_named_twice_is_taken_once(env: &Harness) {
     let guard = env.here.all(["b", "a", "b", "a"]).wait(Duration::ZERO);
     let guard = guard.await.unwrap();
     let keys = guard.keys().map(|key| key.as_str());
@@ -65,7 +69,7 @@ pub async fn a_key_named_twice_is_taken_once(env: &Env) {
 }
 
 /// Each key is held in its own mode.
-pub async fn each_key_is_taken_in_its_own_mode(env: &Env) {
+pub async fn each_key_is_taken_in_its_own_mode(env: &Harness) {
     let keys = [("own", env.mode), (KEY, rival(env.mode))];
     let mixed = env.here.lock_all(keys).await.unwrap();
     for (key, mode) in keys {
@@ -77,7 +81,7 @@ pub async fn each_key_is_taken_in_its_own_mode(env: &Env) {
     mixed.release().await.unwrap();
 }
 
-pub async fn an_owner_of_one_key_is_granted_all(env: &Env) {
+pub async fn an_owner_of_one_key_is_granted_all(env: &Harness) {
     let owner = Owner::new();
     let one = env.here.on("b").owner(&owner).await.unwrap();
     let all = env.here.all(["a", "b", "c"]).owner(&owner);
@@ -87,7 +91,7 @@ pub async fn an_owner_of_one_key_is_granted_all(env: &Env) {
     all.release().await.unwrap();
 }
 
-pub async fn a_lost_key_among_several_is_reported_lost(env: &Env) {
+pub async fn a_lost_key_among_several_is_reported_lost(env: &Harness) {
     for other in ["z", "a"] {
         let guard = env.here.all([KEY, other]).await.unwrap();
         env.steal().await;
@@ -95,7 +99,7 @@ pub async fn a_lost_key_among_several_is_reported_lost(env: &Env) {
     }
 }
 
-pub async fn a_cancelled_request_for_several_leaves_nothing(env: &Env) {
+pub async fn a_cancelled_request_for_several_leaves_nothing(env: &Harness) {
     for taken in [None, Some("a"), Some("b"), Some("c")] {
         for micros in (0..4000).step_by(500) {
             let taken = acquire_all(taken.map(|key| env.elsewhere.rival_on(key))).await;
@@ -109,7 +113,7 @@ pub async fn a_cancelled_request_for_several_leaves_nothing(env: &Env) {
 }
 
 /// A request that waits for a key in use must not block a free key.
-pub async fn a_free_key_stays_free_while_another_is_waited_for(env: &Env) {
+pub async fn a_free_key_stays_free_while_another_is_waited_for(env: &Harness) {
     for free in ["a", "z"] {
         let holder = env.elsewhere.rival().await.unwrap();
         let waiter = env.waits_for_several(env.here.all([KEY, free, "m"])).await;
@@ -124,7 +128,7 @@ pub async fn a_free_key_stays_free_while_another_is_waited_for(env: &Env) {
 }
 
 /// Requests for the same two keys, which are always in use by one of them.
-pub async fn a_request_for_all_is_granted_under_contention(env: &Env) {
+pub async fn a_request_for_all_is_granted_under_contention(env: &Harness) {
     let stop = Instant::now() + env.moment * 100;
     let mut working = JoinSet::new();
     for (process, key) in env.both().into_iter().zip(["a", "b"]).cycle().take(4) {
@@ -144,7 +148,7 @@ pub async fn a_request_for_all_is_granted_under_contention(env: &Env) {
     working.join_all().await;
 }
 
-pub async fn the_number_of_keys_of_a_request_is_bounded(env: &Env) {
+pub async fn the_number_of_keys_of_a_request_is_bounded(env: &Harness) {
     let bounded = |builder: LockClientBuilder| builder.max_keys_per_request(3);
     let process = env.process_with(bounded).await;
     let keys = |count| (0..count).map(|n| format!("key:{n}"));

@@ -5,7 +5,7 @@ use super::*;
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Other clients get the locks at once, although the guards still exist.
-pub async fn a_client_that_ends_releases_its_locks(env: &Env) {
+pub async fn a_client_that_ends_releases_its_locks(env: &Harness) {
     let asking = env.here.owned();
     let outer = asking.clone().await.unwrap();
     let inner = asking.await.unwrap();
@@ -19,7 +19,7 @@ pub async fn a_client_that_ends_releases_its_locks(env: &Env) {
     drop((inner, other));
 }
 
-pub async fn a_client_that_ends_refuses_its_waiters(env: &Env) {
+pub async fn a_client_that_ends_refuses_its_waiters(env: &Harness) {
     let other = env.process().await;
     for (holder, ending) in [(&env.here, &env.here), (&env.elsewhere, &other)] {
         let guard = holder.rival().await.unwrap();
@@ -37,7 +37,7 @@ pub async fn a_client_that_ends_refuses_its_waiters(env: &Env) {
     }
 }
 
-pub async fn a_client_that_has_ended_refuses_requests(env: &Env) {
+pub async fn a_client_that_has_ended_refuses_requests(env: &Harness) {
     env.here.shutdown(LIMIT).await.unwrap();
     env.here.shutdown(LIMIT).await.unwrap();
     for asking in [
@@ -52,7 +52,7 @@ pub async fn a_client_that_has_ended_refuses_requests(env: &Env) {
 
 /// A request that is granted while the client ends is refused or given back; afterwards the store has no
 /// hold.
-pub async fn no_hold_is_left_after_the_end(env: &Env) {
+pub async fn no_hold_is_left_after_the_end(env: &Harness) {
     for micros in (0..6000).step_by(500) {
         let process = env.process().await;
         let asking = [

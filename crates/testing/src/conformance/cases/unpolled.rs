@@ -20,7 +20,7 @@ async fn polled_once(request: LockRequest) -> Acquiring {
 }
 
 /// A task that waits for another future while it keeps this one, as `select!` with a borrowed future and `buffered` do.
-pub async fn a_request_that_is_not_polled_delays_nobody(env: &Env) {
+pub async fn a_request_that_is_not_polled_delays_nobody(env: &Harness) {
     for next in [&env.here, &env.elsewhere] {
         let holder = env.process().await.rival().await.unwrap();
         let unpolled = polled_once(env.here.request()).await;
@@ -35,7 +35,7 @@ pub async fn a_request_that_is_not_polled_delays_nobody(env: &Env) {
 }
 
 /// It gets the key, and does not notice.
-pub async fn a_grant_that_is_not_noticed_goes_to_the_next(env: &Env) {
+pub async fn a_grant_that_is_not_noticed_goes_to_the_next(env: &Harness) {
     for next in [&env.here, &env.elsewhere] {
         let holder = env.here.rival().await.unwrap();
         let unpolled = polled_once(env.here.request()).await;

@@ -3,16 +3,16 @@
 use super::*;
 
 /// It also leaves nothing in the store that another request would wait for.
-pub async fn a_request_that_does_not_wait_is_refused_at_once(env: &Env) {
+pub async fn a_request_that_does_not_wait_is_refused_at_once(env: &Harness) {
     both_are_refused_after(env, Duration::ZERO).await;
 }
 
-pub async fn a_wait_ends_at_its_time_limit(env: &Env) {
+pub async fn a_wait_ends_at_its_time_limit(env: &Harness) {
     both_are_refused_after(env, env.moment * 5).await;
 }
 
 /// A request of the process that holds the lock, and one of another process.
-async fn both_are_refused_after(env: &Env, wait: Duration) {
+async fn both_are_refused_after(env: &Harness, wait: Duration) {
     let holder = env.here.request().await.unwrap();
     for process in env.both() {
         is_refused_after(env, wait, process.rival()).await;
@@ -22,7 +22,7 @@ async fn both_are_refused_after(env: &Env, wait: Duration) {
 }
 
 /// There is one time limit for the wait in the process and the wait in the store.
-pub async fn a_wait_keeps_its_time_limit_at_the_front_of_the_queue(env: &Env) {
+pub async fn a_wait_keeps_its_time_limit_at_the_front_of_the_queue(env: &Harness) {
     let holder = env.elsewhere.rival().await.unwrap();
     let wait = env.moment * 5;
     let asked = Instant::now();
@@ -36,7 +36,7 @@ pub async fn a_wait_keeps_its_time_limit_at_the_front_of_the_queue(env: &Env) {
     holder.release().await.unwrap();
 }
 
-pub async fn retry_after_is_about_the_rest_of_the_lease(env: &Env) {
+pub async fn retry_after_is_about_the_rest_of_the_lease(env: &Harness) {
     let lease = Duration::from_secs(30);
     let holder = env.here.request().await.unwrap();
     for process in env.both() {
@@ -49,7 +49,7 @@ pub async fn retry_after_is_about_the_rest_of_the_lease(env: &Env) {
     holder.release().await.unwrap();
 }
 
-pub async fn the_number_of_waiters_is_bounded(env: &Env) {
+pub async fn the_number_of_waiters_is_bounded(env: &Harness) {
     let holder = env.here.rival().await.unwrap();
     let asking = env.here.request().max_waiters(2);
     let mut waiters = until_overloaded(env, &asking, Place::waits).await;
@@ -64,7 +64,7 @@ pub async fn the_number_of_waiters_is_bounded(env: &Env) {
     }
 }
 
-pub async fn a_wait_for_ever_does_not_overflow(env: &Env) {
+pub async fn a_wait_for_ever_does_not_overflow(env: &Harness) {
     let holder = env.here.rival().await.unwrap();
     let asking = env.here.request().wait(Duration::MAX);
     let waiter = env.waits(asking.max_hold(Duration::MAX)).await;
@@ -72,7 +72,7 @@ pub async fn a_wait_for_ever_does_not_overflow(env: &Env) {
     waiter.serve_promptly().await;
 }
 
-pub async fn the_number_of_keys_in_use_is_bounded(env: &Env) {
+pub async fn the_number_of_keys_in_use_is_bounded(env: &Harness) {
     let process = env.process_with(|builder| builder.max_keys(3)).await;
     let one = process.on("one").await.unwrap();
     let two = process.all(["two", "three"]).await.unwrap();
