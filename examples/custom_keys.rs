@@ -35,10 +35,10 @@ fn pair(Path(pair): Path<(String, String)>) -> [LockKey; 2] {
 async fn main() -> anyhow::Result<()> {
     let lock = DistributedLockLayer::new(LockClient::new(MemoryStore::new()));
     // `Path<u64>` reads `1`, `01` and `+1` as one order, so they are one key.
-    let typed = lock.clone().key(key::extract::<Path<u64>, _>(order));
+    let typed = lock.clone().key(key::extract(order));
     let field = key::json_field("lock:order", "/order/id");
-    let field = lock.clone().buffer_body(4096).key(field);
-    let both = lock.key(key::extract::<Path<(String, String)>, _>(pair));
+    let field = lock.clone().key(field);
+    let both = lock.key(key::extract(pair));
     let app: Router = Router::new()
         .route("/orders/{id}", get(show).put(show).route_layer(typed))
         .route("/payments", post(show).route_layer(field))

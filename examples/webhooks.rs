@@ -1,4 +1,5 @@
-//! Webhooks that are delivered many times and processed once. (`examples/server` checks their signatures, too.)
+//! Webhooks that are delivered many times and processed once. `examples/server` also checks
+//! their signatures, which this example leaves out.
 //!
 //! ```text
 //! $ cargo run --example webhooks &
@@ -22,7 +23,7 @@ use axum::Router;
 use axum::routing::post;
 use tokio::net::TcpListener;
 use tower_distributed_lock::idempotency::key;
-use tower_distributed_lock::{IdempotencyLayer, Lease, LockClient, MemoryStore, OnCancel};
+use tower_distributed_lock::{IdempotencyLayer, Lease, LockClient, MemoryStore};
 
 async fn process(body: String) -> String {
     static PROCESSED: AtomicUsize = AtomicUsize::new(0);
@@ -35,19 +36,13 @@ async fn process(body: String) -> String {
 async fn main() -> anyhow::Result<()> {
     // `RedisStore::connect("redis://127.0.0.1").await?` for several servers, and for records that outlive them.
     let locks = LockClient::new(MemoryStore::new());
-    let once = IdempotencyLayer::new(locks)
-        .key(key::standard_webhooks()) // or key::github(), key::shopify(), key::stripe(), key::cloud_events(), …
-        .required()
-        // The sender signs its webhooks and has no session, so all requests share one scope.
-        .shared()
-        // Senders give up after 5 to 10 seconds: a repeat that waits longer is answered 409.
-        .wait(Duration::from_secs(4))
-        // When this process dies in the middle, a repeat runs 10 seconds later.
-        .lease(Lease::Renewed(Duration::from_secs(10)))
-        // Senders repeat for days.
-        .retention(Duration::from_secs(3 * 24 * 60 * 60))
-        // The work continues when the sender disconnects; the repeat gets the recorded answer.
-        .on_cancel(OnCancel::RunToCompletion);
+    // The id verifies nothing. In a service, a check of the signature is outside of this layer, as in `examples/server`: without it, a
+    // stranger can send an id first, and the sender's own webhook is refused.
+    //
+    // Or key::github(), key::shopify(), key::stripe(), key::cloud_events(), or a `Provider` of your own.
+    let once = IdempotencyLayer::webhook(locks, key::standard_webhooks())
+        // If this process dies in the middle, a repeat runs 10 seconds later.
+        .lease(Lease::Renewed(Duration::from_secs(10)));
     let app = Router::new().route("/webhooks", post(process).route_layer(once));
     Ok(axum::serve(TcpListener::bind("127.0.0.1:3000").await?, app).await?)
 }

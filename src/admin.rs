@@ -80,7 +80,7 @@ impl LockAdmin {
     /// The key in the name space, unless it is in another.
     fn named(&self, key: impl Into<LockKey>) -> Result<LockKey, LockError> {
         let key = self.namespace.key(key.into());
-        self.namespace.check(&key)?;
+        self.namespace.check(&key).map_err(LockError::invalid)?;
         Ok(key)
     }
 
@@ -171,9 +171,9 @@ impl LockAdmin {
         Ok(broken)
     }
 
-    /// Gives `key` so many permits ([`LockMode::permits`](crate::LockMode::permits)), whatever limit the requests name that
-    /// take one: a program need not be changed to admit more or fewer at a time. It counts at once, for every process, and stays
-    /// until it is changed; [`leave_permits`](Self::leave_permits) ends it. Redisson's `setPermits` sets the same number.
+    /// Gives `key` `limit` permits ([`LockMode::permits`](crate::LockMode::permits)), whatever limit requests name, so that more or
+    /// fewer holds are admitted without a new version of the program. The limit counts at once, for every process, until it is
+    /// changed or [cleared](Self::clear_permit_limit). Redisson's `setPermits` sets the same number.
     ///
     /// Permits that are held stay held: when there are more than `limit`, none is granted until enough have ended.
     ///
@@ -218,7 +218,7 @@ impl LockAdmin {
     /// # Cancel safety
     ///
     /// A cancelled call may still be carried out.
-    pub async fn leave_permits(&self, key: impl Into<LockKey>) -> Result<(), LockError> {
+    pub async fn clear_permit_limit(&self, key: impl Into<LockKey>) -> Result<(), LockError> {
         Ok(self.store.set_permits(&self.named(key)?, None).await?)
     }
 

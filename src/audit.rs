@@ -16,17 +16,16 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use crate::error::StoreError;
 
 mod sentinels;
-mod serial;
 mod table;
-mod warning;
 
 pub use sentinels::Sentinels;
-pub use warning::Warning;
 
 /// The audit of a store: its deployment, the promises that hold on it, and warnings. Its `Display` is
 /// a table.
@@ -71,6 +70,39 @@ impl Audit {
     /// The promises of the deployment.
     pub fn promises(&self) -> [Promise; 3] {
         self.deployment.promises()
+    }
+}
+
+/// A setting or state that needs attention.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Warning {
+    /// A short name for labels and alerts, such as `evicts`.
+    pub kind: &'static str,
+    /// What is wrong, and what to do about it.
+    pub text: String,
+}
+
+impl Warning {
+    /// The kinds of the stores of this crate. Metrics report each of them, also where it was not found.
+    #[cfg(any(test, feature = "metrics"))]
+    pub(crate) fn kinds() -> impl Iterator<Item = &'static str> {
+        "disk_fails evicts few_sentinels grants_alone grants_alone_for member_silent missing_rights no_quorum no_replica \
+         not_master not_persistent old_server records_fill_memory replica_clock replica_syncing same_server sentinel_silent \
+         slow_failover snapshots_only unlisted_sentinels unseen"
+            .split(' ')
+    }
+
+    /// A warning of this kind. The text says what to do.
+    pub fn new(kind: &'static str, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { kind, text }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 
@@ -130,32 +162,7 @@ impl Deployment {
     /// * **S5**, confirmed exclusion: two pieces of work whose release was confirmed never overlapped.
     /// * **S6**, fencing: the tokens of a key rise strictly.
     pub fn promises(self) -> [Promise; 3] {
-        use Kept::{No, Unknown, Unless, Yes};
-        let [s1, s5, s6] = match self {
-            Self::Memory => [Yes, Yes, Unless("the process ends")],
-            Self::Durable => [Unless("the server's clock is stepped"), Yes, Yes],
-            Self::Delayed => [
-                Unless("the server loses power, or its clock is stepped"),
-                Yes,
-                Yes,
-            ],
-            Self::Volatile => [
-                Unless("the server ends, is flushed, or evicts keys"),
-                Yes,
-                Unless("the server ends and its clock is set back"),
-            ],
-            Self::Failover => [
-                Unless("a failover loses the write"),
-                Unless("an old master that is cut off still answers"),
-                Unless("a failover loses the write and meets a clock that is behind"),
-            ],
-            Self::Quorum { .. } => [
-                Unless("a majority loses its data, or its clocks' rate"),
-                Yes,
-                No,
-            ],
-            Self::Unknown => [Unknown; 3],
-        };
+        let (_, [s1, s5, s6]) = self.row();
         [
             ("S1", "lease exclusion", s1),
             ("S5", "confirmed exclusion", s5),
@@ -163,18 +170,48 @@ impl Deployment {
         ]
         .map(|(id, name, kept)| Promise { id, name, kept })
     }
+
+    /// Its description, and whether S1, S5 and S6 are kept.
+    fn row(self) -> (&'static str, [Kept; 3]) {
+        use Kept::{No, Unknown, Unless, Yes};
+        const STEPPED: Kept = Unless("the server's clock is stepped");
+        const POWER: Kept = Unless("the server loses power, or its clock is stepped");
+        const ENDS: Kept = Unless("the server ends, is flushed, or evicts keys");
+        const ENDS_BACK: Kept = Unless("the server ends and its clock is set back");
+        const FAILOVER: Kept =
+            Unless("a failover loses the write, or the new master's clock is ahead");
+        const OLD_MASTER: Kept = Unless("an old master that is cut off still answers");
+        const BEHIND: Kept = Unless("a failover loses the write and meets a clock that is behind");
+        const MAJORITY: Kept = Unless("a majority loses its data, or its clocks' rate");
+        match self {
+            Self::Memory => (
+                "the memory of one process",
+                [Yes, Yes, Unless("the process ends")],
+            ),
+            Self::Durable => ("one server, every write on its disk", [STEPPED, Yes, Yes]),
+            Self::Delayed => (
+                "one server, writes on its disk a moment later",
+                [POWER, Yes, Yes],
+            ),
+            Self::Volatile => (
+                "one server, which forgets when it ends",
+                [ENDS, Yes, ENDS_BACK],
+            ),
+            Self::Failover => (
+                "servers that replace each other",
+                [FAILOVER, OLD_MASTER, BEHIND],
+            ),
+            Self::Quorum { .. } => ("a majority of several stores", [MAJORITY, Yes, No]),
+            Self::Unknown => ("unknown", [Unknown; 3]),
+        }
+    }
 }
 
 impl fmt::Display for Deployment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Memory => f.write_str("the memory of one process"),
-            Self::Durable => f.write_str("one server, every write on its disk"),
-            Self::Delayed => f.write_str("one server, writes on its disk a moment later"),
-            Self::Volatile => f.write_str("one server, which forgets when it ends"),
-            Self::Failover => f.write_str("servers that replace each other"),
             Self::Quorum { members } => write!(f, "a majority of {members} stores"),
-            Self::Unknown => f.write_str("unknown"),
+            other => f.write_str(other.row().0),
         }
     }
 }
@@ -187,5 +224,31 @@ impl fmt::Display for Kept {
             Self::No => f.write_str("no"),
             Self::Unknown => f.write_str("unknown"),
         }
+    }
+}
+
+/// Fields under their names, facts as pairs, a member that did not answer as `{"error": …}`.
+impl Serialize for Audit {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut audit = to.serialize_struct("Audit", 7)?;
+        audit.serialize_field("deployment", &self.deployment.to_string())?;
+        audit.serialize_field("promises", &self.promises())?;
+        audit.serialize_field("facts", &self.facts)?;
+        audit.serialize_field("warnings", &self.warnings)?;
+        let members = self.members.iter().map(|member| match member {
+            Ok(member) => json!(member),
+            Err(error) => json!({ "error": error.to_string() }),
+        });
+        audit.serialize_field("members", &members.collect::<Vec<_>>())?;
+        audit.serialize_field("sentinels", &self.sentinels)?;
+        audit.serialize_field("server_id", &self.server_id)?;
+        audit.end()
+    }
+}
+
+/// As text.
+impl Serialize for Kept {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
     }
 }

@@ -88,6 +88,19 @@ struct Inner {
     announcement: Option<Announcement>,
 }
 
+/// A client of this store with the default settings.
+impl<S: LockStore> From<S> for LockClient {
+    fn from(store: S) -> Self {
+        Self::new(store)
+    }
+}
+
+impl From<&LockClient> for LockClient {
+    fn from(client: &LockClient) -> Self {
+        client.clone()
+    }
+}
+
 impl LockClient {
     /// A client of `store` with default settings.
     pub fn new(store: impl LockStore) -> Self {
@@ -339,7 +352,7 @@ impl LockClient {
     /// The record under `key`.
     pub(crate) async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, LockError> {
         let key = self.named(key.clone());
-        self.namespace().check(&key)?;
+        self.namespace().check(&key).map_err(LockError::invalid)?;
         Ok(self.asked(self.inner.core.store.record(key)).await?)
     }
 

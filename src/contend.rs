@@ -24,7 +24,7 @@ use listening::Listening;
 pub(crate) use pending::{Pending, Reply, answered_late, attempt};
 
 /// The pause before the next question to a store that cannot serve now.
-const TRANSIENT_PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The task of one side of a key. If it is dropped before its end, with its runtime, those who wait are told.
 pub(crate) struct Contending {
@@ -69,15 +69,19 @@ impl Contending {
             pending,
             listening: Listening::default(),
             rests_until,
-            asked_again: matches!(answer, Some(Err(kind)) if kind != StoreErrorKind::Transient),
+            asked_again: matches!(answer, Some(Err(kind)) if !may_pass(kind)),
             more: 0,
             checked: now,
             is_done: false,
         };
-        core.spawner.run(contending.run());
+        let pauses = matches!(answer, Some(Err(kind)) if may_pass(kind));
+        core.spawner.run(contending.run(pauses));
     }
 
-    async fn run(mut self) {
+    async fn run(mut self, pauses: bool) {
+        if pauses {
+            tokio::time::sleep(jittered(PAUSE)).await;
+        }
         if self.rests_until.is_some() && self.listen(POLL).await {
             self.rests_until = None;
         }
@@ -189,8 +193,9 @@ impl Contending {
         join_all(asked.collect::<Vec<_>>())
     }
 
-    /// A question has failed. An unreachable or silent store is asked once more. A store that cannot serve now is asked again after a
-    /// pause, for as long as anybody waits. Otherwise the request has the error, and the next one its turn.
+    /// A question has failed. An unreachable or silent store is asked once more. A store that cannot serve now, or whose replicas do
+    /// not acknowledge, is asked again after a pause, for as long as anybody waits. Otherwise the request has the error, and the next
+    /// one its turn.
     async fn failed(&mut self, ticket: u64, error: StoreError) {
         if error.kind() == StoreErrorKind::Unanswered {
             // It may still be granted, so it is withdrawn, and the next question has another id.
@@ -201,15 +206,15 @@ impl Contending {
             }
         }
         let again = match error.kind() {
-            StoreErrorKind::Unanswered
-            | StoreErrorKind::Unreachable
-            | StoreErrorKind::Unacknowledged => !std::mem::replace(&mut self.asked_again, true),
-            StoreErrorKind::Transient => {
+            StoreErrorKind::Unanswered | StoreErrorKind::Unreachable => {
+                !std::mem::replace(&mut self.asked_again, true)
+            }
+            kind if may_pass(kind) => {
                 self.asked_again = false;
-                tokio::time::sleep(jittered(TRANSIENT_PAUSE)).await;
+                tokio::time::sleep(jittered(PAUSE)).await;
                 true
             }
-            StoreErrorKind::Refused | StoreErrorKind::Conflict => false,
+            _ => false,
         };
         if !again {
             let out = self.core.table.failed(&self.key, self.side, ticket, error.into());
@@ -251,6 +256,12 @@ fn give(core: &Arc<Core>, held: Arc<crate::hold::Held>, fair: Option<u64>) {
     if !is_taken {
         core.give_back(held);
     }
+}
+
+/// Whether the failure ends without this process. What too few replicas acknowledged was withdrawn: they may be back when the failover
+/// is over.
+fn may_pass(kind: StoreErrorKind) -> bool {
+    matches!(kind, StoreErrorKind::Transient | StoreErrorKind::Unacknowledged)
 }
 
 /// When to ask again after a refusal, unless a wake-up comes first.

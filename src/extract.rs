@@ -9,7 +9,7 @@
 //! | [`Locked<T>`](Locked) | what `T` extracts, and the lock on what it names | `T` fails; the lock cannot be taken |
 //!
 //! Of nested layers, the lock is that of the innermost one that takes a lock for this request: one that skips it
-//! ([`OnMissing::Skip`](crate::OnMissing::Skip), a mode of `None`, [`when`](crate::DistributedLockLayer::when)) leaves the lock of
+//! ([`OnMissing::Skip`](crate::OnMissing::Skip), a mode of `None`) leaves the lock of
 //! a layer further out. One that goes on because the store is unavailable
 //! ([`OnUnavailable::Proceed`](crate::OnUnavailable::Proceed)) hides it, as the lock that the handler expects is not held.
 //!
@@ -21,14 +21,13 @@ use std::sync::LazyLock;
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
 use http::request::Parts;
 
 use crate::error::LockError;
 use crate::guard::LockHandle;
-use crate::layer::{Rejection, RejectionLog, Unlocked};
+use crate::layer::{Rejection, RejectionKind, RejectionLog, RequestLock};
 use crate::lock::{FencingToken, Owner};
-use crate::telemetry::Seldom;
+use crate::telemetry::{Route, Seldom};
 
 mod locked;
 
@@ -38,10 +37,8 @@ pub use locked::{Lockable, Locked, LockedRejection};
 impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
         static LOG: LazyLock<RejectionLog> = LazyLock::new(RejectionLog::default);
-        LOG.rejected(&self);
-        let mut response = self.to_response().into_response();
-        response.extensions_mut().insert(self);
-        response
+        LOG.rejected(&self, &Route::default());
+        response(self)
     }
 }
 
@@ -57,10 +54,12 @@ impl<S: Send + Sync> FromRequestParts<S> for LockHandle {
     type Rejection = NotHeld;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, NotHeld> {
-        match parts.extensions.get::<Self>() {
-            Some(handle) => Ok(handle.clone()),
-            None if parts.extensions.get::<Unlocked>().is_some() => Err(NotHeld::Unlocked),
-            None => Err(NotHeld::NoLayer),
+        match parts.extensions.get::<RequestLock>() {
+            Some(RequestLock {
+                lock: Some(lock), ..
+            }) => Ok(lock.clone()),
+            Some(RequestLock { passed: true, .. }) => Err(NotHeld::Unlocked),
+            _ => Err(NotHeld::NoLayer),
         }
     }
 }
@@ -69,7 +68,7 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for LockHandle {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
-        Ok(parts.extensions.get::<Self>().cloned())
+        Ok(Self::of(&parts.extensions).cloned())
     }
 }
 
@@ -117,17 +116,36 @@ pub enum NotHeld {
     SeveralTokens,
 }
 
-impl IntoResponse for NotHeld {
-    fn into_response(self) -> Response {
-        // One line a minute, because clients decide how many requests cause it.
-        static LINES: LazyLock<Seldom> = LazyLock::new(Seldom::default);
-        if let Some(left_out) = LINES.due() {
-            tracing::error!(left_out, "{self}");
+impl NotHeld {
+    /// Limits the log of each text to a line a minute, because clients decide how many requests cause it.
+    fn lines(self) -> &'static Seldom {
+        static LINES: LazyLock<[Seldom; 4]> = LazyLock::new(Default::default);
+        let [no_layer, unlocked, no_token, several_tokens] = &*LINES;
+        match self {
+            Self::NoLayer => no_layer,
+            Self::Unlocked => unlocked,
+            Self::NoToken => no_token,
+            Self::SeveralTokens => several_tokens,
         }
-        (StatusCode::INTERNAL_SERVER_ERROR, self.to_string()).into_response()
     }
 }
 
+/// A 500 `lock-misconfigured`. The text, which is advice for the programmer, is logged as an error and not sent.
+impl IntoResponse for NotHeld {
+    fn into_response(self) -> Response {
+        if let Some(left_out) = self.lines().due() {
+            tracing::error!(left_out, "{self}");
+        }
+        response(Rejection::new(RejectionKind::Misconfigured))
+    }
+}
+
+fn response(rejection: Rejection) -> Response {
+    let mut response = rejection.to_response().into_response();
+    response.extensions_mut().insert(rejection);
+    response
+}
+
 fn owner(parts: &mut Parts) -> Owner {
-    parts.extensions.get_or_insert_with(Owner::new).clone()
+    Owner::of(&mut parts.extensions).clone()
 }

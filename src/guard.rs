@@ -40,7 +40,7 @@ pub use handle::{Ended, LockHandle};
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a guard that is dropped releases its lock at once"]
+#[must_use = "bind it as `let guard = …`; `let _ = …` drops it, which releases the lock at once"]
 pub struct LockGuard {
     /// At least one.
     shares: Shares,

@@ -35,17 +35,18 @@ macro_rules! pages {
                 "LockClient::lock" "LockClient::lock_any" "LockClient::once" "LockClient::shutdown" "LockClient::snapshot"
                 "LockClient::try_lock" "LockClientBuilder" "LockClientBuilder::announce"
                 "LockClientBuilder::namespace" "LockClientBuilder::runtime" "LockError::Conflict"
-                "LockError::Invalid" "LockError::Lost" "LockError::grpc_code" "LockHandle" "LockHandle::lost"
+                "LockError::Invalid" "LockError::Lost" "LockHandle" "LockHandle::lost"
                 "LockMode::Fair" "LockMode::Read" "LockMode::Reentrant" "LockMode::Write" "LockMode::permits"
                 "LockGuard::hold_at_least" "LockStore" "MemoryStore" "OnCancel::RunToCompletion" "OnLost::Abort"
-                "Owner" "QuorumStore" "RedisStoreBuilder::response_timeout" "Rejection" "RejectionKind::grpc_code"
-                "ReleaseOn::BodyEnd" "ReleaseOn::Head" "Replicas" "Resource" "idempotency::key::cloud_events()" "idempotency::key::github()"
+                "Owner" "RedisStoreBuilder::response_timeout" "Rejection"
+                "ReleaseOn::BodyEnd" "ReleaseOn::Head" "Replicas" "Resource" "idempotency::IdempotencyKey" "idempotency::Recording" "idempotency::key::cloud_events()" "idempotency::key::github()"
                 "idempotency::key::shopify()" "idempotency::key::standard_webhooks()" "idempotency::key::stripe()" "layer"
             }]
             #[doc = "[page getting started]: crate::guide::getting_started"]
             #[doc = "[page keys and modes]: crate::guide::keys_and_modes"]
             #[doc = "[page waiting]: crate::guide::waiting"]
             #[doc = "[page webhooks]: crate::guide::webhooks"]
+            #[doc = "[page exactly once]: crate::guide::exactly_once"]
             #[doc = "[page promises]: crate::guide::promises"]
             #[doc = "[page migrating]: crate::guide::migrating"]
             #[doc = "[page lockctl]: crate::guide::lockctl"]
@@ -64,7 +65,9 @@ pages! {
     keys_and_modes "../docs/guide/keys_and_modes.md"
     waiting "../docs/guide/waiting.md"
     cancellation "../docs/guide/cancellation.md"
+    #[cfg(any(not(doctest), feature = "axum"))]
     webhooks "../docs/guide/webhooks.md"
+    #[cfg(any(not(doctest), feature = "axum"))]
     exactly_once "../docs/guide/exactly_once.md"
     promises "../docs/guide/promises.md" "../docs/paused-holder.svg"
     #[cfg(any(not(doctest), feature = "redis-tls"))]

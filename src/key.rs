@@ -51,7 +51,7 @@ pub(crate) use erased::AnyKey;
 pub(crate) use error::Cause;
 pub use error::KeyError;
 #[cfg(feature = "axum")]
-pub use extract::{Extract, KeyFn, extract};
+pub use extract::{KeyFn, extract, extract_with_state};
 pub use header::header;
 pub(crate) use header::only_line;
 pub use keys::{IntoKeys, Keys};

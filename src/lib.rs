@@ -43,10 +43,9 @@
 //!
 //! # Wrong settings
 //!
-//! Settings of the program's own text panic at its start: those of a layer when it is applied to a service, and the name space of a
-//! [`LockClientBuilder`]. axum applies a layer of `MethodRouter::route_layer` when the router gets its state, at the latest for the
-//! first connection: end such a router with `.with_state(())`. A layer of `Handler::layer` is applied at each request. What may come from a configuration or a request returns an error: a [`LockRequest`] fails with
-//! [`LockError::Invalid`] or [`LockError::Unsupported`], and [`QuorumStore::new`] with [`InvalidQuorum`]. Each text names the change.
+//! Settings of the program's own text panic at its start: those of a layer in its setters, and the name space of a
+//! [`LockClientBuilder`]. What may come from a configuration or a request returns an error: a [`LockRequest`] fails with
+//! [`LockError::Invalid`] or [`LockError::Unsupported`]. Each text names the change.
 //!
 //! # Problems
 //!
@@ -59,10 +58,10 @@
 //! | <a id="lock-overloaded"></a>`lock-overloaded` | 503 | repeat after `Retry-After`: too many requests wait for the lock |
 //! | <a id="lock-unavailable"></a>`lock-unavailable` | 503 | repeat after `Retry-After`: the lock store does not answer. Nothing was done |
 //! | <a id="lock-lost"></a>`lock-lost` | 500 | find out what was done: the request has run, in whole or in part, and it is not confirmed that no other ran at the same time |
-//! | <a id="lock-misconfigured"></a>`lock-misconfigured` | 500 | nothing: the server's program is to be changed |
+//! | <a id="lock-misconfigured"></a>`lock-misconfigured` | 500 | nothing: this is a bug or misconfiguration in the server |
 //! | <a id="key-missing"></a>`key-missing`, <a id="key-invalid"></a>`key-invalid` | 400 | send what names the resource; `detail` says what is wrong |
 //! | <a id="body-too-large"></a>`body-too-large` | 413 | send a shorter body |
-//! | <a id="body-timeout"></a>`body-timeout` | 408 | send the body faster |
+//! | <a id="body-timeout"></a>`body-timeout` | 400 | send the body within a minute |
 //! | <a id="body-unreadable"></a>`body-unreadable` | 400 | send the body to its end |
 //! | <a id="body-budget"></a>`body-budget` | 503 | repeat after `Retry-After`: the server reads too many bodies |
 //! | <a id="request-in-progress"></a>`request-in-progress` | 409 | repeat after `Retry-After`: the first request with this idempotency key still runs |
@@ -76,6 +75,7 @@
 //! | `axum` | yes | the `extract` module, and keys from the matched route |
 //! | `redis` | yes | `RedisStore`: one server, the master that sentinels name, or a Cluster |
 //! | `redis-tls` | | `rediss://` addresses, through rustls |
+//! | `tonic` | | `DistributedLockLayer::grpc`, and rejections as gRPC statuses |
 //! | `metrics` | | measures waits, holds and losses: see [`telemetry`] |
 
 // docs.rs shows the feature of each item.
@@ -101,7 +101,6 @@ mod keeper;
 mod limits;
 pub mod lock;
 mod release;
-mod shared_table;
 mod spawn;
 pub mod store;
 mod sync;
@@ -127,7 +126,7 @@ pub use idempotency::IdempotencyLayer;
 #[doc(inline)]
 pub use layer::{
     Confirm, Confirmation, DistributedLockLayer, OnCancel, OnLost, OnMissing, OnUnavailable,
-    Rejection, RejectionKind, ReleaseOn, by_method,
+    Rejection, RejectionKind, ReleaseOn,
 };
 #[doc(inline)]
 pub use lock::{
@@ -135,11 +134,11 @@ pub use lock::{
 };
 #[doc(inline)]
 pub use store::memory::MemoryStore;
-#[doc(inline)]
-pub use store::quorum::{InvalidQuorum, QuorumStore};
 #[cfg(feature = "redis")]
 #[doc(inline)]
-pub use store::redis::{AclRules, MissingRights, RedisStore, RedisStoreBuilder, Replicas};
+pub use store::redis::{
+    AclRules, Credentials, MissingRights, RedisStore, RedisStoreBuilder, Replicas,
+};
 #[doc(inline)]
 pub use store::{
     Cursor, Holder, Inspect, Inspection, ListQuery, LockEntry, LockStore, LockStoreExt, Page,

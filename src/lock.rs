@@ -57,15 +57,15 @@ pub enum LockMode {
 impl LockMode {
     /// At most `limit` holds on a key at a time, over all processes.
     ///
-    /// Each hold has a lease of its own, and its end frees one permit. All who ask name the same limit: while permits of
-    /// a key are held, an attempt with another limit fails with [`LockError::Conflict`](crate::LockError::Conflict). When
-    /// none is held, the next attempt's limit counts. `LockAdmin::set_permits` sets a limit that counts in place of what
-    /// attempts name.
+    /// Each hold has a lease of its own, and its end frees one permit. Every caller must pass the same limit: a different one fails
+    /// with [`LockError::Conflict`](crate::LockError::Conflict) while any permit of the key is held; once all are released, the next
+    /// caller's limit applies. So the limit is the program's decision, as in a [`Resource`], and never taken from a request: a client
+    /// that chose it could make all other requests fail. `LockAdmin::set_permits` sets a limit that counts whatever callers pass.
     ///
     /// A permit has no fencing token and leaves no record: others hold the key at the same time. A [quorum] of stores
     /// does not offer it.
     ///
-    /// [quorum]: crate::store::quorum
+    /// [quorum]: https://docs.rs/tower-distributed-lock-quorum
     ///
     /// # Panics
     ///

@@ -9,7 +9,7 @@
 //! | event `granted` | debug | | `hold` |
 //! | event `not granted` | debug | | `outcome` |
 //! | event `released` | debug | | `hold`, `outcome` |
-//! | event `a lock was lost` | warn | one line a second | `key`, `mode`, `route`, `reason`, `left_out`: how many lines were left out |
+//! | event `a lock was lost` | warn | one line a second | `key`, `mode`, `route`, `reason`, and `left_out`, the number of lines that were left out |
 //!
 //! Their target is `tower_distributed_lock::lock`, and events are in their span. A wait ends `granted`, `contended`,
 //! `overloaded`, `unavailable`, `cancelled`, or otherwise refused; a guard ends `confirmed`, `unconfirmed`, `lost`, or `dropped`,
@@ -57,7 +57,7 @@
 //! | `distributed_lock_renewal_duration_seconds` | histogram | seconds | `outcome` | how long a batch of renewals took until the store `answered`, or `failed` |
 //! | `distributed_lock_idempotent_requests_total` | counter | | `route`, `outcome` | requests with an idempotency key: `executed`, `replayed`, or `refused` |
 //! | `distributed_lock_idempotent_responses_total` | counter | | `route`, `outcome` | responses of executed requests: `recorded`, `not_recorded`, or `unknown` where the store did not confirm the record |
-//! | `distributed_lock_audit_warnings` | gauge | | `warning` | warnings of the latest audit, by [`kind`](crate::audit::Warning::kind); 0 for the kinds that it did not find |
+//! | `distributed_lock_audit_warnings` | gauge | | `warning` | warnings of the latest audit, by [`kind`](crate::audit::Warning); 0 for the kinds that it did not find |
 //! | `distributed_lock_failovers_total` | counter | | `deployment` | failovers of Redis that this process has seen: the sentinels (`sentinel`) named another master, or slots of a Cluster (`cluster`) went to another server |
 //! | `distributed_lock_clock_offset_seconds` | gauge | seconds | `server` | how far the clock of a server of Redis is ahead of this process's, at the latest audit; the server is named by its run id |
 //! | `distributed_lock_store_answer_duration_seconds` | histogram | seconds | `carries` | how long Redis took to answer a command |

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use axum::body::Bytes;
-use axum::extract::{Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
@@ -36,10 +36,11 @@ struct Transfer {
 /// GET reads and POST writes, on one name per account: `lock:account:<id>`.
 pub(crate) fn routes(lock: DistributedLockLayer) -> Router<Store> {
     let one = lock.clone().key(key::param("lock:account", "id"));
-    let both = lock.buffer_body(LIMIT).key(accounts_of);
+    let both = lock.key(accounts_of);
     Router::new()
         .route("/accounts/{id}", get(show).route_layer(one))
         .route("/transfers", post(transfer).route_layer(both))
+        .layer(DefaultBodyLimit::max(LIMIT))
 }
 
 /// Both accounts, in any order: keys that are locked together are sorted, so that there is no

@@ -1,6 +1,6 @@
 //! Documents: reads share, writes exclude.
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -19,7 +19,8 @@ const LIMIT: usize = 1024 * 1024;
 pub(crate) fn routes(lock: DistributedLockLayer) -> Router<Store> {
     Router::new()
         .route("/documents/{id}", get(show).put(replace).delete(remove))
-        .layer(lock.buffer_body(LIMIT))
+        .layer(lock)
+        .layer(DefaultBodyLimit::max(LIMIT))
 }
 
 async fn show(

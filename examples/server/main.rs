@@ -44,6 +44,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tower_distributed_lock::idempotency::key;
 use tower_distributed_lock::{
     DistributedLockLayer, IdempotencyLayer, Lease, LockClient, MemoryStore, RedisStore,
 };
@@ -85,9 +86,7 @@ async fn main() -> anyhow::Result<()> {
     let lock = DistributedLockLayer::new(locks.clone())
         .lease(lease)
         .wait(wait);
-    // Senders of webhooks sign, and have no sessions.
-    let once = IdempotencyLayer::new(locks.clone())
-        .shared()
+    let once = IdempotencyLayer::webhook(locks.clone(), key::standard_webhooks())
         .lease(lease)
         .wait(wait);
     let mut console = Console::new(&locks);

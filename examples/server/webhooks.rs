@@ -2,15 +2,15 @@
 
 use axum::body::Bytes;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tower_distributed_lock::idempotency::key::standard_webhooks;
-use tower_distributed_lock::{DistributedLockLayer, IdempotencyLayer, OnCancel, key};
+use tower_distributed_lock::idempotency::IdempotencyKey;
+use tower_distributed_lock::{DistributedLockLayer, IdempotencyLayer, key};
 
 use crate::hold::Hold;
 use crate::signature::{self, Secret};
@@ -19,7 +19,7 @@ use crate::store::{Failure, Store};
 /// The longest webhook (bytes).
 pub(crate) const LIMIT: usize = 64 * 1024;
 
-/// How many webhook ids an order keeps.
+/// How many keys of webhooks an order keeps.
 const REMEMBERED: usize = 32;
 
 #[derive(Deserialize)]
@@ -31,29 +31,22 @@ struct Ordered {
 #[derive(Default, Serialize, Deserialize)]
 struct Order {
     processed: u64,
-    /// The ids of the last webhooks that were counted.
+    /// The keys of the last webhooks that were counted.
     ///
-    /// The layer answers a repeat with the recorded response. A repeat runs nevertheless if the first run counted, and
-    /// ended before its response was recorded: its write timed out and arrived late, or the server died. The count and
-    /// the id change in one write, so that such a repeat counts nothing.
+    /// The layer answers a repeat with the recorded response. A repeat still runs if the first run counted and ended before its
+    /// response was recorded, because its write timed out and arrived late, or the server died. The count and the key change in
+    /// one write, so that such a repeat counts nothing.
     counted: Vec<String>,
 }
 
-/// The layers from the outside: the signature, the record of an earlier delivery, and the lock on the order, since
-/// webhooks with different ids may concern one order.
+/// The layers, from the outside: the signature, because the key of a webhook verifies nothing; the record of an earlier delivery; and
+/// the lock on the order, because webhooks with different ids may concern one order.
 pub(crate) fn routes(
     lock: DistributedLockLayer,
     once: IdempotencyLayer,
     secret: Option<Secret>,
 ) -> Router<Store> {
-    let lock = lock
-        .buffer_body(LIMIT)
-        .key(key::json_field("lock:order", "/order"));
-    // Without this, a sender that disconnects between the write and its record would cause a second run.
-    let once = once
-        .key(standard_webhooks())
-        .required()
-        .on_cancel(OnCancel::RunToCompletion);
+    let lock = lock.key(key::json_field("lock:order", "/order"));
     let signed = from_fn_with_state(secret, signature::check);
     let ordered = post(ordered)
         .route_layer(lock)
@@ -65,20 +58,19 @@ pub(crate) fn routes(
 async fn ordered(
     State(store): State<Store>,
     Query(hold): Query<Hold>,
-    headers: HeaderMap,
+    key: IdempotencyKey,
     body: Bytes,
 ) -> Result<Response, Failure> {
-    let id = headers.get("webhook-id").and_then(|id| id.to_str().ok());
-    let (Some(id), Ok(Ordered { order })) = (id, serde_json::from_slice(&body)) else {
+    let Ok(Ordered { order }) = serde_json::from_slice(&body) else {
         let error = json!({ "error": r#"send {"order": "…"}"# });
         return Ok((StatusCode::BAD_REQUEST, Json(error)).into_response());
     };
     let mut entry = store.read::<Order>(format!("orders:{order}")).await?;
     let mut known = entry.value.take().unwrap_or_default();
     hold.pass().await;
-    if !known.counted.iter().any(|counted| counted == id) {
+    if !known.counted.iter().any(|counted| counted == key.as_str()) {
         known.processed += 1;
-        known.counted.push(id.to_owned());
+        known.counted.push(key.to_string());
         let forgotten = known.counted.len().saturating_sub(REMEMBERED);
         known.counted.drain(..forgotten);
         store.write([entry.change(Some(&known))?]).await?;

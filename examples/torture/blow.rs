@@ -193,9 +193,14 @@ pub(crate) async fn holds(server: &RedisServer) -> usize {
     keys.filter(|key| !outlives_locks(key)).count()
 }
 
-/// Token counters remain, and the counters of idle permits for a day; the tombstones of withdrawn attempts expire.
+/// Token counters remain, and the counters and limits of idle permits for a day; the tombstones of withdrawn attempts expire.
 pub(crate) fn outlives_locks(key: &str) -> bool {
-    ["redisson_lock_token:", "tower_lock_void:", "permit:"]
-        .iter()
-        .any(|kept| key.starts_with(kept))
+    [
+        "redisson_lock_token:",
+        "tower_lock_void:",
+        "tower_lock_limit:",
+        "permit:",
+    ]
+    .iter()
+    .any(|kept| key.starts_with(kept))
 }

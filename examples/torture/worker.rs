@@ -10,9 +10,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tower_distributed_lock::{
-    LockClient, LockClientBuilder, Owner, QuorumStore, RedisStore, StoreError,
-};
+use tower_distributed_lock::{LockClient, LockClientBuilder, Owner, RedisStore, StoreError};
+use tower_distributed_lock_quorum::QuorumStore;
 
 use crate::event::Event;
 use crate::habits::Habits;

@@ -1,13 +1,13 @@
 -- Returns the holders of a lock and its waiters: a hundred of each at most. Changes nothing.
 -- KEYS     1 lock hash, 2 fair queue, 3 fair timeouts, 4 alive, 5 passes, 6 waiting writers, 7 waiting readers,
---          8 permits that are held
+--          8 permits that are held, 9 line
 -- ARGV     1 prefix of all reader timeouts
 -- Returns  {holders: {id, 'exclusive', 'read', 'write' or 'permit', count, ms left (-1: for ever)} each; ids of waiters; 1 if
 --          there are more holders or waiters, else 0; the limit of permits (0: none counts)}; 3 not a lock
--- Needs    now.lua, admin/holders.lua, permit/look.lua
+-- Needs    now.lua, admin/holders.lua, admin/waiters.lua, permit/look.lua
 local free = redis.pcall('GET', KEYS[1])
 if type(free) == 'string' then
-  return look_at_permits(free, KEYS[1], KEYS[8], KEYS[6])
+  return look_at_permits(free, KEYS[1], KEYS[8], KEYS[9], KEYS[6])
 end
 local now, found, kind, more = now_ms(), holders(KEYS[1])
 if not kind then
@@ -51,8 +51,11 @@ for i, id in ipairs(queue) do
     wait(id)
   end
 end
+for _, id in ipairs(in_order(KEYS[9], KEYS[6], now)) do
+  wait(id)
+end
 for set = 5, 7 do
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[set], '(' .. now, '+inf', 'LIMIT', 0, MOST + 1)) do
+  for _, id in ipairs(alive_in(KEYS[set], now)) do
     wait(id)
   end
 end

@@ -1,6 +1,6 @@
 -- Grants a permit to the first in line, or to an attempt without a place in the line. A refused attempt gets a place
 -- in line.
--- KEYS     1 free permits, 2 permits that are held, 3 channel, 4 tombstone, 5 mark of a limit that was set, 6 waiting,
+-- KEYS     1 free permits, 2 permits that are held, 3 channel, 4 tombstone, 5 the limit that attempts named, or `set`, 6 waiting,
 --          7 line, 8 turn of those outside
 -- ARGV     1 lease in ms, 2 hold id, 3 ms that it counts as waiting (0: no place in line), 4 limit, 5 publish command
 --          (absent: PUBLISH)

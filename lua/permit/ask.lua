@@ -14,10 +14,17 @@ local function ask_permit(keys, args)
     return 5
   end
   local ends, taken, names = redis.call('ZSCORE', held, id), redis.call('ZCARD', held), false
-  if not free or taken == 0 and redis.call('PTTL', counter) >= 0 then
+  if not free then
     free, names = limit - taken, true
-  elseif not ends and free + taken ~= limit and redis.call('EXISTS', keys[5]) == 0 then
-    return {6, free + taken}
+  elseif redis.call('PTTL', counter) >= 0 then
+    local named = redis.call('GET', keys[5])
+    if taken + lapsed == 0 and not named and free ~= limit then
+      return 5
+    elseif taken == 0 then
+      free, names = limit, true
+    elseif not ends and free + taken ~= limit and free + taken == tonumber(named or free + taken) then
+      return {6, free + taken}
+    end
   end
 
   local others, theirs, dropped
@@ -43,6 +50,9 @@ local function ask_permit(keys, args)
     if not ends then
       free = free - 1
       redis.call('SET', counter, free, unpack(names and {'PX', IDLE} or {'KEEPTTL'}))
+      if names then
+        redis.call('SET', keys[5], limit, 'PX', IDLE)
+      end
     end
     redis.call('ZADD', held, math.max(now + args[1], tonumber(ends or 0)), id)
     outlive(counter, held, now)

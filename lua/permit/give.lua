@@ -26,6 +26,7 @@ local function outlive(counter, held, now)
     local life = math.max(left, last - now + IDLE)
     redis.call('PEXPIRE', counter, life)
     redis.call('PEXPIRE', held, life)
+    redis.call('PEXPIRE', 'tower_lock_limit:' .. (counter:find('{', 1, true) and counter or '{' .. counter .. '}'), life)
   elseif left == -1 then
     redis.call('PERSIST', held)
   end

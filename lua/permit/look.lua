@@ -4,7 +4,7 @@
 -- Needs    now.lua, admin/holders.lua
 local NEVER = 922337203685477
 
-local function look_at_permits(free, counter, held, alive)
+local function look_at_permits(free, counter, held, line, alive)
   if not free:find('^%-?%d+$') then
     return 3
   end
@@ -14,7 +14,7 @@ local function look_at_permits(free, counter, held, alive)
     local ends = tonumber(live[i + 1])
     found[#found + 1] = {live[i], 'permit', 1, ends == NEVER and -1 or ends - now}
   end
-  local waiters = redis.call('ZRANGEBYSCORE', alive, '(' .. now, '+inf', 'LIMIT', 0, MOST + 1)
+  local waiters = in_order(line, alive, now)
   local more = #live > 2 * MOST or #waiters > MOST
   waiters[MOST + 1] = nil
   local binds = #live > 0 or redis.call('PTTL', counter) == -1

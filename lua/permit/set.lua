@@ -1,6 +1,6 @@
 -- Sets the limit of a key's permits, in place of the limits that attempts name; or leaves it to attempts again. Held
 -- permits remain held: if there are more than the limit allows, none is granted until enough have ended.
--- KEYS     1 free permits, 2 permits that are held, 3 channel, 4 mark of a limit that was set, 5 waiting,
+-- KEYS     1 free permits, 2 permits that are held, 3 channel, 4 the limit that attempts named, or `set`, 5 waiting,
 --          6 line
 -- ARGV     1 limit (0: attempts name it), 2 publish command
 -- Returns  1 done, 3 not a lock
@@ -11,13 +11,16 @@ if free == false then
   return 3
 end
 if ARGV[1] == '0' then
-  if redis.call('DEL', KEYS[4]) == 1 and free then
-    redis.call('PEXPIRE', KEYS[1], IDLE)
-    outlive(KEYS[1], KEYS[2], now)
+  if redis.call('GET', KEYS[4]) == 'set' then
+    redis.call('SET', KEYS[4], (free or 0) + redis.call('ZCARD', KEYS[2]), 'PX', IDLE)
+    if free then
+      redis.call('PEXPIRE', KEYS[1], IDLE)
+      outlive(KEYS[1], KEYS[2], now)
+    end
   end
   return 1
 end
-redis.call('SET', KEYS[4], 1)
+redis.call('SET', KEYS[4], 'set')
 local taken = redis.call('ZCARD', KEYS[2])
 local left = ARGV[1] - taken
 if taken == 0 and redis.call('PTTL', KEYS[1]) >= 0 then

@@ -3,8 +3,10 @@
 --   a sorted set: permit -> the ms at which it lapses. Ours are hold ids by the server's clock, Redisson's are 16 random
 --   bytes by the clock of its client; one that never lapses has the score 922337203685477;
 --   a channel: the number of free permits, whenever permits have come free.
--- The limit is the number of free permits and that of the members of the set. A string that expires was made by an attempt of
--- ours, and binds only while permits are held; one that does not was made by Redisson or by permit/set.lua.
+-- The limit is the number of free permits and that of the members of the set. A string that does not expire was made by Redisson
+-- or by permit/set.lua: its limit counts, whatever an attempt names. One that expires was made by an attempt of ours, which left
+-- its limit beside it (`tower_lock_limit`), and binds only while permits are held. If the limit is another one now, Redisson has
+-- changed it, and it counts. A string that expires and is neither is data of the application.
 -- Needs    now.lua
 
 -- How many permits are free (nil: the key does not say, false: it is no number) after those that have lapsed are given back;

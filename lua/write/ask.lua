@@ -50,7 +50,8 @@ local function ask_write(keys, args, taken)
     waits = true
     return nil, grant
   elseif in_line then
-    local listens = not others and (theirs or held[1] == 'read' or held[1] and is_redissons(name))
+    -- Beside readers with a pass, readers of Redisson come in, and the last of them wakes no client of ours.
+    local listens = not others and (theirs or held[1] ~= 'write' or is_redissons(name))
     local soonest = refused or others or theirs
     return refuse_in_line(line, alive, id, args[3], args[5] or 'PUBLISH', now, dropped, soonest, listens)
   elseif args[3] ~= '0' then

@@ -68,14 +68,16 @@ mod tests {
     fn a_table_has_one_row_for_each_fact_promise_and_warning() {
         let mut audit = Audit::new(Deployment::Volatile);
         audit.facts.push(("server", "Redis 7.0.15".to_owned()));
-        audit.warnings.push(Warning::NotPersistent);
+        audit
+            .warnings
+            .push(Warning::new("not_persistent", "set appendonly to yes"));
         let expected = "\
 deployment              one server, which forgets when it ends
 server                  Redis 7.0.15
 S1 lease exclusion      unless the server ends, is flushed, or evicts keys
 S5 confirmed exclusion  yes
 S6 rising tokens        unless the server ends and its clock is set back
-warning                 nothing is written to disk, so a restart frees what is held: set appendonly to yes";
+warning                 set appendonly to yes";
         assert_eq!(audit.to_string(), expected);
     }
 
@@ -84,9 +86,8 @@ warning                 nothing is written to disk, so a restart frees what is h
         let mut audit = Audit::new(Deployment::Quorum { members: 3 });
         let mut evicting = Audit::new(Deployment::Durable);
         evicting.facts.push(("server", "Redis 8.0.0".to_owned()));
-        evicting.warnings.push(Warning::Evicts {
-            policy: "allkeys-lru".to_owned(),
-        });
+        let evicts = Warning::new("evicts", "set maxmemory-policy to noeviction");
+        evicting.warnings.push(evicts);
         let silent = StoreError::new(StoreErrorKind::Unreachable, "down");
         let plain = Audit::new(Deployment::Memory);
         audit.members = vec![Ok(plain), Ok(evicting), Err(silent)];
@@ -94,7 +95,7 @@ warning                 nothing is written to disk, so a restart frees what is h
 deployment              a majority of 3 stores
 store 1                 the memory of one process
 store 2                 Redis 8.0.0
-store 2 warning         maxmemory-policy allkeys-lru evicts locks and token counters: set it to noeviction
+store 2 warning         set maxmemory-policy to noeviction
 store 3                 the store cannot be reached
 S1 lease exclusion      unless a majority loses its data, or its clocks' rate
 S5 confirmed exclusion  yes
@@ -105,9 +106,7 @@ S6 rising tokens        no";
     /// A quorum of Clusters, for example.
     #[test]
     fn what_weakens_a_member_of_a_member_is_shown_and_counted() {
-        let evicts = || Warning::Evicts {
-            policy: "allkeys-lru".to_owned(),
-        };
+        let evicts = || Warning::new("evicts", "allkeys-lru");
         let mut server = Audit::new(Deployment::Durable);
         server.warnings.push(evicts());
         let mut cluster = Audit::new(Deployment::Failover);

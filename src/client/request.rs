@@ -19,10 +19,11 @@ use crate::guard::LockGuard;
 use crate::limits::{self, FOR_EVER};
 use crate::lock::{Lease, LockKey, LockMode, Owner};
 use crate::release::{Share, Shares};
-use crate::table::Terms;
+use crate::table::{Side, Terms};
 use crate::telemetry::{LockEventKind, Route, Waiting};
 
-/// How long a request waits, unless it says so: longer than the lease of a holder that has died, which another request then gets.
+/// How long a request waits, unless it says so. It is longer than the lease of a holder that has died: another request gets the lock
+/// then.
 const WAIT: Duration = Duration::from_secs(45);
 
 /// A request for a lock. Await it, or call [`LockRequest::acquire`].
@@ -334,6 +335,32 @@ impl LockRequest {
         self.modes().all(LockMode::is_permit)
     }
 
+    /// Why the request would fail at once, as far as this process knows without a wait.
+    pub(crate) fn refusal(&self) -> Result<(), LockError> {
+        let refused = self.is_refused();
+        if let Err(error) = &refused {
+            self.observed(Instant::now()).refused(error);
+        }
+        refused
+    }
+
+    fn is_refused(&self) -> Result<(), LockError> {
+        let core = &self.client.inner.core;
+        if core.closing.is_cancelled() {
+            return Err(LockError::Shutdown);
+        }
+        let is_full = |target: &Target| {
+            let side = Side::of(target.mode_in(self.mode));
+            let waiting = core.table.waiting(&target.key, side);
+            let most = self.terms.max_waiters;
+            waiting > 0 && most.is_some_and(|most| waiting >= most)
+        };
+        match !self.terms.wait.is_zero() && self.targets().iter().any(is_full) {
+            true => Err(LockError::Overloaded),
+            false => Ok(()),
+        }
+    }
+
     fn check(&self) -> Result<(), LockError> {
         self.client.ready()?;
         limits::check(self.terms.lease, self.terms.max_hold).map_err(LockError::invalid)?;
@@ -358,14 +385,16 @@ impl LockRequest {
 
     fn check_one(&self, target: &Target) -> Result<(), LockError> {
         let mode = target.mode_in(self.mode);
-        self.client.namespace().check(&target.key)?;
+        self.client
+            .namespace()
+            .check(&target.key)
+            .map_err(LockError::invalid)?;
         target.check(mode)?;
         if self.terms.owner.is_none() && !self.terms.wait.is_zero() {
             held::check(self.client.id(), &target.key, mode)?;
         }
-        let supported = self
-            .client
-            .supports(mode, self.terms.fenced && mode.is_exclusive());
+        let fenced = self.terms.fenced && mode.is_exclusive();
+        let supported = self.client.supports(mode, fenced);
         supported
             .and_then(|()| self.client.inner.core.store.partition(&target.key))
             .map(drop)

@@ -18,8 +18,8 @@ use crate::telemetry::Route;
 /// itself. The [`LockClient`] comes from the router's state. The lock belongs to the request: it joins a hold that the layer
 /// or another extractor has already.
 ///
-/// The handler owns the guard, which releases when it is dropped, at the latest at the handler's end. Only
-/// [`LockGuard::release`] returns whether the lock was held until then.
+/// The handler owns the guard. **A handler that does not await [`LockGuard::release`] is answered unconfirmed**: its guard releases
+/// when it is dropped, in the background, and the response goes out without a confirmation. A layer confirms every response.
 ///
 /// ```
 /// use axum::Router;

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::error::LockError;
-use crate::lock::{FencingToken, LockKey, LockMode};
 use crate::hold::Held;
+use crate::lock::{FencingToken, HoldId, LockKey, LockMode};
 use crate::release::Share;
 
 /// Observes a lock that a guard holds, such as the one that the layer holds around a request.
@@ -63,6 +63,11 @@ impl LockHandle {
     pub fn keys(&self) -> impl Iterator<Item = &LockKey> {
         let tenures = self.observed.tenures.iter();
         tenures.map(|tenure| &tenure.held.hold.key)
+    }
+
+    /// The id of the hold on [`LockHandle::key`], as operators see it: see [`LockAdmin`](crate::LockAdmin).
+    pub fn id(&self) -> HoldId {
+        self.observed.tenures[0].held.hold.id
     }
 
     /// The mode of the hold on [`LockHandle::key`].

@@ -5,18 +5,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
+use http::header::ACCEPT_ENCODING;
 use http::request::Parts;
 use http_body::Body;
 use tokio::time::{Instant, timeout_at};
 
 use super::IdempotencyLayer;
-use super::identity::Fingerprint;
+use super::claimed::IdempotencyKey;
+use super::fingerprint::Fingerprint;
 use super::record::Recorded;
 use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::key::{KeyError, template};
 use crate::layer::{
-    Buffered, Claim, ModePolicy, Rejection, RejectionKind, Unclaimed, by_method, extract, whole,
+    Claim, ModePolicy, Rejection, RejectionKind, RequestLock, Unclaimed, WholeBody, extract, mode,
+    whole,
 };
 use crate::limits::{FOR_EVER, LAST_MOMENT};
 use crate::lock::{LockKey, LockMode};
@@ -27,15 +30,13 @@ const LOOK_UP: Duration = Duration::from_secs(2);
 
 /// The data for the record of a request.
 pub(crate) struct RecordTerms {
+    pub(super) name: LockKey,
     pub(super) fingerprint: Fingerprint,
     pub(super) scope: Arc<str>,
     pub(super) route: Route,
     pub(super) granted: Instant,
+    pub(super) waited: Duration,
 }
-
-/// The names that layers further out have claimed for a request. In its extensions.
-#[derive(Clone, Default)]
-struct Claimed(Vec<LockKey>);
 
 /// What the store answers before `until`.
 async fn answered_by<T>(
@@ -50,7 +51,7 @@ async fn answered_by<T>(
 impl IdempotencyLayer {
     /// Whether the layer applies to a request with this head: one that writes.
     pub(super) fn applies_to(&self, parts: &Parts) -> bool {
-        by_method().mode(parts) == Some(LockMode::Write) && self.settings.serve.apply_to(parts)
+        mode::by_method().mode(parts) == Some(LockMode::Write)
     }
 
     /// Answers a repeat, or claims the key of a request.
@@ -63,7 +64,7 @@ impl IdempotencyLayer {
         B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
     {
         let reader = &self.settings.serve.body_reader;
-        let (extracted, body) = extract::<Buffered, B>(&self.key, reader, parts, body).await?;
+        let (extracted, body) = extract::<WholeBody, B>(&self.key, reader, parts, body).await?;
         let keys = match extracted {
             Ok(keys) if !keys.is_empty() => keys,
             Err(error) if !error.is_missing() => return Err(error.into()),
@@ -75,24 +76,31 @@ impl IdempotencyLayer {
                 return Err(KeyError::missing_because(reason).into());
             }
         };
-        let (body, read) = body.take::<Buffered>(reader).await?;
-        let read = read.unwrap_or_default();
-        let (name, scope) = self.settings.scope.name(parts, keys);
+        let (name, scope) = self.settings.scope.name(parts, keys)?;
         let name = self.settings.serve.client.named(name);
-        let claimed = parts.extensions.get_or_insert_default::<Claimed>();
-        if claimed.0.contains(&name) {
+        let outer = parts.extensions.get::<IdempotencyKey>();
+        let Some(key) = IdempotencyKey::claimed(name.clone(), outer) else {
             // A layer further out holds the lock of this name for this request, which would wait for itself.
-            return Err(Unclaimed::Pass(body));
-        }
-        claimed.0.push(name.clone());
-        let fingerprint = (self.settings.fingerprint)(parts, &read);
-        let wait = self.settings.serve.wait;
-        let until = Instant::now() + wait.clamp(LOOK_UP, FOR_EVER);
+            return Err(Unclaimed::Pass(body.body));
+        };
+        parts.extensions.insert(key);
+        let (body, read) = body.take::<WholeBody>(reader, parts).await?;
+        // The room of the body is given back when its handler gets it.
+        let (read, _share) = read.unwrap_or_default();
+        let fingerprint = match &self.settings.fingerprint {
+            Some(fingerprint) => fingerprint(parts, &read),
+            None => self.settings.scope.fingerprint(parts, &read),
+        };
+        // The record answers clients that accept other encodings.
+        parts.headers.remove(ACCEPT_ENCODING);
+        let wait = self.settings.serve.wait(parts);
+        let began = Instant::now();
+        let until = began + wait.clamp(LOOK_UP, FOR_EVER);
         // A record does not change during its retention, so a replay needs no lock.
         if let Some(replay) = self.look_up(&name, fingerprint, until).await? {
             return Err(Unclaimed::Answer(replay.map(whole)));
         }
-        let guard = self.claim(&name, route(parts), until).await?;
+        let guard = self.claim(&name, parts, until).await?;
         let granted = Instant::now();
         // The response may have been recorded between the read and the grant. From here no other request records.
         let until = until.max(granted) + LAST_MOMENT;
@@ -100,11 +108,14 @@ impl IdempotencyLayer {
             guard.discard();
             return Err(Unclaimed::Answer(replay.map(whole)));
         }
+        RequestLock::of(&mut parts.extensions).lock = Some(guard.handle());
         let terms = RecordTerms {
+            name,
             fingerprint,
             scope,
             route: route(parts),
             granted,
+            waited: granted - began,
         };
         Ok((body, Claim { guard, data: terms }))
     }
@@ -112,13 +123,15 @@ impl IdempotencyLayer {
     async fn claim(
         &self,
         name: &LockKey,
-        route: Route,
+        parts: &mut Parts,
         until: Instant,
     ) -> Result<LockGuard, Rejection> {
         let serve = &self.settings.serve;
-        let request = serve.request(serve.client.lock(name), route);
+        let owner = &RequestLock::of(&mut parts.extensions).owner;
+        let request = serve.client.lock(name).owner(owner);
+        let request = serve.request(request, parts);
         let left = until.saturating_duration_since(Instant::now());
-        let request = request.wait(serve.wait.min(left));
+        let request = request.wait(serve.wait(parts).min(left));
         // The one attempt of a wait that is spent has no two seconds of its own.
         let acquired = answered_by(until + LAST_MOMENT, request.acquire()).await;
         acquired.map_err(|error| Rejection::from(error).contended_as(RejectionKind::InProgress))
@@ -129,16 +142,24 @@ impl IdempotencyLayer {
     /// # Errors
     ///
     /// The key was used for another request, or the record is unavailable or unreadable.
-    async fn look_up(
+    pub(super) async fn look_up(
         &self,
         name: &LockKey,
         fingerprint: Fingerprint,
         until: Instant,
     ) -> Result<Option<Response<Bytes>>, Rejection> {
         let until = until.min(Instant::now() + LOOK_UP);
-        let record = self.settings.serve.client.record(name);
-        let Some(record) = answered_by(until, record).await? else {
-            return Ok(None);
+        let (local, retention) = (&self.settings.local, self.settings.retention);
+        let record = match local.get(name) {
+            Some(record) => record,
+            None => {
+                let record = self.settings.serve.client.record(name);
+                let Some(record) = answered_by(until, record).await? else {
+                    return Ok(None);
+                };
+                local.read(name, record.clone(), retention);
+                record
+            }
         };
         let recorded = Recorded::decode(&record).map_err(|error| {
             // Clients decide how many requests cause it.

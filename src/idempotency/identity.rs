@@ -1,75 +1,106 @@
-//! What identifies a request: the name of its record, and its fingerprint.
+//! The name of a request's lock and record.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
+use super::fingerprint::Fingerprint;
 use crate::client::Target;
-use crate::key::{Keys, original_path, original_query, template};
-use crate::layer::OfRequest;
+use crate::error::LockError;
+use crate::key::{Keys, original_path, template};
+use crate::layer::RequestFn;
 use crate::lock::LockKey;
 
-/// Which clients share the idempotency keys of a layer.
-#[derive(Debug, Clone)]
-pub(super) enum Scope {
+/// Which requests share the idempotency keys of a layer.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Scope {
+    pub(super) clients: Clients,
+    /// Whether requests without a tenant share their keys.
+    pub(super) anonymous: bool,
+    /// In place of method and route.
+    pub(super) name: Option<Cow<'static, str>>,
+}
+
+/// Whose requests they are.
+#[derive(Debug, Clone, Default)]
+pub(super) enum Clients {
     /// The program has not decided.
+    #[default]
     Undecided,
-    /// All clients.
+    /// All clients are one.
     Shared,
-    /// The clients of one tenant.
-    PerTenant(OfRequest<Option<String>>),
+    /// The tenants are kept apart.
+    PerTenant(RequestFn<Option<String>>),
 }
 
 impl Scope {
-    /// The name of a request's lock and record: method, route, tenant and key; and the tenant, as the scope of the record.
-    pub(super) fn name(&self, parts: &Parts, keys: Keys) -> (LockKey, Arc<str>) {
-        let tenant = match self {
-            Self::Undecided | Self::Shared => None,
-            Self::PerTenant(tenant) => tenant(parts),
+    /// The name of a request's lock and record: method and route, or the name of the scope; then tenant and key. Beside it the
+    /// tenant, as the scope of the record.
+    ///
+    /// # Errors
+    ///
+    /// The program has put no tenant into the request.
+    pub(super) fn name(&self, parts: &Parts, keys: Keys) -> Result<(LockKey, Arc<str>), LockError> {
+        let tenant = match &self.clients {
+            Clients::Undecided | Clients::Shared => None,
+            Clients::PerTenant(tenant) => tenant(parts),
         };
-        // A request without a tenant and the tenant with the empty name are two scopes.
-        let tenant = tenant.map_or(String::new(), |tenant| format!("={tenant}"));
-        let route = template(parts).map_or_else(|| original_path(parts).into(), Cow::Borrowed);
-        let scope = [parts.method.as_str(), &route, &tenant];
+        let tenant = match tenant {
+            // A request without a tenant and the tenant with the empty name are two scopes.
+            Some(tenant) => format!("={tenant}"),
+            None if self.anonymous || !matches!(self.clients, Clients::PerTenant(_)) => {
+                String::new()
+            }
+            None => {
+                return Err(LockError::invalid(
+                    "a request has no tenant, so that it would share its idempotency keys with strangers: put the \
+                     authentication outside of `IdempotencyLayer` (axum runs the layer that is added last first), or call \
+                     `anonymous` if requests without a tenant are meant to share their keys",
+                ));
+            }
+        };
+        let (method, route) = match &self.name {
+            Some(name) => ("", Cow::Borrowed(&**name)),
+            None => (parts.method.as_str(), route(parts)),
+        };
+        let scope = [method, &route, &tenant];
         let keys = keys.into_targets();
         let keys: SmallVec<[&LockKey; 1]> = keys.iter().map(Target::key).collect();
         let name = LockKey::scoped("idempotency", scope, &keys);
-        (name, tenant.into())
+        Ok((name, tenant.into()))
     }
-}
 
-/// A digest of a request. Two requests with one fingerprint are repeats of each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fingerprint(pub(super) [u8; 32]);
-
-impl Fingerprint {
-    /// The default fingerprint: method, path, query, content type and body.
-    pub(super) fn of(parts: &Parts, body: &[u8]) -> Self {
-        let mut digest = Sha256::new();
-        update(&mut digest, parts.method.as_str().as_bytes());
-        update(&mut digest, original_path(parts).as_bytes());
-        update(&mut digest, original_query(parts).as_bytes());
-        let content_types = parts.headers.get_all(CONTENT_TYPE);
-        digest.update((content_types.iter().count() as u64).to_be_bytes());
-        for line in content_types {
-            update(&mut digest, line.as_bytes());
+    /// The default fingerprint of a request. In a scope with a name it has the path inside of the nest that the layer is in, so
+    /// that the nest may move.
+    pub(super) fn fingerprint(&self, parts: &Parts, body: &[u8]) -> Fingerprint {
+        match self.name {
+            Some(_) => Fingerprint::of(parts, parts.uri.path(), body),
+            None => Fingerprint::of(parts, &original_path(parts), body),
         }
-        digest.update(body);
-        Self(digest.finalize().into())
-    }
-
-    /// The fingerprint that a function of the program computes.
-    pub(super) fn of_bytes(bytes: &[u8]) -> Self {
-        Self(Sha256::digest(bytes).into())
     }
 }
 
-/// Adds a part with its length, so that the boundary between two parts counts.
-fn update(digest: &mut Sha256, part: &[u8]) {
-    digest.update((part.len() as u64).to_be_bytes());
-    digest.update(part);
+/// The shape of the route, or the path outside of routes. The names of parameters are not part of it: a deploy may change them.
+fn route(parts: &Parts) -> Cow<'_, str> {
+    let Some(template) = template(parts) else {
+        return original_path(parts).into();
+    };
+    let mut shape = String::with_capacity(template.len());
+    let mut chars = template.chars().peekable();
+    while let Some(char) = chars.next() {
+        shape.push(char);
+        if char != '{' {
+            continue;
+        }
+        // Two braces are a brace of the path.
+        if let Some(literal) = chars.next_if_eq(&'{') {
+            shape.push(literal);
+            continue;
+        }
+        shape.extend(chars.next_if_eq(&'*'));
+        shape.extend(chars.find(|char| *char == '}'));
+    }
+    shape.into()
 }

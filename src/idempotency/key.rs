@@ -1,10 +1,11 @@
 //! Key extractors for idempotency keys: the header `Idempotency-Key`, and what the senders of webhooks send in its place.
 //!
-//! **They verify nothing.** Each one reads what names a request; whether the named sender has sent it is decided by a check of the
-//! signature, which belongs outside of the layer. Without that check, a stranger's request comes first and the sender's own is
-//! refused (422) for the whole retention.
+//! **They verify nothing.** Each of them reads what names a request, and any client can send that. Put the layer inside of the check of
+//! the sender's signature. Otherwise a stranger who sends an id first is answered, and the sender's own request gets a 422 for the
+//! whole retention.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use http::HeaderName;
 use http::header::CONTENT_TYPE;
@@ -78,29 +79,94 @@ fn not_one_string() -> KeyError {
     KeyError::invalid("the header is not one string")
 }
 
+/// The key of a provider's webhooks, and how that provider repeats them: for
+/// [`IdempotencyLayer::webhook`](crate::IdempotencyLayer::webhook).
+#[derive(Debug, Clone)]
+pub struct Provider<K> {
+    key: K,
+    patience: Duration,
+    pub(super) retention: Duration,
+}
+
+impl<K: KeyExtractor> Provider<K> {
+    /// Describes a provider that waits for an answer for `patience`, and repeats a webhook for less than `retention`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tower_distributed_lock::key;
+    /// use tower_distributed_lock::idempotency::key::Provider;
+    ///
+    /// let patience = Duration::from_secs(20);
+    /// let retention = Duration::from_secs(24 * 60 * 60);
+    /// let ours = Provider::new(key::header("x-delivery"), patience, retention);
+    /// ```
+    pub fn new(key: K, patience: Duration, retention: Duration) -> Self {
+        Self {
+            key,
+            patience,
+            retention,
+        }
+    }
+
+    /// How long a repeat waits: it is answered before the provider gives up.
+    pub(super) fn wait(&self) -> Duration {
+        self.patience * 4 / 5
+    }
+}
+
+impl<K: KeyExtractor> KeyExtractor for Provider<K> {
+    fn extract(&self, parts: &mut Parts) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+        self.key.extract(parts)
+    }
+}
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+const fn days(days: u64) -> Duration {
+    seconds(days * 24 * 60 * 60)
+}
+
 /// The header `webhook-id` of [Standard Webhooks](https://www.standardwebhooks.com).
-pub fn standard_webhooks() -> impl KeyExtractor + Clone {
-    header("webhook-id")
+///
+/// It verifies nothing: check the signature, which covers this id, outside of the layer.
+pub fn standard_webhooks() -> Provider<impl KeyExtractor + Clone> {
+    Provider::new(header("webhook-id"), seconds(15), days(3))
 }
 
 /// The header `x-github-delivery` together with the body.
 ///
-/// GitHub repeats both when it sends a delivery again. It signs the body and not the header. A captured body under the id
-/// of another delivery does not replace that delivery, but under a new id it is a new delivery. The handler must refuse old
-/// deliveries by the timestamps in the body.
-pub fn github() -> impl KeyExtractor + Clone {
-    Delivery {
-        id: "x-github-delivery",
-    }
+/// GitHub repeats both when it sends a delivery again. It signs the body, but not the header. A captured body under the id of another
+/// delivery does not replace that delivery, but under a new id it is a new delivery. So check the signature outside of the layer, and
+/// refuse old deliveries in the handler, by the timestamps in the body.
+pub fn github() -> Provider<impl KeyExtractor + Clone> {
+    let id = "x-github-delivery";
+    Provider::new(Delivery { id }, seconds(10), days(3))
 }
 
 /// The header `x-shopify-event-id` together with the body.
 ///
 /// Shopify repeats both when it sends an event again, and signs only the body: see [`github`].
-pub fn shopify() -> impl KeyExtractor + Clone {
-    Delivery {
-        id: "x-shopify-event-id",
-    }
+pub fn shopify() -> Provider<impl KeyExtractor + Clone> {
+    let id = "x-shopify-event-id";
+    Provider::new(Delivery { id }, seconds(5), days(2))
+}
+
+/// The event's id in the body, as Stripe and others send it: `{"id": "evt_…"}`.
+///
+/// It verifies nothing: check the header `Stripe-Signature` outside of the layer.
+pub fn stripe() -> Provider<impl KeyExtractor + Clone> {
+    Provider::new(json_field("event", "/id"), seconds(10), days(3))
+}
+
+/// Source and id of a CloudEvents 1.0 event, which together name it: the headers `ce-source` and `ce-id` (binary mode), or
+/// the body's fields if its type is `application/cloudevents+json` (structured mode).
+///
+/// It verifies nothing, and CloudEvents has no signature of its own: check who sends the event outside of the layer.
+pub fn cloud_events() -> Provider<impl KeyExtractor + Clone> {
+    let structured = json_fields("cloudevent".into(), ["/source", "/id"]);
+    Provider::new(CloudEvents { structured }, seconds(10), days(1))
 }
 
 /// An id that the sender does not sign, together with the body that it signs: see [`github`].
@@ -115,19 +181,6 @@ impl KeyExtractor for Delivery {
         let id = only_line(parts, &HeaderName::from_static(self.id))?;
         let digest: String = hex(&Sha256::digest(body(parts)?)).collect();
         compose(self.id.into(), [id, &digest])
-    }
-}
-
-/// The event's id in the body, as Stripe and others send it: `{"id": "evt_…"}`.
-pub fn stripe() -> impl KeyExtractor + Clone {
-    json_field("event", "/id")
-}
-
-/// Source and id of a CloudEvents 1.0 event, which together name it: the headers `ce-source` and `ce-id` (binary mode), or
-/// the body's fields where its type is `application/cloudevents+json` (structured mode).
-pub fn cloud_events() -> impl KeyExtractor + Clone {
-    CloudEvents {
-        structured: json_fields("cloudevent".into(), ["/source", "/id"]),
     }
 }
 

@@ -4,14 +4,16 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response};
 use http_body::Body;
+use tokio::time::Instant;
 
 use super::IdempotencyLayer;
 use super::admission::{RecordTerms, route};
 use crate::error::BoxError;
 use crate::layer::{
-    Claim, Handling, NotConfirmed, Protocol, Rejection, ResponseBody, ServeSettings, Served,
-    Unclaimed, confirm, confirmed, unless_lost,
+    Claim, Confirmation, Handling, LockTiming, NotConfirmed, Protocol, Rejection, ResponseBody,
+    ServeSettings, Served, Unclaimed, confirm, unless_lost, whole,
 };
+use crate::limits::CONFIRMATION;
 use crate::store::Record;
 use crate::telemetry::{idempotent_request, idempotent_response};
 
@@ -64,32 +66,54 @@ where
         _: &Method,
         handled: Handling<Self::Handled, E>,
     ) -> Result<Served<R, E>, NotConfirmed> {
-        let result = handled.inspect_err(|_| {
-            idempotent_response(&terms.route, "not_recorded");
-        })?;
-        let (mut result, record) = match result {
-            Ok((response, record)) => {
-                (Ok(response), record.map(|record| record.scope(terms.scope)))
+        let began = Instant::now();
+        let (mut result, record) = match handled {
+            Ok(Ok((response, record))) => {
+                let scoped = record.map(|record| record.scope(terms.scope.clone()));
+                (Ok(response), scoped)
             }
-            Err(error) => (Err(error), None),
+            Ok(Err(error)) => (Err(error), None),
+            Err(NotConfirmed) => {
+                drop(guard);
+                idempotent_response(&terms.route, "not_recorded");
+                return self.answered_by_record(&terms).await.ok_or(NotConfirmed);
+            }
         };
-        let has_record = record.is_some();
+        let value = record.as_ref().map(|record| record.value.clone());
         let confirmation = confirm(self.settings.confirm, guard, record).await;
-        let outcome = match (has_record, &confirmation) {
-            (false, _) => "not_recorded",
-            (true, Ok(_)) => "recorded",
-            (true, Err(_)) => "unknown",
+        let outcome = match (&value, &confirmation) {
+            (None, _) => "not_recorded",
+            (Some(_), Ok(_)) => "recorded",
+            (Some(_), Err(_)) => "unknown",
         };
         idempotent_response(&terms.route, outcome);
-        self.settings.serve.hold_times.add(terms.granted.elapsed());
-        let confirmation = confirmation?;
+        let held = terms.granted.elapsed();
+        self.settings.serve.hold_times.add(&terms.route, held);
+        let Ok(by) = confirmation else {
+            return self.answered_by_record(&terms).await.ok_or(NotConfirmed);
+        };
+        if let (Some(value), Confirmation::Store) = (value, by) {
+            let (local, retention) = (&self.settings.local, self.settings.retention);
+            local.recorded(&terms.name, value, began, retention);
+        }
         if let Ok(response) = &mut result {
-            confirmed(response, confirmation);
+            LockTiming::released(terms.waited, held, by).put(response);
         }
         Ok(result)
     }
 
     fn settings(&self) -> &ServeSettings {
         &self.settings.serve
+    }
+}
+
+impl IdempotencyLayer {
+    /// The answer to a request whose lock was lost, or whose end the store did not confirm: the record, if there is one. It is of the
+    /// request that has run in its place, or its own that was stored late.
+    async fn answered_by_record<R, E>(&self, terms: &RecordTerms) -> Option<Served<R, E>> {
+        let until = Instant::now() + CONFIRMATION;
+        let record = self.look_up(&terms.name, terms.fingerprint, until).await;
+        let replay = record.ok().flatten()?;
+        Some(Ok(replay.map(|body| ResponseBody::local(whole(body)))))
     }
 }

@@ -3,15 +3,14 @@
 use bytes::Bytes;
 use http::header::{CONNECTION, DATE, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, response};
-use serde::{Deserialize, Serialize};
 
-use super::identity::Fingerprint;
+use super::fingerprint::Fingerprint;
 
 /// The first bytes of every record. The next byte is the version.
 const MAGIC: &[u8] = b"tdl-idem";
 
 /// The version of the layout, and of what the fingerprint covers.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// Marks the answer to a repeat.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -23,16 +22,6 @@ pub(super) struct Recorded {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
-}
-
-/// The head of a record after the version byte, in postcard's wire format. The body follows it unchanged.
-#[derive(Serialize, Deserialize)]
-struct RecordHead<'a> {
-    fingerprint: [u8; 32],
-    status: u16,
-    #[serde(borrow)]
-    headers: Vec<(&'a str, &'a [u8])>,
-    body_length: u64,
 }
 
 /// Why the layer cannot read a record.
@@ -47,7 +36,7 @@ pub(super) enum Unreadable {
 }
 
 impl Recorded {
-    /// Records the response. Header lines that belong to one connection or moment are left out, and without `cookies` also
+    /// Records the response. Header lines that belong to one connection or to one answer are left out, and without `cookies` also
     /// those that set a cookie.
     pub(super) fn new(
         fingerprint: Fingerprint,
@@ -56,20 +45,15 @@ impl Recorded {
         cookies: bool,
     ) -> Self {
         let mut headers = parts.headers.clone();
-        let named = headers.get_all(CONNECTION).iter();
-        let named: Vec<HeaderName> = named
-            .filter_map(|line| line.to_str().ok())
-            .flat_map(|line| line.split(','))
-            .filter_map(|name| name.trim().parse().ok())
-            .collect();
-        let hop_by_hop = [CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
-        let keep_alive = ["keep-alive", "proxy-connection"].map(HeaderName::from_static);
-        for name in named.iter().chain(&hop_by_hop).chain(&keep_alive) {
-            headers.remove(name);
+        let named = parts.headers.get_all(CONNECTION).iter();
+        let named = named.filter_map(|line| line.to_str().ok());
+        for name in named.flat_map(|line| line.split(',')) {
+            headers.remove(name.trim());
         }
-        headers.remove(DATE);
-        if !cookies {
-            headers.remove(SET_COOKIE);
+        for name in parts.headers.keys() {
+            if is_of_one_answer(name) || *name == SET_COOKIE && !cookies {
+                headers.remove(name);
+            }
         }
         Self {
             fingerprint,
@@ -79,19 +63,19 @@ impl Recorded {
         }
     }
 
+    /// The layout: magic, version, fingerprint, length of the body (8 bytes, big-endian), status (2 bytes), header lines
+    /// (`name:value`, each with a line feed), an empty line, and the body.
     pub(super) fn encode(&self) -> Bytes {
-        let headers = self.headers.iter();
-        let head = RecordHead {
-            fingerprint: self.fingerprint.0,
-            status: self.status.as_u16(),
-            headers: headers
-                .map(|(name, value)| (name.as_str(), value.as_bytes()))
-                .collect(),
-            body_length: self.body.len() as u64,
-        };
-        let start = [MAGIC, &[VERSION]].concat();
-        let mut record = postcard::to_extend(&head, start)
-            .expect("numbers and slices of known length can always be written");
+        let mut record = [MAGIC, &[VERSION], &self.fingerprint.0].concat();
+        record.extend_from_slice(&(self.body.len() as u64).to_be_bytes());
+        record.extend_from_slice(&self.status.as_u16().to_be_bytes());
+        for (name, value) in &self.headers {
+            // A value has no line feed.
+            for part in [name.as_str().as_bytes(), b":", value.as_bytes(), b"\n"] {
+                record.extend_from_slice(part);
+            }
+        }
+        record.push(b'\n');
         record.extend_from_slice(&self.body);
         record.into()
     }
@@ -107,17 +91,25 @@ impl Recorded {
 
     /// The record, of which `rest` follows the version; `None`: it is damaged.
     fn read(record: &Bytes, rest: &[u8]) -> Option<Self> {
-        let (head, body): (RecordHead<'_>, _) = postcard::take_from_bytes(rest).ok()?;
-        let mut headers = HeaderMap::try_with_capacity(head.headers.len()).ok()?;
-        for (name, value) in head.headers {
-            let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+        let (fingerprint, rest) = rest.split_first_chunk()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let (status, mut rest) = rest.split_first_chunk()?;
+        let mut headers = HeaderMap::new();
+        let body = loop {
+            let (line, after) = split_once(rest, b'\n')?;
+            rest = after;
+            if line.is_empty() {
+                break rest;
+            }
+            let (name, value) = split_once(line, b':')?;
+            let name = HeaderName::from_bytes(name).ok()?;
             let value = HeaderValue::from_bytes(value).ok()?;
             headers.try_append(name, value).ok()?;
-        }
-        let is_whole = head.body_length == body.len() as u64;
+        };
+        let is_whole = u64::from_be_bytes(*length) == body.len() as u64;
         is_whole.then_some(Self {
-            fingerprint: Fingerprint(head.fingerprint),
-            status: StatusCode::from_u16(head.status).ok()?,
+            fingerprint: Fingerprint(*fingerprint),
+            status: StatusCode::from_u16(u16::from_be_bytes(*status)).ok()?,
             headers,
             body: record.slice_ref(body),
         })
@@ -132,6 +124,31 @@ impl Recorded {
         response.headers_mut().insert(REPLAYED, replayed);
         response
     }
+}
+
+/// Whether a header belongs to one connection, moment, trace or caller, so that a repeat must not get it.
+fn is_of_one_answer(name: &HeaderName) -> bool {
+    [CONNECTION, DATE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(name)
+        || name.as_str().starts_with("access-control-")
+        || matches!(
+            name.as_str(),
+            "keep-alive"
+                | "proxy-connection"
+                | "request-id"
+                | "server-timing"
+                | "traceparent"
+                | "traceresponse"
+                | "tracestate"
+                | "x-amzn-trace-id"
+                | "x-correlation-id"
+                | "x-request-id"
+        )
+}
+
+/// What is before and after the first `separator`.
+fn split_once(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+    let at = bytes.iter().position(|byte| *byte == separator)?;
+    Some((&bytes[..at], &bytes[at + 1..]))
 }
 
 #[cfg(test)]

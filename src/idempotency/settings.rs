@@ -4,9 +4,11 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{StatusCode, response};
 
-use super::identity::{Fingerprint, Scope};
+use super::fingerprint::Fingerprint;
+use super::identity::{Clients, Scope};
+use super::local::LocalRecords;
 use crate::client::LockClient;
-use crate::layer::{Closure, Confirm, Rejection, ServeSettings};
+use crate::layer::{Closure, Confirm, OnCancel, ServeSettings};
 use crate::limits;
 use crate::lock::LockMode;
 use crate::telemetry::Seldom;
@@ -20,12 +22,13 @@ pub(super) struct IdempotencySettings {
     pub(super) serve: ServeSettings,
     pub(super) required: bool,
     pub(super) scope: Scope,
-    pub(super) fingerprint: Closure<FingerprintOf>,
+    /// In place of the default one.
+    pub(super) fingerprint: Option<Closure<FingerprintOf>>,
     pub(super) retention: Duration,
     pub(super) record_if: Closure<IsFinal>,
-    pub(super) record_cookies: bool,
     pub(super) response_limit: usize,
     pub(super) confirm: Confirm,
+    pub(super) local: Arc<LocalRecords>,
     /// When a response that cannot be recorded was last logged as a warning.
     pub(super) warned: Arc<Seldom>,
     /// When a record that cannot be read was last logged.
@@ -38,16 +41,18 @@ impl IdempotencySettings {
             serve: ServeSettings {
                 // The record of the first request answers those that wait for it.
                 waiters_take_turns: false,
+                // A sender that hangs up must not cut a payment in half.
+                on_cancel: OnCancel::RunToCompletion,
                 ..ServeSettings::new(client, Duration::from_secs(3), 64)
             },
             required: false,
-            scope: Scope::Undecided,
-            fingerprint: Closure(Arc::new(Fingerprint::of)),
+            scope: Scope::default(),
+            fingerprint: None,
             retention: Duration::from_secs(24 * 60 * 60),
             record_if: Closure(Arc::new(|response| is_final(response.status))),
-            record_cookies: false,
             response_limit: 64 * 1024,
             confirm: Confirm::Strict,
+            local: Arc::default(),
             warned: Arc::default(),
             unreadable: Arc::default(),
         }
@@ -60,7 +65,7 @@ impl IdempotencySettings {
                 "the lock client's store keeps no records: make the client of a `MemoryStore` or a `RedisStore`",
             );
         }
-        if matches!(self.scope, Scope::Undecided) {
+        if matches!(self.scope.clients, Clients::Undecided) {
             return Err(
                 "it does not know whose idempotency keys it serves: call `tenant` with what identifies the client \
                  after authentication, or `shared` where all clients are one, such as the sender of signed webhooks",
@@ -80,21 +85,12 @@ impl IdempotencySettings {
         let supported = self.serve.client.supports(LockMode::Reentrant, false);
         supported.map_err(|unsupported| unsupported.reason())
     }
-
-    /// Whether a response is the handler's, and final. A connection that switches protocols cannot be replayed.
-    pub(super) fn is_final(&self, response: &response::Parts) -> bool {
-        response.extensions.get::<Rejection>().is_none()
-            && !response.status.is_informational()
-            && (self.record_if)(response)
-    }
 }
 
-/// Success, redirection, and refusals that a repeat would get as well. The same key may come with a corrected request
-/// (400, 413, 415, 422) or with a retry (408, 409, 423, 425, 429).
+/// What a repeat cannot change: success, redirection, and the refusals 402 and 410. All others may succeed later, with the same key:
+/// the token is refreshed, the resource created, the request corrected.
 fn is_final(status: StatusCode) -> bool {
-    let may_change = matches!(
-        status.as_u16(),
-        400 | 408 | 409 | 413 | 415 | 422 | 423 | 425 | 429
-    );
-    (status.is_success() || status.is_redirection() || status.is_client_error()) && !may_change
+    status.is_success()
+        || status.is_redirection()
+        || matches!(status, StatusCode::PAYMENT_REQUIRED | StatusCode::GONE)
 }

@@ -12,8 +12,8 @@ pub(crate) struct RequestBody(pub(crate) Bytes);
 /// The request's body, for closures that take the key from it.
 ///
 /// It is present for the key extractor of a layer that reads the body first: a
-/// [`DistributedLockLayer`](crate::DistributedLockLayer) on axum, or with
-/// [`buffer_body`](crate::DistributedLockLayer::buffer_body), and an [`IdempotencyLayer`](crate::IdempotencyLayer). It is present only while the key is extracted: other closures, such as `tenant`
+/// [`DistributedLockLayer`](crate::DistributedLockLayer) without [`stream_body`](crate::DistributedLockLayer::stream_body), and an
+/// [`IdempotencyLayer`](crate::IdempotencyLayer). It is present only while the key is extracted: other closures, such as `tenant`
 /// and `rejection`, and layers further in do not see it.
 ///
 /// ```
@@ -23,7 +23,7 @@ pub(crate) struct RequestBody(pub(crate) Bytes);
 /// use tower_distributed_lock::key::{self, KeyError};
 ///
 /// # let locks = LockClient::new(MemoryStore::new());
-/// DistributedLockLayer::new(locks).buffer_body(4096).key(|parts: &Parts| {
+/// DistributedLockLayer::new(locks).key(|parts: &Parts| {
 ///     let [from, to, ..] = **key::body(parts)? else {
 ///         return Err(KeyError::invalid("the body is too short"));
 ///     };

@@ -1,13 +1,13 @@
 use std::future::ready;
 #[cfg(feature = "axum")]
-use std::sync::Arc;
-#[cfg(feature = "axum")]
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{collections::HashSet, sync::Arc};
 
 use http::request::Parts;
 
 use super::path::key_of_path;
 use super::{KeyError, KeyExtractor, Keys};
+#[cfg(feature = "axum")]
+use crate::sync::Mutex;
 
 /// The default key extractor of a layer.
 ///
@@ -15,14 +15,16 @@ use super::{KeyError, KeyExtractor, Keys};
 /// are one. Elsewhere (around a whole router, in a fallback, without axum), the key is that of [`path`](super::path()).
 ///
 /// **Wrong where the handler reads two spellings of a parameter as one value** (`1` and `01`, or in `{*path}` `a/b` and `a//b`),
-/// and **where several routes lead to one resource**: `/orders/{id}` and `/orders/{id}/refunds` are two keys. A route without parameters is one key:
-/// each `POST /orders` waits for the one before. The first request that falls back to its path, in a program that has the
-/// feature `axum`, is logged as a warning.
+/// and **where several routes lead to one resource**: `/orders/{id}` and `/orders/{id}/refunds` are two keys.
+///
+/// A route without parameters is one key: each `POST /orders` waits for the one before, in all processes. The first write of such a
+/// route is logged as a warning, and so is the first request that falls back to its path in a program that has the feature `axum`.
+/// [`key::path()`](super::path()) says that it is meant.
 #[derive(Debug, Clone, Default)]
 pub struct DefaultKey {
-    /// Whether the fallback was logged.
+    /// The routes that the log has warned of. The fallback is the empty one.
     #[cfg(feature = "axum")]
-    warned: Arc<AtomicBool>,
+    warned: Arc<Mutex<HashSet<String>>>,
 }
 
 impl KeyExtractor for DefaultKey {
@@ -32,16 +34,38 @@ impl KeyExtractor for DefaultKey {
 }
 
 impl DefaultKey {
+    #[cfg(not(feature = "axum"))]
     pub(super) fn of(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
-        #[cfg(feature = "axum")]
-        if let Some(keys) = super::param::key_of_route(parts) {
-            return keys;
-        } else if !self.warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
+        key_of_path(parts)
+    }
+
+    #[cfg(feature = "axum")]
+    pub(super) fn of(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
+        let keys = super::param::key_of_route(parts);
+        let route = super::template(parts);
+        match route {
+            None if self.is_new("") => tracing::warn!(
                 "a request that no axum route has matched is locked by its path: choose `key::path()` if that is meant, or \
                  add the layer to the routes"
-            );
+            ),
+            Some(route)
+                if !route.contains('{') && !parts.method.is_safe() && self.is_new(route) =>
+            {
+                tracing::warn!(
+                    route,
+                    "a route without parameters is one lock: its requests wait for each other in all processes. Choose a key, or \
+                     `key::path()` if that is meant"
+                );
+            }
+            _ => {}
         }
-        key_of_path(parts)
+        keys.unwrap_or_else(|| key_of_path(parts))
+    }
+
+    /// Whether the log has not warned of `route`.
+    #[cfg(feature = "axum")]
+    fn is_new(&self, route: &str) -> bool {
+        let mut warned = self.warned.lock();
+        !warned.contains(route) && warned.insert(route.to_owned())
     }
 }

@@ -1,4 +1,4 @@
-use std::fmt;
+use std::future::ready;
 use std::marker::PhantomData;
 
 use axum::extract::FromRequestParts;
@@ -21,86 +21,120 @@ use super::{IntoKeys, KeyError, KeyExtractor, Keys};
 /// # let locks = LockClient::new(MemoryStore::new());
 /// const ORDERS: Resource = Resource::new("lock:order");
 ///
-/// DistributedLockLayer::new(locks).key(key::extract::<Path<u64>, _>(|Path(id)| ORDERS.id(id)))
+/// DistributedLockLayer::new(locks).key(key::extract(|Path(id): Path<u64>| ORDERS.id(id)))
 /// # ;
 /// ```
 ///
-/// Other code that takes the same key, such as a [`Locked`](crate::Locked) or a job, must take it in a mode of the same
+/// The closure may be async, for a key that must be looked up:
+///
+/// ```
+/// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore, Resource, key};
+/// # use axum::extract::Path;
+/// # const ORDERS: Resource = Resource::new("lock:order");
+/// # async fn id_of(slug: &str) -> Option<u64> { slug.len().try_into().ok() }
+/// # let locks = LockClient::new(MemoryStore::new());
+/// DistributedLockLayer::new(locks)
+///     .key(key::extract(async |Path(slug): Path<String>| Some(ORDERS.id(id_of(&slug).await?))))
+/// # ;
+/// ```
+///
+/// Other code that takes the same key, such as a [`Locked`](crate::extract::Locked) or a job, must take it in a mode of the same
 /// family: share a [`Resource`](crate::Resource).
 ///
 /// **Wrong where the handler extracts another value** than the one that is named here, and on a router whose routes have
 /// other parameters: `Path<u64>` rejects a route with two.
-pub fn extract<E, F>(name: F) -> Extract<E, F>
+pub fn extract<E, F, M>(name: F) -> impl KeyExtractor + Clone
 where
-    F: KeyFn<E>,
+    E: FromRequestParts<()> + Send + 'static,
+    F: KeyFn<E, M> + Clone,
+    M: 'static,
+{
+    extract_with_state((), name)
+}
+
+/// Runs an axum extractor with the state that it needs, and makes a name of the value: see [`extract`]. A layer has no access to the
+/// router's state.
+pub fn extract_with_state<S, E, F, M>(state: S, name: F) -> impl KeyExtractor + Clone
+where
+    S: Clone + Send + Sync + 'static,
+    E: FromRequestParts<S> + Send + 'static,
+    F: KeyFn<E, M> + Clone,
+    M: 'static,
 {
     Extract {
         name,
-        state: (),
+        state,
         extractor: PhantomData,
     }
 }
 
-/// A closure that makes a name of the extracted value.
-pub trait KeyFn<E>: Fn(E) -> <Self as KeyFn<E>>::Named {
-    /// What it returns.
-    type Named: IntoKeys;
+/// A closure that makes a name of the extracted value, at once or by a future. `M` says which, and is never named.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not make a key of a `{E}`",
+    note = "use a closure with the type of its argument, such as `|Path(id): Path<u64>| …`, that returns a `ResourceKey`, a \
+            `LockKey`, or an `Option`, `Vec`, array or `Result` of those, or a future of one"
+)]
+pub trait KeyFn<E, M>: Send + Sync + 'static {
+    /// The keys of the value.
+    fn name(&self, extracted: E) -> impl Future<Output = Result<Keys, KeyError>> + Send;
 }
 
-impl<E, F, R> KeyFn<E> for F
+/// The closure returns the name.
+#[derive(Debug)]
+pub enum AtOnce {}
+
+/// The closure returns a future of the name.
+#[derive(Debug)]
+pub enum ByFuture {}
+
+impl<E, F, R> KeyFn<E, AtOnce> for F
 where
-    F: Fn(E) -> R,
+    F: Fn(E) -> R + Send + Sync + 'static,
     R: IntoKeys,
 {
-    type Named = R;
-}
-
-/// See [`extract`].
-pub struct Extract<E, F, S = ()> {
-    name: F,
-    state: S,
-    extractor: PhantomData<fn() -> E>,
-}
-
-impl<E, F> Extract<E, F> {
-    /// Sets the state that the extractor needs. A layer has no access to the router's state.
-    pub fn with_state<S>(self, state: S) -> Extract<E, F, S> {
-        Extract {
-            name: self.name,
-            state,
-            extractor: self.extractor,
-        }
+    fn name(&self, extracted: E) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+        ready(self(extracted).into_keys())
     }
 }
 
-impl<E, F, S> KeyExtractor for Extract<E, F, S>
+impl<E, F, R> KeyFn<E, ByFuture> for F
+where
+    F: Fn(E) -> R + Send + Sync + 'static,
+    R: Future<Output: IntoKeys> + Send,
+{
+    fn name(&self, extracted: E) -> impl Future<Output = Result<Keys, KeyError>> + Send {
+        let named = self(extracted);
+        async move { named.await.into_keys() }
+    }
+}
+
+struct Extract<E, F, M, S> {
+    name: F,
+    state: S,
+    extractor: PhantomData<fn() -> (E, M)>,
+}
+
+impl<E, F, M, S> KeyExtractor for Extract<E, F, M, S>
 where
     E: FromRequestParts<S> + Send + 'static,
-    F: KeyFn<E> + Send + Sync + 'static,
+    F: KeyFn<E, M>,
+    M: 'static,
     S: Send + Sync + 'static,
 {
     async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
-        match E::from_request_parts(parts, &self.state).await {
-            Ok(extracted) => (self.name)(extracted).into_keys(),
-            Err(rejection) => Err(KeyError::response(rejection.into_response())),
-        }
+        let extracted = E::from_request_parts(parts, &self.state).await;
+        let extracted =
+            extracted.map_err(|rejection| KeyError::response(rejection.into_response()))?;
+        self.name.name(extracted).await
     }
 }
 
-impl<E, F: Clone, S: Clone> Clone for Extract<E, F, S> {
+impl<E, F: Clone, M, S: Clone> Clone for Extract<E, F, M, S> {
     fn clone(&self) -> Self {
         Self {
             name: self.name.clone(),
             state: self.state.clone(),
             extractor: PhantomData,
         }
-    }
-}
-
-impl<E, F, S> fmt::Debug for Extract<E, F, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Extract")
-            .field("extractor", &std::any::type_name::<E>())
-            .finish_non_exhaustive()
     }
 }

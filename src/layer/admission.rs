@@ -1,62 +1,84 @@
 //! The admission of a request: from its head to the grant.
 
 use std::error::Error;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::request::Parts;
 use tokio::time::Instant;
 
-use super::body_mode::BodyMode;
-use super::rejection::Rejection;
+use super::DistributedLockLayer;
+use super::rejection::{Rejection, RejectionKind};
+use super::request_lock::RequestLock;
 use super::serve::{Claim, Unclaimed};
 use super::settings::{Confirm, OnUnavailable};
-use super::{DistributedLockLayer, payload};
+use super::take_body::{TakesBody, extract};
 use crate::client::{LockRequest, Started, Target};
 use crate::error::LockError;
-use crate::guard::{LockGuard, LockHandle};
+use crate::guard::LockGuard;
 use crate::key::{Keys, template};
-use crate::lock::{LockMode, Owner};
+use crate::lock::{LockKey, LockMode, Owner};
 use crate::telemetry::Route;
 
 /// What the end of a request needs.
-pub(crate) struct EndTerms {
+pub(crate) struct ReleaseContext {
     /// What confirms the release.
     pub(super) confirm: Confirm,
+    pub(super) route: Route,
     pub(super) granted: Instant,
-    /// How long the request waited for its lock, if the response says it.
-    pub(super) waited: Option<Duration>,
+    pub(super) waited: Duration,
 }
 
 /// The locks that a request needs.
 struct Plan {
     request: LockRequest,
+    /// The first key.
+    key: LockKey,
     owner: Owner,
     reads_only: bool,
 }
 
-impl<M> DistributedLockLayer<M> {
+impl Plan {
+    /// What its layers tell the handler.
+    fn request_lock<'a>(&self, parts: &'a mut Parts) -> &'a mut RequestLock {
+        let owner = || self.owner.clone();
+        RequestLock::or_of(&mut parts.extensions, owner)
+    }
+}
+
+impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
     /// Takes the locks of a request. Returns its body and the claim; `None`: the request continues without a lock. A body is read
     /// only for a lock.
     pub(super) async fn claim<B>(
         &self,
         parts: &mut Parts,
         body: B,
-    ) -> Result<(B, Claim<EndTerms>), Unclaimed<B>>
+    ) -> Result<(B, Claim<ReleaseContext>), Unclaimed<B>>
     where
-        M: BodyMode<B>,
+        Self: TakesBody<B>,
         B: Send,
     {
         let Some(mode) = self.policy.mode(parts) else {
             return Err(Unclaimed::Pass(body));
         };
         let reader = &self.policy.serve.body_reader;
-        let (found, body) = payload::extract::<M, B>(&self.key, reader, parts, body).await?;
+        let (found, body) = extract::<Self, B>(&self.policy.key, reader, parts, body).await?;
         let Some(keys) = self.policy.keys(found)? else {
             return Err(Unclaimed::Pass(body.body));
         };
-        let (body, _) = body.take::<M>(reader).await?;
-        let mut plan = self.plan(parts, keys, mode);
-        match self.acquire(&mut plan, parts).await? {
+        let is_nested = parts.extensions.get::<RequestLock>().is_some();
+        let plan = self.plan(parts, keys, mode);
+        if !is_nested {
+            // An owner may join a hold of its own beside those that wait.
+            self.foresee(&plan.request).await?;
+        }
+        let (body, read) = body.take::<Self>(reader, parts).await?;
+        // The room of the body is given back at the grant: from then on it is the handler's.
+        let mut share = read.map(|(_, share)| share).unwrap_or_default();
+        if !share.wait_for(&plan.key) {
+            return Err(Rejection::new(RejectionKind::BodyBudget).into());
+        }
+        match self.acquire(plan, parts).await? {
             Some(claim) => Ok((body, claim)),
             None => Err(Unclaimed::Proceed(body)),
         }
@@ -74,71 +96,79 @@ impl<M> DistributedLockLayer<M> {
         }
         let reads = |target: &Target| target.mode_in(None) == LockMode::Read;
         let reads_only = targets.iter().all(reads);
+        let key = targets[0].key().clone();
         let request = match targets.into_inner() {
             Ok([target]) => serve.client.lock(target),
             Err(targets) => serve.client.lock_all(targets),
         };
-        let owner = parts.extensions.get::<Owner>().cloned();
-        let owner = owner.unwrap_or_else(Owner::new);
-        let mut request = serve.request(request.owner(&owner), Route::new(template(parts)));
-        if self.policy.fenced && request.has_exclusive() {
-            request = request.fenced();
-        }
+        let owner = parts.extensions.get::<RequestLock>();
+        let owner = owner.map_or_else(Owner::new, |known| known.owner.clone());
+        let request = serve.request(request.owner(&owner), parts);
+        let fenced = self.policy.fenced && request.has_exclusive();
         Plan {
-            request,
+            request: if fenced { request.fenced() } else { request },
+            key,
             owner,
             reads_only,
         }
     }
 
+    /// Refuses by its head a request that would be refused anyway, before its body is read.
+    async fn foresee(&self, request: &LockRequest) -> Result<(), Rejection> {
+        request.refusal()?;
+        let down = &self.policy.store_is_down;
+        if down.load(Ordering::Relaxed) && self.policy.on_unavailable == OnUnavailable::Reject {
+            // Boxed, because it is rare and large.
+            Box::pin(self.policy.serve.client.ping()).await?;
+            down.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     /// Takes the lock. Returns the claim; `None`: the request continues without a lock.
     async fn acquire(
         &self,
-        plan: &mut Plan,
+        mut plan: Plan,
         parts: &mut Parts,
-    ) -> Result<Option<Claim<EndTerms>>, Rejection> {
-        let began = self.policy.server_timing.then(Instant::now);
-        let owner = || plan.owner.clone();
-        match granted(&mut plan.request).await {
+    ) -> Result<Option<Claim<ReleaseContext>>, Rejection> {
+        let began = Instant::now();
+        let error = match granted(&mut plan.request).await {
             Ok(guard) => {
-                parts.extensions.get_or_insert_with(owner);
+                plan.request_lock(parts).lock = Some(guard.handle());
                 let granted = Instant::now();
-                let terms = EndTerms {
+                let data = ReleaseContext {
                     confirm: self.policy.confirm(plan.reads_only),
+                    route: Route::new(template(parts)),
                     granted,
-                    waited: began.map(|began| granted - began),
+                    waited: granted - began,
                 };
-                Ok(Some(Claim { guard, data: terms }))
+                return Ok(Some(Claim { guard, data }));
             }
-            Err(LockError::Unavailable(error))
-                if self.policy.on_unavailable(plan.reads_only) == OnUnavailable::Proceed =>
-            {
-                parts.extensions.get_or_insert_with(owner);
-                // The handle of a lock further out would be taken for this one.
-                parts.extensions.remove::<LockHandle>();
-                if let Some(left_out) = self.policy.unlocked.due() {
-                    let error = &error as &dyn Error;
-                    tracing::warn!(error, left_out, "a request goes on without its lock");
-                }
-                Ok(None)
-            }
-            Err(error) => {
-                let takes_permits = plan.request.takes_permits();
-                Err(Rejection::of(error, takes_permits))
-            }
+            Err(error) => error,
+        };
+        let LockError::Unavailable(cause) = &error else {
+            return Err(Rejection::of(error, plan.request.takes_permits()));
+        };
+        self.policy.store_is_down.store(true, Ordering::Relaxed);
+        if self.policy.on_unavailable(plan.reads_only) == OnUnavailable::Reject {
+            return Err(error.into());
         }
+        // The handle of a lock further out would be taken for this one.
+        plan.request_lock(parts).lock = None;
+        if let Some(left_out) = self.policy.unlocked.due() {
+            let error = cause as &dyn Error;
+            tracing::warn!(error, left_out, "a request goes on without its lock");
+        }
+        Ok(None)
     }
 }
 
 /// Takes the lock.
 async fn granted(request: &mut LockRequest) -> Result<LockGuard, LockError> {
-    // In a scope of its own, so that the result takes no room in the future of the wait.
-    let waiting = {
-        match request.start().await? {
-            Started::Granted(guard) => return Ok(guard),
-            // Boxed, because it is large, and a free lock in memory is granted without it.
-            Started::Waits(acquisition) => Box::pin(acquisition.finish()),
-        }
+    let waiting = match request.start().await? {
+        Started::Granted(guard) => return Ok(guard),
+        // Boxed, because it is large, and a free lock in memory is granted without it.
+        Started::Waits(acquisition) => Box::pin(acquisition.finish()),
     };
     waiting.await
 }

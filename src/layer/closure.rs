@@ -10,7 +10,7 @@ use http::request::Parts;
 pub(crate) struct Closure<F: ?Sized>(pub(crate) Arc<F>);
 
 /// Decides something about a request by its head.
-pub(crate) type OfRequest<T> = Closure<dyn Fn(&Parts) -> T + Send + Sync>;
+pub(crate) type RequestFn<T> = Closure<dyn Fn(&Parts) -> T + Send + Sync>;
 
 impl<F: ?Sized> Deref for Closure<F> {
     type Target = F;

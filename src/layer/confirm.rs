@@ -13,13 +13,7 @@ use crate::limits::CONFIRMATION;
 use crate::store::Record;
 use crate::telemetry::{self, Labels};
 
-/// The proof that the lock of a response was held until the end of the request.
-///
-/// It is in the extensions of every response that a layer sends after the release of the lock, for layers further out. A
-/// response without a lock has none, and neither has one whose body holds a lock
-/// ([`ReleaseOn::BodyEnd`](super::ReleaseOn::BodyEnd)), that of this layer or of one further in: its head goes out before the
-/// end, also if an [`IdempotencyLayer`](crate::IdempotencyLayer) reads that body to its end. If several layers held locks, it is the
-/// weaker confirmation.
+/// The proof that the lock of a response was held until the end of the request, in its [`LockTiming`](super::LockTiming).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Confirmation {

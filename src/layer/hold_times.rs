@@ -1,5 +1,6 @@
 //! When a refused client may try again.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::LockError;
+use crate::telemetry::Route;
 
 /// The weight of a new time in the average: one eighth.
 const WEIGHT: u64 = 8;
@@ -17,59 +19,71 @@ const CAP: Duration = Duration::from_secs(10);
 /// Clients that are refused together are spread over at least this long.
 const SPREAD: Duration = Duration::from_secs(2);
 
-/// How long the requests of a layer hold their locks: a moving average.
+/// How many averages a layer keeps. Two of a few routes rarely share one.
+const SLOTS: usize = 64;
+
+/// How long the requests of a layer hold their locks: a moving average for each route, in microseconds; 0 before the first
+/// measurement.
 ///
-/// Of two concurrent updates one may be lost: it is an estimate.
-#[derive(Debug, Default)]
-pub(crate) struct HoldTimes {
-    /// Microseconds; 0 before the first measurement.
-    average: AtomicU64,
+/// It is an estimate: of two concurrent updates one may be lost, and two routes may share an average.
+#[derive(Debug)]
+pub(crate) struct HoldTimes([AtomicU64; SLOTS]);
+
+impl Default for HoldTimes {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; SLOTS])
+    }
 }
 
 impl HoldTimes {
-    pub(crate) fn add(&self, held: Duration) {
+    pub(crate) fn add(&self, route: &Route, held: Duration) {
         let held = u64::try_from(held.as_micros()).unwrap_or(u64::MAX).max(1);
-        let next = match self.average.load(Ordering::Relaxed) {
+        let slot = self.slot(route);
+        let next = match slot.load(Ordering::Relaxed) {
             0 => held,
             average => (average - average / WEIGHT).saturating_add(held / WEIGHT),
         };
-        self.average.store(next.max(1), Ordering::Relaxed);
+        slot.store(next.max(1), Ordering::Relaxed);
     }
 
     /// The time after which a client that was refused by `cause` may try again: the probable end of the current hold, and at
-    /// the latest the end of its lease.
-    pub(crate) fn retry_after(&self, cause: Option<&LockError>) -> Duration {
+    /// the latest the end of its lease. Without a measurement it is soon: most holds are far shorter than their leases.
+    pub(crate) fn retry_after(&self, route: &Route, cause: Option<&LockError>) -> Duration {
         let lease = match cause {
             Some(LockError::Busy { retry_after }) => retry_after.unwrap_or_default(),
             _ => Duration::ZERO,
         };
-        retry_after(self.average().map_or(lease, |held| held.min(lease)))
+        retry_after(self.average(route).min(lease))
     }
 
     /// The time after which as many turns are probably over.
-    pub(crate) fn after_all(&self, turns: usize) -> Duration {
+    pub(crate) fn after_all(&self, route: &Route, turns: usize) -> Duration {
         let turns = u32::try_from(turns).unwrap_or(u32::MAX);
-        retry_after(self.average().unwrap_or_default().saturating_mul(turns))
+        retry_after(self.average(route).saturating_mul(turns))
     }
 
-    /// `None` before the first.
-    fn average(&self) -> Option<Duration> {
-        match self.average.load(Ordering::Relaxed) {
-            0 => None,
-            average => Some(Duration::from_micros(average)),
-        }
+    /// Zero before the first.
+    fn average(&self, route: &Route) -> Duration {
+        Duration::from_micros(self.slot(route).load(Ordering::Relaxed))
+    }
+
+    fn slot(&self, route: &Route) -> &AtomicU64 {
+        let mut hasher = DefaultHasher::new();
+        route.hash(&mut hasher);
+        &self.0[hasher.finish() as usize % SLOTS]
     }
 }
 
 /// Adds the time since the grant to those of a layer, when it is dropped.
 pub(crate) struct TimedHold {
     pub(super) granted: Instant,
+    pub(super) route: Route,
     pub(super) hold_times: Arc<HoldTimes>,
 }
 
 impl Drop for TimedHold {
     fn drop(&mut self) {
-        self.hold_times.add(self.granted.elapsed());
+        self.hold_times.add(&self.route, self.granted.elapsed());
     }
 }
 
@@ -87,18 +101,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_average_follows_what_is_measured() {
+    fn the_average_follows_what_is_measured_and_each_route_has_its_own() {
         let times = HoldTimes::default();
-        assert_eq!(times.average(), None);
-        times.add(Duration::from_secs(8));
-        assert_eq!(times.average(), Some(Duration::from_secs(8)));
+        let route = &Route::new(Some("/orders/{id}"));
+        assert_eq!(times.average(route), Duration::ZERO);
+        times.add(route, Duration::from_secs(8));
+        assert_eq!(times.average(route), Duration::from_secs(8));
         for _ in 0..100 {
-            times.add(Duration::from_millis(50));
+            times.add(route, Duration::from_millis(50));
         }
-        let average = times.average().unwrap();
+        let average = times.average(route);
         assert!((40..60).contains(&average.as_millis()), "{average:?}");
-        times.add(Duration::MAX);
-        assert!(times.average().unwrap() > Duration::from_secs(1));
+        times.add(route, Duration::MAX);
+        assert!(times.average(route) > Duration::from_secs(1));
+        assert_eq!(
+            times.average(&Route::new(Some("/exports/{id}"))),
+            Duration::ZERO
+        );
+    }
+
+    #[test]
+    fn without_a_measurement_a_client_comes_back_in_a_second_or_two() {
+        let busy = LockError::Busy {
+            retry_after: Some(Duration::from_secs(30)),
+        };
+        for _ in 0..100 {
+            let after = HoldTimes::default().retry_after(&Route::default(), Some(&busy));
+            assert!((1..=2).contains(&after.as_secs()), "{after:?}");
+        }
     }
 
     #[test]

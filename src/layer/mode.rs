@@ -1,4 +1,4 @@
-//! The lock mode of a request.
+//! The lock mode of a request: [`by_method`] is the default, and [`ModePolicy`] decides otherwise.
 
 use http::request::Parts;
 
@@ -14,7 +14,7 @@ use crate::lock::LockMode;
 /// other.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not decide on a lock mode",
-    note = "use a `LockMode`, `by_method()`, or a closure `|parts: &Parts| …` returning `LockMode` or `Option<LockMode>`"
+    note = "use a `LockMode`, `mode::by_method()`, `mode::writes_only()`, or a closure `|parts: &Parts| …` returning `LockMode` or `Option<LockMode>`"
 )]
 pub trait ModePolicy: Send + Sync + 'static {
     /// The mode for this request; `None` to let it pass without a lock.
@@ -29,19 +29,48 @@ pub trait ModePolicy: Send + Sync + 'static {
 /// GET, HEAD and QUERY read ([`LockMode::Read`]). OPTIONS, TRACE and CONNECT are not locked: what they ask for is no part of the
 /// resource, and a CORS preflight must not wait for a request that writes. Every other method writes ([`LockMode::Write`]),
 /// unknown ones too. The default.
-pub fn by_method() -> ByMethod {
+///
+/// A WebSocket reads, whatever the version of HTTP: over HTTP/2 it is an extended CONNECT (RFC 8441), which names a path.
+pub fn by_method() -> impl ModePolicy {
     ByMethod
 }
 
-/// See [`by_method`].
-#[derive(Debug, Clone, Copy, Default)]
-#[non_exhaustive]
-pub struct ByMethod;
+/// Locks as [`by_method`] does, but lets requests that read pass without a lock: they see what a write has done in part, and cost
+/// no round trip.
+///
+/// ```
+/// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore};
+/// # let locks = LockClient::new(MemoryStore::new());
+/// use tower_distributed_lock::layer::mode;
+///
+/// DistributedLockLayer::new(locks).mode(mode::writes_only())
+/// # ;
+/// ```
+pub fn writes_only() -> impl ModePolicy {
+    WritesOnly
+}
+
+struct ByMethod;
+
+struct WritesOnly;
+
+impl ModePolicy for WritesOnly {
+    fn mode(&self, parts: &Parts) -> Option<LockMode> {
+        let mode = ByMethod.mode(parts);
+        mode.filter(|mode| *mode == LockMode::Write)
+    }
+
+    fn modes(&self) -> Vec<LockMode> {
+        vec![LockMode::Write]
+    }
+}
 
 impl ModePolicy for ByMethod {
     fn mode(&self, parts: &Parts) -> Option<LockMode> {
         match parts.method.as_str() {
             "GET" | "HEAD" | "QUERY" => Some(LockMode::Read),
+            // Only an extended CONNECT has a path.
+            "CONNECT" if parts.uri.path().starts_with('/') => Some(LockMode::Read),
             "OPTIONS" | "TRACE" | "CONNECT" => None,
             _ => Some(LockMode::Write),
         }

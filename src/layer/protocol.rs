@@ -8,47 +8,45 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use http_body::Body;
 
-use super::admission::EndTerms;
+use super::DistributedLockLayer;
+use super::admission::ReleaseContext;
 use super::body::{BodyLock, ResponseBody};
-use super::body_mode::BodyMode;
 use super::confirm::{Confirmation, NotConfirmed, confirm};
 use super::hold_times::TimedHold;
 use super::policy::Policy;
-use super::serve::{Claim, Handling, HeldByBody, Protocol, Served, Unclaimed, confirmed};
+use super::request_lock::RequestLock;
+use super::serve::{Claim, Handling, Protocol, Served, Unclaimed};
 use super::serve_settings::ServeSettings;
 use super::settings::{Confirm, OnLost, ReleaseOn};
+use super::take_body::TakesBody;
+use super::timing::LockTiming;
 use super::unless_lost::unless_lost;
-use super::{DistributedLockLayer, Unlocked, server_timing};
 use crate::guard::LockGuard;
 
-impl<M, B, R> Protocol<B, R> for DistributedLockLayer<M>
+impl<const STREAMED: bool, B, R> Protocol<B, R> for DistributedLockLayer<STREAMED>
 where
-    M: BodyMode<B>,
+    Self: TakesBody<B>,
     B: Send + 'static,
     R: Body + Send + 'static,
 {
-    type ClaimData = EndTerms;
+    type ClaimData = ReleaseContext;
     type Handled = Response<R>;
 
     async fn admit(
         &self,
         parts: &mut Parts,
         body: B,
-    ) -> Result<(B, Claim<EndTerms>), Unclaimed<B>> {
+    ) -> Result<(B, Claim<ReleaseContext>), Unclaimed<B>> {
         let claimed = self.claim(parts, body).await;
-        match &claimed {
-            Ok((_, claim)) => _ = parts.extensions.insert(claim.guard.handle()),
-            Err(Unclaimed::Pass(_) | Unclaimed::Proceed(_)) => {
-                parts.extensions.insert(Unlocked);
-            }
-            Err(_) => {}
+        if let Err(Unclaimed::Pass(_) | Unclaimed::Proceed(_)) = &claimed {
+            RequestLock::of(&mut parts.extensions).passed = true;
         }
         claimed
     }
 
     fn handle<E: Send>(
         &self,
-        claim: &Claim<EndTerms>,
+        claim: &Claim<ReleaseContext>,
         calling: impl Future<Output = Result<Response<R>, E>> + Send,
     ) -> impl Future<Output = Handling<Response<R>, E>> + Send {
         let watched = (self.policy.on_lost == OnLost::Abort).then_some(&claim.guard);
@@ -57,7 +55,7 @@ where
 
     fn finish<E: Send>(
         &self,
-        Claim { guard, data: terms }: Claim<EndTerms>,
+        Claim { guard, data: terms }: Claim<ReleaseContext>,
         method: &Method,
         handled: Handling<Response<R>, E>,
     ) -> impl Future<Output = Result<Served<R, E>, NotConfirmed>> + Send {
@@ -72,7 +70,10 @@ where
             }
             Ok(result) => result,
             Err(lost) => {
-                policy.serve.hold_times.add(terms.granted.elapsed());
+                policy
+                    .serve
+                    .hold_times
+                    .add(&terms.route, terms.granted.elapsed());
                 return Either::Left(ready(Err(lost)));
             }
         };
@@ -81,16 +82,13 @@ where
         Either::Right(async move {
             let by = (&mut confirming).await;
             let held = terms.granted.elapsed();
-            policy.serve.hold_times.add(held);
+            policy.serve.hold_times.add(&terms.route, held);
             let by = by?;
             if let Ok(response) = &mut result {
-                if let Some(waited) = terms.waited {
-                    server_timing::add(response, waited, Some(held));
-                }
                 if by == Confirmation::Lease && terms.confirm == Confirm::Store {
                     policy.warn_of_lease();
                 }
-                confirmed(response, by);
+                LockTiming::released(terms.waited, held, by).put(response);
             }
             Ok(result.map(|response| response.map(ResponseBody::handlers)))
         })
@@ -107,21 +105,17 @@ impl Policy {
         &self,
         response: Response<R>,
         guard: LockGuard,
-        terms: &EndTerms,
+        terms: &ReleaseContext,
     ) -> Response<ResponseBody<R>> {
         let timed = TimedHold {
             granted: terms.granted,
+            route: terms.route.clone(),
             hold_times: self.serve.hold_times.clone(),
         };
         let length = length(&response);
         let lock = BodyLock::new(guard, timed, length, terms.confirm, self.on_lost);
         let mut response = response.map(|body| ResponseBody::guarded(body, lock));
-        // That of a layer further in or out does not speak for this lock.
-        response.extensions_mut().remove::<Confirmation>();
-        response.extensions_mut().insert(HeldByBody);
-        if let Some(waited) = terms.waited {
-            server_timing::add(&mut response, waited, None);
-        }
+        LockTiming::in_body(terms.waited).put(&mut response);
         response
     }
 

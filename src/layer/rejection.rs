@@ -52,8 +52,7 @@ impl Rejection {
         Self {
             kind,
             status: kind.status(),
-            retry_after: (kind.status() == StatusCode::SERVICE_UNAVAILABLE)
-                .then(|| retry_after(Duration::ZERO)),
+            retry_after: kind.is_passing().then(|| retry_after(Duration::ZERO)),
             detail: None,
             cause: None,
         }
@@ -85,7 +84,21 @@ impl Rejection {
         self
     }
 
-    pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
+    /// The same rejection with another status, for a program's own response: many HTTP clients repeat a 409 or a 503 by themselves,
+    /// and not a 423.
+    ///
+    /// ```
+    /// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore, RejectionKind};
+    /// # let locks = LockClient::new(MemoryStore::new());
+    /// use http::StatusCode;
+    ///
+    /// DistributedLockLayer::new(locks).rejection(|rejection| match rejection.kind() {
+    ///     RejectionKind::Contended => rejection.clone().with_status(StatusCode::CONFLICT).to_response(),
+    ///     _ => rejection.to_response(),
+    /// })
+    /// # ;
+    /// ```
+    pub fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self
     }
@@ -154,16 +167,19 @@ impl Rejection {
 impl From<LockError> for Rejection {
     fn from(error: LockError) -> Self {
         let mut rejection = Self::new(RejectionKind::of(&error));
-        if let LockError::Busy { retry_after: lease } = error {
-            rejection.retry_after = Some(retry_after(lease.unwrap_or_default()));
-        }
         rejection.cause = Some(error);
         rejection
     }
 }
 
 impl RejectionKind {
-    fn of(error: &LockError) -> Self {
+    /// Whether another attempt may succeed.
+    fn is_passing(self) -> bool {
+        let busy = matches!(self, Self::Contended | Self::NoPermit | Self::InProgress);
+        busy || self.status() == StatusCode::SERVICE_UNAVAILABLE
+    }
+
+    pub(super) fn of(error: &LockError) -> Self {
         match error {
             LockError::Busy { .. } => Self::Contended,
             LockError::Overloaded => Self::Overloaded,
@@ -174,21 +190,6 @@ impl RejectionKind {
             | LockError::Unsupported(_)
             | LockError::Invalid(_) => Self::Misconfigured,
         }
-    }
-}
-
-impl LockError {
-    /// The gRPC status code for a caller of a service that met this error, such as `tonic::Code::from_i32` takes it.
-    ///
-    /// | error | code |
-    /// |---|---|
-    /// | `Busy` | 10 `ABORTED` |
-    /// | `Overloaded` | 8 `RESOURCE_EXHAUSTED` |
-    /// | `Unavailable`, `Shutdown` | 14 `UNAVAILABLE` |
-    /// | `Lost`, `Unconfirmed` | 2 `UNKNOWN`: what the work did is unknown |
-    /// | others | 13 `INTERNAL` |
-    pub fn grpc_code(&self) -> i32 {
-        RejectionKind::of(self).grpc_code()
     }
 }
 

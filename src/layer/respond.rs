@@ -13,9 +13,10 @@ use super::body::{LocalBody, ResponseBody, local, whole};
 use super::closure::Closure;
 use super::rejection::{Rejection, RejectionKind};
 use crate::error::BoxError;
-use crate::telemetry::Seldom;
+use crate::key::template;
+use crate::telemetry::{Route, Seldom};
 
-type Respond = dyn Fn(&Rejection, &Parts) -> Response<LocalBody> + Send + Sync;
+type Respond = dyn Fn(&Rejection) -> Response<LocalBody> + Send + Sync;
 
 /// Makes responses of rejections: the layer's own, or those of the user's closure.
 #[derive(Debug, Clone, Default)]
@@ -27,35 +28,23 @@ pub(crate) struct Responder {
 impl Responder {
     pub(crate) fn new<F, B>(respond: F) -> Self
     where
-        F: Fn(&Rejection, &Parts) -> Response<B> + Send + Sync + 'static,
+        F: Fn(&Rejection) -> Response<B> + Send + Sync + 'static,
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         Self {
-            respond: Some(Closure(Arc::new(move |rejection, parts| {
-                respond(rejection, parts).map(local)
+            respond: Some(Closure(Arc::new(move |rejection| {
+                respond(rejection).map(local)
             }))),
             log: Arc::default(),
         }
     }
 
-    /// Keeps the part of the request that a later rejection needs.
-    pub(crate) fn head(&self, parts: &Parts) -> RequestHead {
-        RequestHead {
-            method: parts.method.clone(),
-            parts: self.respond.is_some().then(|| Box::new(parts.clone())),
-        }
-    }
-
-    /// Makes the final response; `head` is the kept part of the request.
-    pub(crate) fn refuse<R>(
-        &self,
-        rejection: Rejection,
-        head: &RequestHead,
-    ) -> Response<ResponseBody<R>> {
-        self.log.rejected(&rejection);
-        let mut response = match (&self.respond, &head.parts) {
-            (Some(respond), Some(parts)) => respond(&rejection, parts),
-            _ => rejection.to_response().map(whole),
+    /// Makes the final response to a request with this head.
+    pub(crate) fn refuse<R>(&self, rejection: Rejection, head: &Head) -> Response<ResponseBody<R>> {
+        self.log.rejected(&rejection, &head.route);
+        let mut response = match &self.respond {
+            Some(respond) => respond(&rejection),
+            None => rejection.to_response().map(whole),
         };
         if head.method == Method::HEAD {
             leave_out_body(&mut response);
@@ -65,12 +54,20 @@ impl Responder {
     }
 }
 
-/// The head of a request that the handler has consumed.
+/// What a response needs of the head of its request, which the handler has consumed.
 #[derive(Clone)]
-pub(crate) struct RequestHead {
+pub(crate) struct Head {
     pub(crate) method: Method,
-    /// Kept only for the user's closure.
-    parts: Option<Box<Parts>>,
+    pub(crate) route: Route,
+}
+
+impl Head {
+    pub(crate) fn of(parts: &Parts) -> Self {
+        Self {
+            method: parts.method.clone(),
+            route: Route::new(template(parts)),
+        }
+    }
 }
 
 /// Keeps the length of the body that is left out: otherwise a server would set 0, which RFC 9110, 8.6 forbids.
@@ -98,8 +95,9 @@ pub(crate) struct RejectionLog {
 impl RejectionLog {
     /// Logs a rejection with its causes, at most once a minute for each kind that a failure multiplies. What is left out is at
     /// debug.
-    pub(crate) fn rejected(&self, rejection: &Rejection) {
+    pub(crate) fn rejected(&self, rejection: &Rejection, route: &Route) {
         let (error, kind) = (rejection as &dyn Error, rejection.kind());
+        let route = route.template().map(|route| &**route);
         let (lines, what) = match kind {
             RejectionKind::Lost => (Some(&self.lost), "a request has an unknown outcome"),
             RejectionKind::Misconfigured => (Some(&self.misconfigured), NOT_SERVED),
@@ -107,11 +105,11 @@ impl RejectionLog {
             _ => (None, NOT_SERVED),
         };
         match lines.and_then(Seldom::due) {
-            None => tracing::debug!(rejection = error, "{what}"),
+            None => tracing::debug!(rejection = error, route, "{what}"),
             Some(left_out) if kind == RejectionKind::Misconfigured => {
-                tracing::error!(rejection = error, left_out, "{what}");
+                tracing::error!(rejection = error, route, left_out, "{what}");
             }
-            Some(left_out) => tracing::warn!(rejection = error, left_out, "{what}"),
+            Some(left_out) => tracing::warn!(rejection = error, route, left_out, "{what}"),
         }
     }
 }

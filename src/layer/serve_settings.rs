@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
 use http::request::Parts;
 
 use super::body_reader::BodyReader;
-use super::closure::OfRequest;
+use super::closure::Closure;
 use super::hold_times::HoldTimes;
-use super::overload_delay::OverloadDelay;
 use super::rejection::{Rejection, RejectionKind};
 use super::respond::Responder;
 use super::settings::OnCancel;
+use super::wait::WaitPolicy;
 use crate::client::{LockClient, LockRequest};
-use crate::limits;
+use crate::key::template;
+use crate::limits::{self, FOR_EVER};
 use crate::lock::Lease;
 use crate::telemetry::Route;
 
@@ -22,19 +22,12 @@ use crate::telemetry::Route;
 #[derive(Debug, Clone)]
 pub(crate) struct ServeSettings {
     pub(crate) client: LockClient,
-    /// Which requests are looked at; `None`: all.
-    pub(crate) when: Option<OfRequest<bool>>,
-    pub(crate) wait: Duration,
+    pub(crate) wait: Closure<dyn WaitPolicy>,
     pub(crate) lease: Lease,
-    pub(crate) max_hold: Option<Duration>,
+    pub(crate) max_hold: Duration,
     pub(crate) max_waiters: usize,
     /// Whether those who wait for a key hold it one after the other. Otherwise the end of one hold serves all of them.
     pub(crate) waiters_take_turns: bool,
-    /// The status of [`RejectionKind::Contended`].
-    pub(crate) contended_status: StatusCode,
-    /// The status of [`RejectionKind::NoPermit`].
-    pub(crate) no_permit_status: StatusCode,
-    pub(crate) overload_delay: OverloadDelay,
     pub(crate) body_reader: BodyReader,
     pub(crate) on_cancel: OnCancel,
     pub(crate) responder: Responder,
@@ -45,63 +38,43 @@ impl ServeSettings {
     pub(crate) fn new(client: LockClient, wait: Duration, max_waiters: usize) -> Self {
         Self {
             client,
-            when: None,
-            wait,
+            wait: Closure(Arc::new(wait)),
             lease: Lease::default(),
-            max_hold: Some(Duration::from_secs(300)),
+            max_hold: Duration::from_secs(300),
             max_waiters,
             waiters_take_turns: true,
-            contended_status: StatusCode::LOCKED,
-            no_permit_status: StatusCode::TOO_MANY_REQUESTS,
-            overload_delay: OverloadDelay::default(),
-            body_reader: BodyReader::new(2 * 1024 * 1024),
+            body_reader: BodyReader::default(),
             on_cancel: OnCancel::default(),
             responder: Responder::default(),
             hold_times: Arc::default(),
         }
     }
 
-    /// Whether the layer looks at a request.
-    pub(crate) fn apply_to(&self, parts: &Parts) -> bool {
-        self.when.as_ref().is_none_or(|applies| applies(parts))
-    }
-
     /// Checks the settings; the error names what is wrong.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
-        self.body_reader.check()?;
-        let is_error = |status: StatusCode| status.is_client_error() || status.is_server_error();
-        if !is_error(self.contended_status) {
-            return Err("`contended_status` needs a status from 400 to 599");
-        }
-        if !is_error(self.no_permit_status) {
-            return Err("`no_permit_status` needs a status from 400 to 599");
-        }
-        limits::check(self.lease, self.max_hold)
+        limits::check(self.lease, Some(self.max_hold))
+    }
+
+    /// How long a request may wait.
+    pub(crate) fn wait(&self, parts: &Parts) -> Duration {
+        self.wait.wait(parts).min(FOR_EVER)
     }
 
     /// The same request with these settings.
-    pub(crate) fn request(&self, request: LockRequest, route: Route) -> LockRequest {
-        let request = request
-            .wait(self.wait)
+    pub(crate) fn request(&self, request: LockRequest, parts: &Parts) -> LockRequest {
+        request
+            .wait(self.wait(parts))
             .lease(self.lease)
             .max_waiters(self.max_waiters)
-            .route(route);
-        match self.max_hold {
-            Some(max_hold) => request.max_hold(max_hold),
-            None => request,
-        }
+            .max_hold(self.max_hold)
+            .route(Route::new(template(parts)))
     }
 
-    /// The same rejection with its configured status, and with the time for the next attempt.
-    pub(crate) fn timed(&self, rejection: Rejection) -> Rejection {
-        let rejection = match rejection.kind() {
-            RejectionKind::Contended => rejection.with_status(self.contended_status),
-            RejectionKind::NoPermit => rejection.with_status(self.no_permit_status),
-            _ => rejection,
-        };
+    /// The same rejection of a request of this route with the time for the next attempt.
+    pub(crate) fn timed(&self, rejection: Rejection, route: &Route) -> Rejection {
         let after = match rejection.kind() {
             RejectionKind::Contended | RejectionKind::NoPermit | RejectionKind::InProgress => {
-                self.hold_times.retry_after(rejection.cause())
+                self.hold_times.retry_after(route, rejection.cause())
             }
             RejectionKind::Overloaded => {
                 let turns = if self.waiters_take_turns {
@@ -109,7 +82,7 @@ impl ServeSettings {
                 } else {
                     1
                 };
-                self.hold_times.after_all(turns)
+                self.hold_times.after_all(route, turns)
             }
             _ => return rejection,
         };

@@ -98,14 +98,6 @@ pub enum OnMissing {
 ///
 /// [`Confirmation::Store`]: super::Confirmation::Store
 /// [`Confirmation::Lease`]: super::Confirmation::Lease
-///
-/// ```
-/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
-/// use tower_distributed_lock::{Confirm, DistributedLockLayer};
-///
-/// // Reads are answered without a round trip for their release.
-/// let lock = DistributedLockLayer::new(locks).confirm_reads(Confirm::Deadline);
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Confirm {
@@ -117,6 +109,35 @@ pub enum Confirm {
     Store,
     /// The lease decides, and the release runs after the response. This saves the round trip.
     Deadline,
+}
+
+/// How requests that only read are treated, in place of what a layer does for all:
+/// [`DistributedLockLayer::reads`](super::DistributedLockLayer::reads).
+///
+/// ```
+/// # let locks = tower_distributed_lock::LockClient::new(tower_distributed_lock::MemoryStore::new());
+/// use tower_distributed_lock::layer::ReadPolicy;
+/// use tower_distributed_lock::{Confirm, DistributedLockLayer, OnUnavailable};
+///
+/// // Reads are answered without a round trip for their release, and even while the store is down.
+/// let reads = ReadPolicy { confirm: Confirm::Deadline, on_unavailable: OnUnavailable::Proceed };
+/// let lock = DistributedLockLayer::new(locks).reads(reads);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadPolicy {
+    /// What confirms them. By default [`Confirm::Store`].
+    pub confirm: Confirm,
+    /// What happens to them while the store is unavailable. By default [`OnUnavailable::Reject`].
+    pub on_unavailable: OnUnavailable,
+}
+
+impl Default for ReadPolicy {
+    fn default() -> Self {
+        Self {
+            confirm: Confirm::Store,
+            on_unavailable: OnUnavailable::Reject,
+        }
+    }
 }
 
 /// When a request's lock is released.

@@ -140,7 +140,7 @@ impl LockKey {
             Self::bounded(name, readable.unwrap_or_default())
         });
         match self.namespace() {
-            Some(namespace) => key.within(namespace),
+            Some(namespace) => key.in_namespace(namespace),
             None => key,
         }
     }
@@ -175,7 +175,7 @@ impl LockKey {
     }
 
     /// The key of no name space yet, in that one. The name is hashed now, and never again.
-    pub(crate) fn within(self, namespace: &str) -> Self {
+    pub(crate) fn in_namespace(self, namespace: &str) -> Self {
         let whole = match namespace.is_empty() {
             true => self,
             false => with_buffer(|name| {
@@ -183,11 +183,11 @@ impl LockKey {
                 Self::new(&**name)
             }),
         };
-        whole.behind(namespace.len())
+        whole.with_namespace(namespace.len())
     }
 
     /// The same key, the first `namespace` bytes of whose name are its name space.
-    pub(crate) fn behind(mut self, namespace: usize) -> Self {
+    pub(crate) fn with_namespace(mut self, namespace: usize) -> Self {
         self.namespace = Some(u8::try_from(namespace).expect("a name space is short"));
         self.hash = self.hashed();
         self

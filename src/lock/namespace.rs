@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::LockKey;
-use crate::error::LockError;
 
 /// The longest name space, in bytes.
 const LONGEST: usize = 64;
@@ -40,26 +39,23 @@ impl Namespace {
     pub(crate) fn key(&self, key: LockKey) -> LockKey {
         let is_other = !self.0.is_empty() && key.as_str().starts_with(ENDS);
         match key.namespace() {
-            None if !is_other => key.within(&self.0),
+            None if !is_other => key.in_namespace(&self.0),
             _ => key,
         }
     }
 
-    /// Whether [`Namespace::key`] has put the key here.
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::Invalid`]: here it would name something else than where it comes from.
-    pub(crate) fn check(&self, key: &LockKey) -> Result<(), LockError> {
+    /// Whether [`Namespace::key`] has put the key here. Else the text says why not: here it would name something else than where it
+    /// comes from.
+    pub(crate) fn check(&self, key: &LockKey) -> Result<(), &'static str> {
         match key.namespace() {
             Some(namespace) if *namespace == *self.0 => Ok(()),
-            Some(_) => Err(LockError::invalid(
+            Some(_) => Err(
                 "the key belongs to another name space: use the client or the admin of that one, or name the key by \
                  `LockKey::name` if this name space has its own thing of that name",
-            )),
-            None => Err(LockError::invalid(
+            ),
+            None => Err(
                 "a name in a name space does not begin with a colon or a dot: it could be in another name space",
-            )),
+            ),
         }
     }
 
@@ -67,7 +63,7 @@ impl Namespace {
     pub(crate) fn own(&self, key: LockKey) -> Option<LockKey> {
         let name = key.as_str().strip_prefix(&*self.0)?;
         let is_own = self.0.is_empty() || !name.starts_with(ENDS);
-        is_own.then(|| key.behind(self.0.len()))
+        is_own.then(|| key.with_namespace(self.0.len()))
     }
 
     /// What names in the store begin with.

@@ -32,7 +32,7 @@ pub struct Capabilities {
     /// Modes, tokens and records, as far as the store has them.
     features: Vec<Feature>,
     renewal_runtime: Option<Arc<dyn Fn() -> Option<Handle> + Send + Sync>>,
-    goes_on: Option<Arc<dyn Fn() -> End + Send + Sync>>,
+    on_shutdown: Option<Arc<dyn Fn() -> End + Send + Sync>>,
     inspector: Option<Arc<dyn DynInspect>>,
     database: Database,
     /// The reasons for missing features, if the store gives them.
@@ -46,7 +46,7 @@ impl Capabilities {
         Self {
             features: modes.into_iter().map(Feature::Mode).collect(),
             renewal_runtime: None,
-            goes_on: None,
+            on_shutdown: None,
             inspector: None,
             database: Database::default(),
             reasons: Vec::new(),
@@ -89,14 +89,14 @@ impl Capabilities {
         self
     }
 
-    /// The store continues work after its answers. A client that is shut down calls `ended` and awaits the future, so that
-    /// the process may end afterwards. The store limits that time.
+    /// Awaits `ended()` when a client is shut down, because the store continues work after its answers. The process may end
+    /// afterwards, so the store limits that time.
     #[must_use]
-    pub fn goes_on<F>(mut self, ended: impl Fn() -> F + Send + Sync + 'static) -> Self
+    pub fn on_shutdown<F>(mut self, ended: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.goes_on = Some(Arc::new(move || Box::pin(ended())));
+        self.on_shutdown = Some(Arc::new(move || Box::pin(ended())));
         self
     }
 
@@ -162,7 +162,7 @@ impl Capabilities {
 
     /// Waits for the work that continues after an answer. Cancelling the wait does not cancel the work.
     pub async fn ended(&self) {
-        if let Some(ended) = &self.goes_on {
+        if let Some(ended) = &self.on_shutdown {
             ended().await;
         }
     }

@@ -5,10 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use serde::Serialize;
 
-use super::BATCH;
 use super::inspection::{Inspection, millis};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
@@ -163,6 +161,7 @@ impl RecordEntry {
 }
 
 /// Inspects the keys, several at a time.
+#[cfg(feature = "redis")]
 pub(super) async fn each<T, F>(
     keys: Vec<LockKey>,
     look: impl Fn(LockKey) -> F,
@@ -171,8 +170,8 @@ where
     F: Future<Output = Result<Option<T>, StoreError>>,
 {
     let mut found = Vec::new();
-    for some in keys.chunks(BATCH) {
-        for entry in join_all(some.iter().cloned().map(&look)).await {
+    for some in keys.chunks(super::BATCH) {
+        for entry in futures_util::future::join_all(some.iter().cloned().map(&look)).await {
             found.extend(entry?);
         }
     }

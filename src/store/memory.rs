@@ -24,20 +24,19 @@ use crate::error::StoreError;
 use crate::lock::{Hold, LockKey};
 
 mod channel;
-mod expiring_list;
+mod entries;
 mod inspect;
-mod many;
-mod permits;
 mod records;
 mod shard;
 mod state;
 #[cfg(test)]
 mod tests;
+mod waiters;
 
 use channel::Channel;
 use inspect::Processes;
 use records::Records;
-use shard::Shard;
+use shard::{Key, Shard};
 
 /// The number of shards: enough that threads rarely contend, and few enough to be cheap.
 const SHARDS: usize = 64;
@@ -52,8 +51,7 @@ const SHARDS: usize = 64;
 /// It keeps more than the contract of [`LockStore`], for tests:
 ///
 /// 1. Every operation takes effect and completes at the first poll of its future, which makes all of them cancel safe.
-/// 2. Operations on one key take effect one after the other. A batch is one operation for each member; an acquisition of
-///    several keys, all or any, is one operation.
+/// 2. Operations on one key take effect one after the other. A batch is one operation for each member.
 /// 3. `retry_after` is exact and never zero: the rest of the present holder's lease (of several readers', the longest; of
 ///    permits, until one comes free); if the key has no holder, the rest of the time for which the waiters that go first
 ///    may be silent.
@@ -72,8 +70,9 @@ pub struct MemoryStore {
     shared: Arc<MemoryShared>,
 }
 
-/// The state that all clones share. Each mutex protects its value. Several shards are locked in ascending order. The mutex of the
-/// records may be taken under those of shards, never the other way round. That of the processes is taken alone.
+/// The state that all clones share. Each mutex protects its value, and is held for a bounded number of keys. No two shards are locked
+/// at a time. The mutex of the records may be taken under that of a shard, never the other way round. That of the processes is taken
+/// alone.
 struct MemoryShared {
     shards: Box<[Mutex<Shard>]>,
     records: Mutex<Records>,
@@ -128,7 +127,7 @@ impl fmt::Debug for MemoryStore {
 
 impl LockStore for MemoryStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        let mut shard = self.shared.shard(&attempt.hold.key);
+        let mut shard = self.shard(&attempt.hold.key);
         // Read under the mutex, so that a later decision has a later time.
         let (outcome, signals) = shard.acquire(attempt, Instant::now())?;
         drop(shard);
@@ -136,24 +135,28 @@ impl LockStore for MemoryStore {
         Ok(outcome)
     }
 
+    /// If one of all is in use, none of the others is taken for a moment.
     async fn acquire_several(
         &self,
         attempts: &[Attempt],
         want: Want,
     ) -> Result<SeveralOutcome, StoreError> {
-        match want {
-            _ if !several::are_apart(attempts) => several::one_by_one(self, attempts, want).await,
-            Want::All => many::all(&self.shared, attempts),
-            Want::Any => many::any(&self.shared, attempts),
+        let all = attempts.iter().filter(|_| want == Want::All);
+        for (index, attempt) in all.enumerate() {
+            let look = |key: &mut Key, now| key.state.evaluate(attempt, now);
+            if let Outcome::Refused { retry_after } = self.change(&attempt.hold.key, look)? {
+                let index = Some(index);
+                return Ok(SeveralOutcome::Refused { index, retry_after });
+            }
         }
+        several::one_by_one(self, attempts, want).await
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         let renew = |Renewal { hold, lease }: &Renewal| {
-            let mut shard = self.shared.shard(&hold.key);
-            let held = shard.change(&hold.key, |entry, now| match lease {
-                Some(lease) => entry.state.renew(hold, *lease, now),
-                None => entry.state.holds(hold),
+            let held = self.change(&hold.key, |key, now| match lease {
+                Some(lease) => key.state.renew(hold, *lease, now),
+                None => key.state.holds(hold),
             });
             match held {
                 true => HoldStatus::Held,
@@ -167,11 +170,8 @@ impl LockStore for MemoryStore {
         for Release { hold, record } in releases {
             check_record(hold, record.as_ref())?;
         }
-        let release = |release: &Release| {
-            let Release { hold, record } = release;
-            self.shared.release(hold, record.as_ref())
-        };
-        Ok(releases.iter().map(release).collect())
+        let release = |release: &Release| self.release_now(&release.hold, release.record.as_ref());
+        releases.iter().map(release).collect()
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -187,19 +187,15 @@ impl LockStore for MemoryStore {
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
-        let hold = &attempt.hold;
         let memory = unanswered.then(|| attempt.lease.max(LATENESS));
-        let signals = self
-            .shared
-            .shard(&hold.key)
-            .change(&hold.key, |entry, now| {
-                let held = entry.state.holds(hold);
-                let wake = entry.state.withdraw(attempt, memory, now);
-                if held {
-                    entry.ended(hold.mode, &wake, now);
-                }
-                entry.listeners.signals(&wake)
-            });
+        let signals = self.change(&attempt.hold.key, |key, now| {
+            let held = key.state.holds(&attempt.hold);
+            let wake = key.state.withdraw(attempt, memory, now);
+            match held {
+                true => key.ended(attempt.hold.mode, &wake, now).0,
+                false => key.signals(&wake),
+            }
+        });
         signals.send();
         Ok(())
     }
@@ -207,57 +203,64 @@ impl LockStore for MemoryStore {
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
         let key = &attempt.hold.key;
         let channel = Channel::of(attempt);
-        let signal = self
-            .shared
-            .shard(key)
-            .change(key, |entry, _| entry.listeners.join(channel));
-        Ok(Wakeups::new(
-            signal.subscribe(),
-            MemorySubscription {
-                shared: self.shared.clone(),
-                key: key.clone(),
-                signal,
-            },
-        ))
+        let signal = self.change(key, |key, _| key.listeners.join(channel));
+        let wakes = signal.subscribe();
+        let subscription = MemorySubscription {
+            store: self.clone(),
+            key: key.clone(),
+            signal,
+        };
+        Ok(Wakeups::new(wakes, subscription))
+    }
+}
+
+impl MemoryStore {
+    /// [`LockStore::release`] of one hold.
+    fn release_now(
+        &self,
+        hold: &Hold,
+        record: Option<&Record>,
+    ) -> Result<Released, StoreError> {
+        check_record(hold, record)?;
+        let released = self.change(&hold.key, |key, now| {
+            let wake = key.state.release(hold)?;
+            if let Some(record) = record {
+                // The shard is still locked, so the record exists before another holder of the key can begin.
+                lock(&self.shared.records).keep(&hold.key, record, now);
+            }
+            Some(key.ended(hold.mode, &wake, now))
+        });
+        let Some((signals, notified)) = released else {
+            return Ok(Released::from(HoldStatus::Gone).in_line(true));
+        };
+        signals.send();
+        Ok(Released::new(HoldStatus::Held, notified).in_line(true))
+    }
+
+    /// Changes the state of `key` as of now.
+    fn change<T>(&self, key: &LockKey, change: impl FnOnce(&mut Key, Instant) -> T) -> T {
+        let mut shard = self.shard(key);
+        // Read under the mutex, so that a later decision has a later time.
+        let now = Instant::now();
+        shard.change(key, now, |key| change(key, now))
+    }
+
+    fn shard(&self, key: &LockKey) -> MutexGuard<'_, Shard> {
+        lock(&self.shared.shards[key.place_among(SHARDS)])
     }
 }
 
 /// A listener of a key, removed on drop.
 struct MemorySubscription {
-    shared: Arc<MemoryShared>,
+    store: MemoryStore,
     key: LockKey,
     signal: watch::Sender<()>,
 }
 
 impl Drop for MemorySubscription {
     fn drop(&mut self) {
-        self.shared
-            .shard(&self.key)
-            .change(&self.key, |entry, _| entry.listeners.leave(&self.signal));
-    }
-}
-
-impl MemoryShared {
-    fn shard(&self, key: &LockKey) -> MutexGuard<'_, Shard> {
-        lock(&self.shards[key.place_among(SHARDS)])
-    }
-
-    /// Ends the hold and, if there was one, keeps `record`.
-    fn release(&self, hold: &Hold, record: Option<&Record>) -> Released {
-        let signals = self.shard(&hold.key).change(&hold.key, |entry, now| {
-            let wake = entry.state.release(hold)?;
-            if let Some(record) = record {
-                // The shard is still locked, so the record exists before another holder of the key can begin.
-                lock(&self.records).keep(&hold.key, record, now);
-            }
-            let notified = entry.ended(hold.mode, &wake, now);
-            Some((entry.listeners.signals(&wake), notified))
-        });
-        let Some((signals, notified)) = signals else {
-            return Released::from(HoldStatus::Gone).in_line(true);
-        };
-        signals.send();
-        Released::new(HoldStatus::Held, notified).in_line(true)
+        let Self { store, key, signal } = self;
+        store.change(key, |key, _| key.listeners.leave(signal));
     }
 }
 

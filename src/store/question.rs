@@ -169,7 +169,7 @@ pub struct Record {
     pub value: Bytes,
     /// How long the store keeps it.
     pub retention: Duration,
-    /// Whose record it is, such as a tenant; empty if it is nobody's in particular. A store with little room counts the bytes of each
+    /// Whose record it is, such as a tenant; empty if it belongs to no one in particular. A store with little room counts the bytes of each
     /// scope, and drops the oldest record of the largest one, so that no client pushes out the records of others.
     pub scope: Arc<str>,
 }

@@ -2,10 +2,15 @@
 //!
 //! The keys, fields, channels and messages are Redisson's, so Java services that use Redisson 3.15 to 4.7 share the same
 //! locks. Additional data is in separate keys, `tower_lock_…`. They expire, except the mark of a limit of permits that was set.
+//!
+//! Connections, parser and values are those of the `redis` crate. What is above them is the store's own, for reasons that stand where
+//! each part begins: `link` (a connection that heals), `subscriptions`, `sentinel` and `cluster`.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+mod access;
 mod admin;
 mod audit;
 mod batches;
@@ -13,21 +18,19 @@ mod builder;
 mod calls;
 mod channels;
 mod cluster;
-mod connection;
 mod connector;
 mod endpoint;
 mod failure;
 mod in_parts;
 mod info;
+mod link;
 mod listing;
-mod live;
 mod many;
 mod names;
 mod node;
 mod node_context;
 mod operations;
 mod outside;
-mod pooled;
 mod replicas;
 mod reply;
 mod rights;
@@ -45,7 +48,9 @@ mod tls;
 #[path = "redis/no_tls.rs"]
 mod tls;
 mod waits;
+mod wire;
 
+pub use access::Credentials;
 pub use builder::RedisStoreBuilder;
 use outside::Outside;
 pub use replicas::Replicas;
@@ -61,7 +66,7 @@ use thread::ConnectionThread;
 /// once, and a background task reconnects.
 ///
 /// Clients renew their holds on a thread of the store, so that locks stay held while all workers of the runtime are busy.
-/// The thread starts with the first hold or subscription, or, with sentinels, in a Cluster and with a pool, with the first connection.
+/// The thread starts with the first hold or subscription, or, with sentinels and in a Cluster, with the first connection.
 ///
 /// When its memory is full, Redis refuses new grants, unless the script of the attempt has first removed something, such as a permit
 /// that has lapsed. But holds are still released, with their records, and attempts
@@ -97,6 +102,8 @@ struct StoreInner {
     background: Arc<ConnectionThread>,
     /// Whether replicas must acknowledge changes.
     acknowledging: bool,
+    /// Whether a record was kept or asked for: an audit warns where records may take the memory of locks.
+    recording: AtomicBool,
 }
 
 impl fmt::Debug for RedisStore {

@@ -1,9 +1,6 @@
 //! Several attempts as one question, for a store that cannot answer them in one step.
 
-use std::collections::HashSet;
 use std::time::Duration;
-
-use futures_util::future::join_all;
 
 use super::{
     Attempt, Grant, HoldStatus, LockStore, Outcome, Release, Released, SeveralOutcome, Want,
@@ -12,8 +9,10 @@ use super::{
 use crate::error::{StoreError, StoreErrorKind};
 
 /// Whether no key occurs twice. Only then the answers to the attempts are independent.
+#[cfg(feature = "redis")]
 pub(super) fn are_apart(attempts: &[Attempt]) -> bool {
-    let keys: HashSet<_> = attempts.iter().map(|attempt| &attempt.hold.key).collect();
+    let keys: std::collections::HashSet<_> =
+        attempts.iter().map(|attempt| &attempt.hold.key).collect();
     keys.len() == attempts.len()
 }
 
@@ -100,13 +99,15 @@ async fn any<S: LockStore + ?Sized>(
 }
 
 /// Asks about each of several holds. It fails if every question failed.
+#[cfg(feature = "redis")]
 pub(super) async fn of_each<A: From<HoldStatus>>(
     answers: impl IntoIterator<Item = impl Future<Output = Result<A, StoreError>>>,
 ) -> Result<Vec<A>, StoreError> {
-    known(join_all(answers).await)
+    known(futures_util::future::join_all(answers).await)
 }
 
 /// The answers about several holds. It fails if every question failed; otherwise a hold whose question failed is unknown.
+#[cfg(feature = "redis")]
 pub(super) fn known<A: From<HoldStatus>>(
     mut answers: Vec<Result<A, StoreError>>,
 ) -> Result<Vec<A>, StoreError> {

@@ -1,7 +1,7 @@
 //! The instruments. Each function has a counterpart in `no_metrics.rs` that does nothing, and each metric a line in the
 //! table of the module above.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{LazyLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -192,8 +192,9 @@ pub(crate) fn handed_over(route: &Route, mode: LockMode) {
 /// Reports the number of warnings of each kind, also of the kinds that the audit did not find.
 pub(crate) fn audited(audit: &Audit) {
     let warnings = audit.every_warning();
-    for &kind in Warning::KINDS {
-        let count = warnings.iter().filter(|warning| warning.kind() == kind);
+    let found = warnings.iter().map(|warning| warning.kind);
+    for kind in BTreeSet::from_iter(Warning::kinds().chain(found)) {
+        let count = warnings.iter().filter(|warning| warning.kind == kind);
         gauge!(AUDIT_WARNINGS, "warning" => kind).set(count.count() as f64);
     }
 }

@@ -99,7 +99,8 @@ pub enum OnceError<E> {
 }
 
 impl Once {
-    /// How long to wait while the same work runs elsewhere (default 30 s). Zero: not at all.
+    /// How long to wait while the same work runs elsewhere (default 45 s, longer than the lease of a process that has died). Zero: not at
+    /// all.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.request = self.request.wait(wait);
         self

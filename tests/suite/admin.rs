@@ -12,9 +12,10 @@ use serde_json::json;
 use tower_distributed_lock::store::{Capabilities, Feature, HoldStatus, Record};
 use tower_distributed_lock::{
     Cursor, Holder, Inspect, Inspection, ListQuery, LockAdmin, LockClient, LockEntry, LockError,
-    LockKey, LockMode, LockStore, LockStoreExt, MemoryStore, Page, QuorumStore, RecordEntry,
-    RedisStore, StoreErrorKind,
+    LockKey, LockMode, LockStore, LockStoreExt, MemoryStore, Page, RecordEntry, RedisStore,
+    StoreErrorKind,
 };
+use tower_distributed_lock_quorum::QuorumStore;
 
 use crate::redis_store::attempt;
 use crate::support::{LimitedStore, RedisCluster, RedisServer};
@@ -56,16 +57,8 @@ async fn each_is_listed_once(
     }
 }
 
-/// Runs a case on a quorum of three, and on every other store.
-async fn on_every_store(case: impl AsyncFn(LockClient)) {
-    let stores = std::array::from_fn::<_, 3, _>(|_| MemoryStore::new());
-    let quorum = QuorumStore::new(stores).unwrap();
-    case(LockClient::new(quorum)).await;
-    on_every_single_store(case).await;
-}
-
 /// Runs a case on the memory, on a Redis server, and on a Cluster that other tests use too.
-async fn on_every_single_store(case: impl AsyncFn(LockClient)) {
+async fn on_every_store(case: impl AsyncFn(LockClient)) {
     case(LockClient::new(MemoryStore::new())).await;
     let server = RedisServer::start().await;
     let store = RedisStore::connect(server.url()).await.unwrap();
@@ -240,5 +233,6 @@ async fn inspections_lists_and_audits_are_serialized() {
     let quorum = QuorumStore::new([dead.clone(), dead.clone(), dead]).unwrap();
     let audit = serde_json::to_value(quorum.audit().await.unwrap()).unwrap();
     assert_eq!(audit["members"][0]["error"], "the store cannot be reached");
-    assert_eq!(audit["warnings"][0], "store 1 does not answer");
+    assert_eq!(audit["warnings"][0]["kind"], "member_silent");
+    assert_eq!(audit["warnings"][0]["text"], "store 1 does not answer");
 }

@@ -12,7 +12,7 @@ use imports::{File, Import, files, imports, module};
 
 /// The floors, from the ground up. A module imports what is on its own floor or below.
 const FLOORS: &[&[&str]] = &[
-    &["backoff", "shared_table", "sync"],
+    &["backoff", "sync"],
     &["lock"],
     &["error", "limits"],
     &["audit", "telemetry"],
@@ -120,10 +120,10 @@ fn an_import_without_a_line_of_its_own_is_found() {
     ]);
     assert_eq!(circles(&two_files).len(), 1);
     let two_folders = tree(&[
-        ("store/redis/a.rs", "use crate::store::quorum::b::B;"),
+        ("store/redis/a.rs", "use crate::store::memory::b::B;"),
         ("store/redis/d.rs", ""),
-        ("store/quorum/b.rs", ""),
-        ("store/quorum/c.rs", "use crate::store::redis::d;"),
+        ("store/memory/b.rs", ""),
+        ("store/memory/c.rs", "use crate::store::redis::d;"),
     ]);
     assert_eq!(circles(&two_folders).len(), 1);
 }

@@ -11,6 +11,7 @@ mod minimum;
 mod namespace;
 mod once;
 mod outsiders;
+mod several;
 mod small;
 mod subscriptions;
 mod traces;

@@ -5,10 +5,9 @@
 //! sleeps where it can wait for a condition, and each ends with the assertion that nothing is left: no key in use in a
 //! client, nothing in the store.
 //!
-//! The stores: `memory` on paused time; `distant`, the same with random delays in both directions; `quorum`, three of
-//! those, of which two make a majority; `redis`, a server for each test, in real time and on several threads; `cluster`,
-//! the same on a Redis Cluster of three masters that all tests share, with names of their own; `worked`, the example in the
-//! documentation of `LockStore`.
+//! The stores: `memory` on paused time; `distant`, the same with random delays in both directions; `redis`, a server
+//! for each test, in real time and on several threads; `cluster`, the same on a Redis Cluster of three masters that all tests share,
+//! with names of their own; `worked`, the example in the documentation of `LockStore`. Those of `crates` run it in their own tests.
 
 mod apart;
 mod lone;
@@ -33,7 +32,6 @@ macro_rules! on {
 on! {
     memory: Memory, (reentrant fair read write permit, fenced, line);
     distant: Distant, (reentrant fair read write permit, fenced, line);
-    quorum: Quorum, (reentrant read write);
     redis: Redis, (reentrant fair read write permit, fenced, line);
     cluster: Cluster, (reentrant fair read write permit, fenced, line);
     worked: Worked, (reentrant);

@@ -1,12 +1,15 @@
 //! `IdempotencyLayer`, on the memory store and mostly on paused time.
 
 mod answers;
+mod claimed;
 mod contract;
 pub(crate) mod costs;
 mod faults;
 mod keys;
 mod lengths;
+mod local;
 mod measured;
+mod presets;
 mod repeats;
 mod replays;
 mod scope;

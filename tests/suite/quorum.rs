@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use tower_distributed_lock::{
-    Lease, LockClient, LockError, LockMode, QuorumStore, RedisStore, StoreErrorKind,
-};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, RedisStore, StoreErrorKind};
+use tower_distributed_lock_quorum::QuorumStore;
 
 use crate::support::{RedisServer, eventually};
 

@@ -95,7 +95,7 @@ use process::Peer;
 use shared::Shared;
 
 /// The page and its JSON for the locks of one client, with default settings: locks cannot be broken. Nest it where the
-/// operators' authentication is: see the [crate](crate).
+/// operators' authentication is: see the [`crate`].
 ///
 /// ```
 /// # use tower_distributed_lock::{LockClient, MemoryStore};
@@ -165,7 +165,7 @@ impl Console {
     }
 
     /// The names under which operators reach the page, such as `ops.example.com`, without a port. IP addresses and `localhost` need
-    /// not be named. Requests to other names are refused with 421: see the [crate](crate).
+    /// not be named. Requests to other names are refused with 421: see the [`crate`].
     pub fn hosts<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.hosts.extend(names.into_iter().map(Into::into));
         self

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tower_distributed_lock::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+
 use tower_distributed_lock::{
-    LockAdmin, LockClient, LockClientBuilder, QuorumStore, RedisStore, RedisStoreBuilder,
+    Credentials, LockAdmin, LockClient, LockClientBuilder, RedisStore, RedisStoreBuilder,
 };
+use tower_distributed_lock_quorum::QuorumStore;
 
 use crate::exit::Failure;
 
@@ -70,6 +72,16 @@ pub(crate) struct Connection {
     tls_key: Option<PathBuf>,
 }
 
+/// An address, and what it says.
+struct Address {
+    url: String,
+    read: ConnectionInfo,
+}
+
+fn builder_with(builder: RedisStoreBuilder, credentials: Credentials) -> RedisStoreBuilder {
+    builder.credentials(move || std::future::ready(Ok(credentials.clone())))
+}
+
 impl Connection {
     /// Whether grants carry fencing tokens.
     pub(crate) fn issues_tokens(&self) -> bool {
@@ -95,7 +107,12 @@ impl Connection {
 
     async fn connect(&self) -> Result<LockClientBuilder, Failure> {
         let addresses = self.addresses()?;
-        let with_credentials = self.credentials()?;
+        let password = self.password()?;
+        let with_credentials =
+            |builder, address: &Address| match self.credentials(address, &password) {
+                Some(credentials) => builder_with(builder, credentials),
+                None => builder,
+            };
         let deployments = [self.cluster, self.quorum, self.sentinel.is_some()];
         if deployments.iter().filter(|chosen| **chosen).count() > 1 {
             return Err(Failure::usage(
@@ -108,26 +125,30 @@ impl Connection {
             ));
         }
         let builder = if let Some(master) = &self.sentinel {
-            let servers = with_credentials(self.behind_sentinels(&addresses)?);
-            RedisStore::sentinel(addresses, master).servers(servers)
+            let servers = self.behind_sentinels(&addresses)?;
+            let urls = addresses.iter().map(|address| &address.url);
+            let builder = RedisStore::sentinel(urls, master).servers(&servers.url);
+            with_credentials(builder, &servers)
         } else if self.cluster {
-            RedisStore::cluster(addresses.into_iter().map(&with_credentials))
+            let urls = addresses.iter().map(|address| &address.url);
+            with_credentials(RedisStore::cluster(urls), &addresses[0])
         } else if self.quorum {
             let stores = addresses
                 .into_iter()
                 .map(|address| {
-                    let builder = RedisStore::builder(with_credentials(address));
+                    let builder = RedisStore::builder(&address.url);
+                    let builder = with_credentials(builder, &address);
                     Ok(self.with_tls(builder)?.connect_lazy()?)
                 })
                 .collect::<Result<Vec<_>, Failure>>()?;
             let quorum = QuorumStore::new(stores);
             let quorum = quorum.map_err(|error| Failure::usage(error.to_string()))?;
-            return Ok(LockClient::builder(quorum));
+            return Ok(LockClient::builder(quorum.inspected()));
         } else {
             let [address] = <[_; 1]>::try_from(addresses).map_err(|_| {
                 Failure::usage("there are several addresses: say with --cluster, --sentinel MASTER or --quorum what they are")
             })?;
-            RedisStore::builder(with_credentials(address))
+            with_credentials(RedisStore::builder(&address.url), &address)
         };
         let store = self.with_tls(builder)?.connect().await?;
         Ok(LockClient::builder(store))
@@ -139,7 +160,7 @@ impl Connection {
     }
 
     /// At least one.
-    fn addresses(&self) -> Result<Vec<ConnectionInfo>, Failure> {
+    fn addresses(&self) -> Result<Vec<Address>, Failure> {
         let (texts, shown) = match self.url.is_empty() {
             false => (self.url.clone(), true),
             true => {
@@ -156,33 +177,30 @@ impl Connection {
         texts.iter().map(|text| address(text, shown)).collect()
     }
 
-    /// Adds user and password, from options and environment, to an address.
-    fn credentials(&self) -> Result<impl Fn(ConnectionInfo) -> ConnectionInfo, Failure> {
-        let password = match &self.password_file {
-            Some(file) => {
-                let bytes = read(file)?;
-                let text = String::from_utf8(bytes).map_err(|_| {
-                    Failure::usage(format!("{} is not text in UTF-8", file.display()))
-                })?;
-                Some(text.trim_end_matches(['\r', '\n']).to_owned())
-            }
-            None => variable("REDIS_PASSWORD")?,
+    /// The password of the options or the environment.
+    fn password(&self) -> Result<Option<String>, Failure> {
+        let Some(file) = &self.password_file else {
+            return variable("REDIS_PASSWORD");
         };
-        Ok(move |address: ConnectionInfo| {
-            let mut settings = address.redis_settings().clone();
-            if let Some(user) = &self.user {
-                settings = settings.set_username(user);
-            }
-            if let Some(password) = &password {
-                settings = settings.set_password(password);
-            }
-            address.set_redis_settings(settings)
+        let text = String::from_utf8(read(file)?)
+            .map_err(|_| Failure::usage(format!("{} is not text in UTF-8", file.display())))?;
+        Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
+    }
+
+    /// User and password, each from the options if it is there, otherwise from the address; `None` without a password.
+    fn credentials(&self, address: &Address, password: &Option<String>) -> Option<Credentials> {
+        let settings = address.read.redis_settings();
+        let password = password.as_deref().or(settings.password())?;
+        let user = self.user.as_deref().or(settings.username());
+        Some(match user {
+            Some(user) => Credentials::new(user, password),
+            None => Credentials::password(password),
         })
     }
 
     /// The settings for servers that sentinels name: with TLS if the sentinels' addresses have TLS.
-    fn behind_sentinels(&self, sentinels: &[ConnectionInfo]) -> Result<ConnectionInfo, Failure> {
-        let mut addresses = sentinels.iter().map(ConnectionInfo::addr);
+    fn behind_sentinels(&self, sentinels: &[Address]) -> Result<Address, Failure> {
+        let mut addresses = sentinels.iter().map(|sentinel| sentinel.read.addr());
         let is_tls = addresses.any(|address| matches!(address, ConnectionAddr::TcpTls { .. }));
         let scheme = if is_tls { "rediss" } else { "redis" };
         let database = self.database.unwrap_or(0);
@@ -215,17 +233,20 @@ fn variable(name: &str) -> Result<Option<String>, Failure> {
 
 /// Reads an address. An address that is `shown` on the command line must not have a password: every user of the machine sees
 /// it there.
-fn address(text: &str, shown: bool) -> Result<ConnectionInfo, Failure> {
+fn address(text: &str, shown: bool) -> Result<Address, Failure> {
     // The text may contain a password, so no message repeats it.
-    let address = text
+    let read = text
         .into_connection_info()
         .map_err(|error| Failure::usage(format!("an address cannot be read: {error}")))?;
-    match shown && address.redis_settings().password().is_some() {
+    match shown && read.redis_settings().password().is_some() {
         true => Err(Failure::usage(
             "a password on the command line can be read by every user of this machine: put the address into REDIS_URL, or the \
              password into REDIS_PASSWORD or a file (--password-file)",
         )),
-        false => Ok(address),
+        false => Ok(Address {
+            url: text.to_owned(),
+            read,
+        }),
     }
 }
 
@@ -254,7 +275,9 @@ mod tests {
 
     #[test]
     fn a_password_is_taken_from_where_others_do_not_see_it() {
-        let refused = address("redis://me:secret@host", true).unwrap_err();
+        let refused = address("redis://me:secret@host", true)
+            .map(drop)
+            .unwrap_err();
         assert_eq!(refused.code(), 64);
         assert!(!refused.to_string().contains("secret"));
         assert!(address("redis://me:secret@host", false).is_ok());
@@ -277,7 +300,9 @@ mod tests {
 
     #[test]
     fn an_address_that_cannot_be_read_is_not_repeated() {
-        let refused = address("http://me:secret@host", false).unwrap_err();
+        let refused = address("http://me:secret@host", false)
+            .map(drop)
+            .unwrap_err();
         assert!(!refused.to_string().contains("secret"), "{refused}");
     }
 }

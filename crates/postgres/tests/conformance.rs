@@ -50,5 +50,32 @@ impl Testbed for Postgres {
 }
 
 mod postgres {
+    use tower_distributed_lock::store::Release;
+    use tower_distributed_lock::{HoldId, LockKey, LockMode, LockStore, StoreErrorKind};
+
+    use super::*;
+
     tower_distributed_lock_testing::conformance!(super::Postgres: reentrant fair read write, fenced);
+
+    /// Its caller has given up by then, and repeats the question: each repeat would occupy one more process of the server.
+    #[tokio::test]
+    async fn no_question_waits_for_a_key_for_longer_than_its_caller() {
+        let server = Server::shared();
+        let database = server.database().await;
+        let store = PostgresStore::connect(&database.config()).await.unwrap();
+        let other = database.client().await;
+        let enters = "SELECT pg_advisory_lock(hashtextextended('k', 4242))";
+        other.simple_query(enters).await.unwrap();
+        let release = [Release::new(Hold {
+            key: LockKey::new("k"),
+            mode: LockMode::Write,
+            id: HoldId::new(uuid::Uuid::nil(), 1),
+        })];
+        let failed = store.release(&release).await.unwrap_err();
+        assert_eq!(failed.kind(), StoreErrorKind::Transient, "{failed}");
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event = 'advisory'";
+        let row = other.query_one(waiting, &[]).await.unwrap();
+        assert_eq!(row.get::<_, i64>(0), 0);
+    }
 }

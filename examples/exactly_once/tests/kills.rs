@@ -37,8 +37,8 @@ const PAYING: [&str; 7] = [
     "sent",
     "claimed",
     "begun",
-    "row written",
     "key written",
+    "row written",
     "committed",
     "recorded",
 ];

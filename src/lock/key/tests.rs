@@ -34,7 +34,7 @@ fn different_components_never_collide() {
 #[test]
 fn a_name_space_stands_before_the_name_and_is_not_shown() {
     let plain = LockKey::new("order:{7}");
-    let key = plain.clone().within("prod-shop:");
+    let key = plain.clone().in_namespace("prod-shop:");
     assert_eq!(key.as_str(), "prod-shop:order:{7}");
     assert_eq!((key.name(), &*key.to_string()), ("order:{7}", "order:{7}"));
     assert_eq!(format!("{key:?}"), "\"order:{7}\"");
@@ -42,7 +42,7 @@ fn a_name_space_stands_before_the_name_and_is_not_shown() {
         (plain.namespace(), key.namespace()),
         (None, Some("prod-shop:"))
     );
-    assert_eq!(plain.clone().within("").namespace(), Some(""));
+    assert_eq!(plain.clone().in_namespace("").namespace(), Some(""));
     let whole = LockKey::new("prod-shop:order:{7}");
     assert_eq!(key, whole, "one key of the store");
     assert!(HashSet::from([key]).contains(&whole));
@@ -51,10 +51,10 @@ fn a_name_space_stands_before_the_name_and_is_not_shown() {
 #[test]
 fn a_tenants_key_stays_in_the_name_space() {
     let plain = LockKey::new("order");
-    let within = |key: LockKey| key.within("prod-shop:");
+    let here = |key: LockKey| key.in_namespace("prod-shop:");
     for tenant in ["acme", &"x".repeat(300)] {
-        let key = within(plain.clone()).tenant(tenant);
-        assert_eq!(key, within(plain.tenant(tenant)));
+        let key = here(plain.clone()).tenant(tenant);
+        assert_eq!(key, here(plain.tenant(tenant)));
         assert_eq!(key.namespace(), Some("prod-shop:"));
     }
 }

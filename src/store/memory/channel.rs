@@ -1,5 +1,6 @@
 //! The channels on which waiters are woken.
 
+use smallvec::SmallVec;
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -38,67 +39,47 @@ impl Channel {
             LockMode::Permit(_) => Self::Permits,
         }
     }
+
+    /// Whether attempts without a place in line listen here.
+    fn is_outside(self) -> bool {
+        matches!(self, Self::Exclusive | Self::ReadWrite | Self::Permits)
+    }
 }
 
 /// The channels to wake.
-pub(super) type Wake = [Option<Channel>; 4];
+pub(super) type Wake = SmallVec<[Channel; 3]>;
 
 /// The listeners of one key, in the order of their arrival.
 ///
 /// Each has its own signal: a shared one would wake them in a random order, and a simulation could not be replayed.
 #[derive(Default)]
-pub(super) struct Listeners(Vec<Listener>);
-
-struct Listener {
-    channel: Channel,
-    signal: watch::Sender<()>,
-}
+pub(super) struct Listeners(Vec<(Channel, watch::Sender<()>)>);
 
 impl Listeners {
     /// Adds a listener, until [`Listeners::leave`] gets the sender.
     pub(super) fn join(&mut self, channel: Channel) -> watch::Sender<()> {
         let signal = watch::Sender::new(());
-        self.0.push(Listener {
-            channel,
-            signal: signal.clone(),
-        });
+        self.0.push((channel, signal.clone()));
         signal
     }
 
     /// Removes the listener of one [`Listeners::join`].
     pub(super) fn leave(&mut self, signal: &watch::Sender<()>) {
-        self.0
-            .retain(|listener| !listener.signal.same_channel(signal));
+        self.0.retain(|(_, other)| !other.same_channel(signal));
     }
 
-    /// The number of listeners on the channels of attempts without a place in line.
-    pub(super) fn without_place(&self, wake: &Wake) -> usize {
-        let counted = |listener: &&Listener| {
-            let channel = listener.channel;
-            matches!(
-                channel,
-                Channel::Exclusive | Channel::ReadWrite | Channel::Permits
-            ) && wake.contains(&Some(channel))
-        };
-        let counted = self.0.iter().filter(counted);
-        counted
-            .map(|listener| listener.signal.receiver_count())
-            .sum()
-    }
-
-    /// The signals that wake `wake`.
-    pub(super) fn signals(&self, wake: &Wake) -> Signals {
-        if self.is_empty() {
-            return Signals::default();
-        }
-        let woken = |listener: &&Listener| wake.contains(&Some(listener.channel));
+    /// The signals that wake `wake`, and how many of them attempts without a place in line have.
+    pub(super) fn signals(&self, wake: &Wake) -> (Signals, usize) {
+        let woken = |channel: &Channel| wake.contains(channel);
         #[cfg(test)]
-        let woken = |listener: &&Listener| {
-            let any = wake.iter().any(Option::is_some);
-            woken(listener) || any && exploration::has(Mutant::WakesAll)
+        let woken = |channel: &Channel| {
+            woken(channel) || !wake.is_empty() && exploration::has(Mutant::WakesAll)
         };
-        let signals = self.0.iter().filter(woken);
-        Signals(signals.map(|listener| listener.signal.clone()).collect())
+        let woken = self.0.iter().filter(|(channel, _)| woken(channel));
+        let outside = woken.clone().filter(|(channel, _)| channel.is_outside());
+        let outside = outside.map(|(_, signal)| signal.receiver_count()).sum();
+        let signals = woken.map(|(_, signal)| signal.clone()).collect();
+        (Signals(signals), outside)
     }
 
     pub(super) fn is_empty(&self) -> bool {

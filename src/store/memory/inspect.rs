@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{MemoryStore, SHARDS, lock};
+use super::{MemoryStore, lock};
 use crate::error::StoreError;
 use crate::limits::after;
 use crate::lock::LockKey;
@@ -16,19 +16,21 @@ use crate::store::{
     Cursor, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry,
 };
 
+/// How often a page of a list locks a shard, to look at some of its keys.
+const LOOKS: usize = 128;
+
 /// The entries of clients, each with the time until which it is kept. A new entry removes those that are over.
 pub(super) type Processes = HashMap<Uuid, (ProcessInfo, Instant)>;
 
 impl Inspect for MemoryStore {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
-        let mut shard = self.shared.shard(key);
-        Ok(shard.change(key, |entry, now| entry.state.inspect(now)))
+        Ok(self.change(key, |key, now| key.state.inspect(now)))
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let signals = self.shared.shard(key).change(key, |entry, _| {
-            let wake = entry.state.force()?;
-            Some(entry.listeners.signals(&wake))
+        let signals = self.change(key, |key, _| {
+            let wake = key.state.force()?;
+            Some(key.signals(&wake))
         });
         let forced = signals.is_some();
         signals.unwrap_or_default().send();
@@ -40,36 +42,36 @@ impl Inspect for MemoryStore {
         key: &LockKey,
         limit: Option<NonZeroU32>,
     ) -> Result<(), StoreError> {
-        let signals = self.shared.shard(key).change(key, |entry, _| {
-            let wake = entry.state.set_permits(limit)?;
-            Ok::<_, StoreError>(entry.listeners.signals(&wake))
+        let signals = self.change(key, |key, _| {
+            let wake = key.state.set_permits(limit)?;
+            Ok::<_, StoreError>(key.signals(&wake))
         })?;
         signals.send();
         Ok(())
     }
 
-    /// Shard by shard, and within a shard by name.
+    /// Shard by shard, and some keys at a time, so that no request waits for a list.
     async fn list_locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, StoreError> {
-        let (first, after) = position(query)?;
+        let wanted = |key: &LockKey| key.as_str().starts_with(&query.prefix);
+        let place = query.position().map(str::parse::<u64>).transpose();
+        let place = place.map_err(|_| foreign_cursor())?;
+        let place = place.unwrap_or(u64::from(u32::MAX));
+        let (mut shard, mut end) = ((place >> 32) as usize, place as u32 as usize);
         let mut entries = Vec::new();
-        for place in first..SHARDS {
-            let wanted = |key: &LockKey| {
-                let name = key.as_str();
-                let is_new = place > first || after.is_none_or(|after| name > after);
-                name.starts_with(&query.prefix) && is_new
+        for _ in 0..LOOKS {
+            let Some(keys) = self.shared.shards.get(shard) else {
+                return Ok(Page::new(entries, None));
             };
-            let held = lock(&self.shared.shards[place]).held(wanted);
-            let room = query.limit - entries.len();
-            let is_cut = held.len() > room;
-            entries.extend(held.into_iter().take(room));
-            let next = match entries.last() {
-                Some(last) if is_cut => format!("{place}/{}", last.key.as_str()),
-                _ if entries.len() == query.limit => format!("{}/", place + 1),
-                _ => continue,
-            };
-            return Ok(Page::new(entries, Some(Cursor::new(next))));
+            end = lock(keys).list(end, wanted, &mut entries, query.limit);
+            if end == 0 {
+                (shard, end) = (shard + 1, u32::MAX as usize);
+            }
+            if entries.len() >= query.limit {
+                break;
+            }
         }
-        Ok(Page::new(entries, None))
+        let next = (shard as u64) << 32 | end as u64;
+        Ok(Page::new(entries, Some(Cursor::new(next.to_string()))))
     }
 
     async fn list_records(&self, query: &ListQuery) -> Result<Page<RecordEntry>, StoreError> {
@@ -109,14 +111,4 @@ impl Inspect for MemoryStore {
         };
         Ok(clients.iter().map(entry).collect())
     }
-}
-
-/// The first shard, and the last name that was listed of it.
-fn position(query: &ListQuery) -> Result<(usize, Option<&str>), StoreError> {
-    let Some(text) = query.position() else {
-        return Ok((0, None));
-    };
-    let (place, last) = text.split_once('/').ok_or_else(foreign_cursor)?;
-    let place = place.parse().map_err(|_| foreign_cursor())?;
-    Ok((place, Some(last).filter(|last| !last.is_empty())))
 }

@@ -26,8 +26,8 @@ const LOOKS: usize = 1000;
 /// The records of a store. When a new one exceeds the limit, the oldest of the largest scope go first.
 ///
 /// One mutex protects them. It may be taken under a shard's mutex, and no other mutex is taken under it. Between calls, `kept`,
-/// `ages`, `ends` and the `ages` of all `scopes` name the same records; `size`, the sizes of `scopes` and `by_size` are the sums of
-/// their costs; and `size` is more than `limit` only while there is just one record.
+/// `ages`, `ends` and all `scopes` name the same records; `size`, `sizes` and the sizes in `scopes` are the sums of their costs; and
+/// `size` is more than `limit` only while there is just one record.
 pub(super) struct Records {
     limit: usize,
     size: usize,
@@ -36,9 +36,10 @@ pub(super) struct Records {
     ages: BTreeMap<u64, LockKey>,
     /// The ends of the records, the earliest first.
     ends: BTreeSet<(Instant, u64)>,
-    scopes: HashMap<Arc<str>, ScopeRecords>,
-    /// The scopes, the largest last.
-    by_size: BTreeSet<(usize, Arc<str>)>,
+    /// The size of each scope with a record.
+    sizes: HashMap<Arc<str>, usize>,
+    /// The ages of the records of each scope, the largest scope last.
+    scopes: BTreeMap<(usize, Arc<str>), BTreeSet<u64>>,
     /// The age of the next record.
     next: u64,
 }
@@ -51,12 +52,6 @@ struct StoredRecord {
     cost: usize,
 }
 
-#[derive(Default)]
-struct ScopeRecords {
-    size: usize,
-    ages: BTreeSet<u64>,
-}
-
 impl Records {
     /// No records, and room for `limit` bytes of them.
     pub(super) fn new(limit: usize) -> Self {
@@ -66,8 +61,8 @@ impl Records {
             kept: KeyMap::default(),
             ages: BTreeMap::new(),
             ends: BTreeSet::new(),
-            scopes: HashMap::new(),
-            by_size: BTreeSet::new(),
+            sizes: HashMap::new(),
+            scopes: BTreeMap::new(),
             next: 0,
         }
     }
@@ -88,9 +83,9 @@ impl Records {
         self.ages.insert(kept.age, key.clone());
         self.ends.insert((kept.until, kept.age));
         let (age, cost) = (kept.age, kept.cost);
-        self.resize(&kept.scope, |scope| {
-            scope.size += cost;
-            scope.ages.insert(age);
+        self.resize(&kept.scope, |size, ages| {
+            *size += cost;
+            ages.insert(age);
         });
         self.kept.insert(key.clone(), kept);
         while self.size > self.limit {
@@ -103,8 +98,7 @@ impl Records {
 
     /// The oldest record of the largest scope, but not the newest record, which exists when its key becomes free, whatever its size.
     fn next_to_go(&self, newest: u64) -> Option<LockKey> {
-        let scopes = self.by_size.iter().rev();
-        let mut oldest = scopes.filter_map(|(_, scope)| self.scopes[scope].ages.first());
+        let mut oldest = self.scopes.values().rev().filter_map(BTreeSet::first);
         let age = oldest.find(|age| **age != newest)?;
         self.ages.get(age).cloned()
     }
@@ -172,20 +166,21 @@ impl Records {
         self.size -= kept.cost;
         self.ages.remove(&kept.age);
         self.ends.remove(&(kept.until, kept.age));
-        self.resize(&kept.scope, |scope| {
-            scope.size -= kept.cost;
-            scope.ages.remove(&kept.age);
+        self.resize(&kept.scope, |size, ages| {
+            *size -= kept.cost;
+            ages.remove(&kept.age);
         });
     }
 
     /// Changes the sums of a scope, and forgets one without records.
-    fn resize(&mut self, scope: &Arc<str>, change: impl FnOnce(&mut ScopeRecords)) {
-        let records = self.scopes.entry(scope.clone()).or_default();
-        self.by_size.remove(&(records.size, scope.clone()));
-        change(records);
-        match records.ages.is_empty() {
-            true => drop(self.scopes.remove(scope)),
-            false => drop(self.by_size.insert((records.size, scope.clone()))),
+    fn resize(&mut self, scope: &Arc<str>, change: impl FnOnce(&mut usize, &mut BTreeSet<u64>)) {
+        let mut size = self.sizes.remove(scope).unwrap_or_default();
+        let ages = self.scopes.remove(&(size, scope.clone()));
+        let mut ages = ages.unwrap_or_default();
+        change(&mut size, &mut ages);
+        if !ages.is_empty() {
+            self.sizes.insert(scope.clone(), size);
+            self.scopes.insert((size, scope.clone()), ages);
         }
     }
 }

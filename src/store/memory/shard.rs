@@ -1,6 +1,5 @@
 //! A part of the keys, under one mutex.
 
-use std::collections::hash_map::Entry as Place;
 use std::time::SystemTime;
 
 use tokio::time::Instant;
@@ -11,40 +10,54 @@ use crate::error::StoreError;
 use crate::lock::{FencingToken, KeyMap, LockKey, LockMode};
 use crate::store::{Attempt, Fencing, LockEntry, Outcome};
 
-/// The fewest new keys between two sweeps.
-const SWEEP: usize = 128;
+/// How many keys each new key sweeps: more than one, so that the sweep gets around.
+const SWEPT: usize = 2;
 
-/// The keys of one shard. One mutex protects all of them: an operation takes a microsecond and concerns one key.
+/// For how many keys a shard keeps room, whatever it has.
+const ROOM: usize = 128;
+
+/// How many keys a list looks at before it lets others use the shard.
+const LOOKS: usize = 64;
+
+/// The keys of one shard. One mutex protects all of them: an operation takes a microsecond and concerns one key, or a bounded number.
 ///
-/// An operation leaves an entry only if the entry has content: a hold, a waiter, a listener or a withdrawal. An entry
-/// that expires later stays until its key is used again or a sweep removes it. New keys cause the sweeps, so that the
-/// store needs no task and no timer. `counter` is never below a token that was issued or reserved.
+/// Between calls, a key is here if it has content: a hold, a waiter, a listener, a withdrawal, a limit. What expires later stays until
+/// its key is used again or swept; new keys sweep, so that the store needs no task and no timer. `places` says where each of `keys`
+/// is. `counter` is no less than any token that was issued or reserved.
 #[derive(Default)]
 pub(super) struct Shard {
-    entries: KeyMap<KeyEntry>,
+    /// The last one takes the place of one that is removed. So a list or a sweep that goes from the last place to the first misses
+    /// no key that is here all the time.
+    keys: Vec<(LockKey, Key)>,
+    places: KeyMap<usize>,
+    /// The keys behind this place are swept.
+    swept: usize,
     /// The largest token issued or reserved for any key of the shard. One counter for all of them keeps each key's tokens
     /// rising, and outlives every key.
     counter: u64,
-    /// How many more keys may be added before the next sweep.
-    until_sweep: usize,
 }
 
 /// The state of one key.
 #[derive(Default)]
-pub(super) struct KeyEntry {
+pub(super) struct Key {
     pub(super) state: State,
     pub(super) listeners: Listeners,
 }
 
-impl KeyEntry {
-    /// A hold has ended, which wakes `wake`. Returns how many waiters outside the line are among them.
-    pub(super) fn ended(&mut self, mode: LockMode, wake: &Wake, now: Instant) -> usize {
+impl Key {
+    /// The signals of these channels.
+    pub(super) fn signals(&self, wake: &Wake) -> Signals {
+        self.listeners.signals(wake).0
+    }
+
+    /// A hold has ended, which wakes `wake`. Returns the signals, and how many waiters outside the line are among them.
+    pub(super) fn ended(&mut self, mode: LockMode, wake: &Wake, now: Instant) -> (Signals, usize) {
+        let (signals, outside) = self.listeners.signals(wake);
         if !mode.has_line() {
-            return 0;
+            return (signals, 0);
         }
-        let notified = self.listeners.without_place(wake);
-        self.state.give_outside_turn(notified, now);
-        notified
+        self.state.give_outside_turn(outside, now);
+        (signals, outside)
     }
 
     fn is_idle(&self) -> bool {
@@ -53,41 +66,28 @@ impl KeyEntry {
 }
 
 impl Shard {
-    /// Changes the entry of `key` as of now, and removes the entry if it has no content.
+    /// Changes the state of `key`.
     pub(super) fn change<T>(
         &mut self,
         key: &LockKey,
-        change: impl FnOnce(&mut KeyEntry, Instant) -> T,
-    ) -> T {
-        // Read under the mutex, so that a later decision has a later time.
-        let now = Instant::now();
-        self.change_at(now, key, |entry| change(entry, now))
-    }
-
-    /// The same at a time that was read under the mutex.
-    fn change_at<T>(
-        &mut self,
         now: Instant,
-        key: &LockKey,
-        change: impl FnOnce(&mut KeyEntry) -> T,
+        change: impl FnOnce(&mut Key) -> T,
     ) -> T {
-        let mut place = match self.entries.entry(key.clone()) {
-            Place::Occupied(place) => place,
-            Place::Vacant(place) => {
-                let mut entry = KeyEntry::default();
-                let result = change(&mut entry);
-                if !entry.is_idle() {
-                    place.insert(entry);
-                    self.pay_for_sweep(now);
-                }
-                return result;
+        let Some(&place) = self.places.get(key) else {
+            let mut new = Key::default();
+            let result = change(&mut new);
+            if !new.is_idle() {
+                self.places.insert(key.clone(), self.keys.len());
+                self.keys.push((key.clone(), new));
+                self.sweep(SWEPT, now);
             }
+            return result;
         };
-        let entry = place.get_mut();
-        entry.state.expire(now);
-        let result = change(entry);
-        if entry.is_idle() {
-            place.remove();
+        let (_, present) = &mut self.keys[place];
+        present.state.expire(now);
+        let result = change(present);
+        if present.is_idle() {
+            self.remove(place);
         }
         result
     }
@@ -99,33 +99,22 @@ impl Shard {
         attempt: &Attempt,
         now: Instant,
     ) -> Result<(Outcome, Signals), StoreError> {
-        let hold = &attempt.hold;
-        let (mut outcome, signals) = self.change_at(now, &hold.key, |entry| {
-            let outcome = entry.state.ask(attempt, now)?;
+        let mode = attempt.hold.mode;
+        let (mut outcome, signals) = self.change(&attempt.hold.key, now, |key| {
+            let outcome = key.state.ask(attempt, now)?;
             let signals = match outcome {
-                Outcome::Granted { .. } if hold.mode.is_permit() => {
-                    entry.listeners.signals(&entry.state.next_permit())
+                Outcome::Granted { .. } if mode.is_permit() => {
+                    key.signals(&key.state.wake_for_next_permit())
                 }
                 _ => Signals::default(),
             };
             Ok::<_, StoreError>((outcome, signals))
         })?;
         if let Outcome::Granted { token } = &mut outcome {
-            let fencing = attempt.fencing.filter(|_| hold.mode.is_exclusive());
+            let fencing = attempt.fencing.filter(|_| mode.is_exclusive());
             *token = fencing.map(|fencing| self.issue(fencing));
         }
         Ok((outcome, signals))
-    }
-
-    /// Decides as [`Shard::acquire`], and changes nothing.
-    pub(super) fn evaluate(
-        &mut self,
-        attempt: &Attempt,
-        now: Instant,
-    ) -> Result<Outcome, StoreError> {
-        self.change_at(now, &attempt.hold.key, |entry| {
-            entry.state.evaluate(attempt, now)
-        })
     }
 
     /// Issues a token, and reserves those that follow it.
@@ -135,46 +124,66 @@ impl Shard {
         FencingToken::new(token)
     }
 
-    /// The held keys among those that `wanted` selects, in order.
-    pub(super) fn held(&mut self, wanted: impl Fn(&LockKey) -> bool) -> Vec<LockEntry> {
+    /// Adds the held keys that are `wanted` before the place `end` to a list, until the list is `full` or it has looked at some.
+    /// Returns where it has stopped: 0 if it has seen all.
+    pub(super) fn list(
+        &mut self,
+        end: usize,
+        wanted: impl Fn(&LockKey) -> bool,
+        entries: &mut Vec<LockEntry>,
+        full: usize,
+    ) -> usize {
         let now = Instant::now();
-        let entries = self.entries.iter_mut().filter(|(key, _)| wanted(key));
-        let mut held: Vec<_> = entries
-            .filter_map(|(key, entry)| {
-                entry.state.expire(now);
-                let inspection = entry.state.inspect(now);
-                let is_held = inspection.is_held();
-                is_held.then(|| LockEntry::new(key.clone(), inspection))
-            })
-            .collect();
-        held.sort_by(|a, b| a.key.cmp(&b.key));
-        held
+        let mut end = end.min(self.keys.len());
+        for _ in 0..LOOKS {
+            if end == 0 || entries.len() >= full {
+                break;
+            }
+            end -= 1;
+            let (name, key) = &mut self.keys[end];
+            if wanted(name) {
+                key.state.expire(now);
+                if !key.state.is_free() {
+                    entries.push(LockEntry::new(name.clone(), key.state.inspect(now)));
+                }
+            }
+        }
+        end
     }
 
-    /// Whether no entry has content.
+    /// Whether no key has content.
     pub(super) fn is_empty(&mut self, now: Instant) -> bool {
-        self.sweep(now);
-        self.entries.is_empty()
+        self.swept = self.keys.len();
+        self.sweep(self.keys.len(), now);
+        self.keys.is_empty()
     }
 
-    /// Counts a new key. A sweep runs after as many new keys as the last sweep left, so that each new key causes two
-    /// checks at most.
-    fn pay_for_sweep(&mut self, now: Instant) {
-        match self.until_sweep.checked_sub(1) {
-            Some(left) => self.until_sweep = left,
-            None => self.sweep(now),
+    /// Removes those of the next `count` keys that have no content any more.
+    fn sweep(&mut self, count: usize, now: Instant) {
+        for _ in 0..count {
+            let end = self.swept.min(self.keys.len());
+            self.swept = end.checked_sub(1).unwrap_or(self.keys.len());
+            if let Some((_, key)) = self.keys.get_mut(self.swept) {
+                key.state.expire(now);
+                if key.is_idle() {
+                    self.remove(self.swept);
+                }
+            }
         }
     }
 
-    /// Removes entries that have expired.
-    #[cold]
-    fn sweep(&mut self, now: Instant) {
-        self.entries.retain(|_, entry| {
-            entry.state.expire(now);
-            !entry.is_idle()
-        });
-        self.until_sweep = SWEEP.max(self.entries.len());
-        self.entries.shrink_to(2 * self.until_sweep);
+    fn remove(&mut self, place: usize) {
+        let (key, _) = self.keys.swap_remove(place);
+        self.places.remove(&key);
+        if let Some((moved, _)) = self.keys.get(place) {
+            let moved = self.places.get_mut(moved);
+            *moved.expect("each key has its place") = place;
+        }
+        let room = 2 * ROOM.max(self.keys.len());
+        if self.keys.capacity() > 2 * room {
+            self.keys.shrink_to(room);
+            self.places.shrink_to(room);
+        }
     }
 }
 

@@ -108,6 +108,7 @@ fn inspect(key: &LockKey) -> Call {
         names.waiting_writers(),
         names.waiting_readers(),
         names.permits(),
+        names.line(),
     ];
     script::INSPECT.call(keys).arg(names.readers_prefix())
 }

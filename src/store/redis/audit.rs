@@ -2,25 +2,23 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::join_all;
-use redis::{ServerErrorKind, Value};
+use redis::{Role, ServerErrorKind, Value};
+use tokio::time::timeout;
 
-use super::connection::SharedConnection;
 use super::connector::Connector;
 use super::info::Info;
+use super::link::{Link, Purpose};
 use super::node::Node;
-use super::pooled::Purpose;
 use super::reply::read;
-use super::{failure, rights};
-use crate::audit::{Audit, Deployment, Warning};
+use super::{StoreInner, failure, rights};
+use crate::audit::{Audit, Deployment, Sentinels, Warning};
 use crate::error::StoreError;
 use crate::telemetry;
 
-/// The oldest version of Redis that runs the scripts.
-const OLDEST: [u64; 2] = [6, 2];
-const OLDEST_NAME: &str = "Redis 6.2";
+mod checks;
 
 /// When the append-only file is written to the disk: `always`, `everysec` or `no`.
 const FSYNC: &str = "appendfsync";
@@ -28,214 +26,252 @@ const FSYNC: &str = "appendfsync";
 /// When the server makes snapshots; empty if never.
 const SNAPSHOTS: &str = "save";
 
-mod behind_sentinels;
+/// How many replicas a master needs for writes, and how many seconds they may be behind: this keeps a master that is cut off from
+/// granting locks.
+const LEAST: &str = "min-replicas-to-write";
+const LAG: &str = "min-replicas-max-lag";
 
-/// Audits one server and its sentinels. `acknowledging`: the store waits for replicas.
-pub(super) async fn look_at_one(node: &Node, acknowledging: bool) -> Result<Audit, StoreError> {
-    let connection = node.first(Purpose::Commands);
-    let mut audit = look_at(connection).await?;
-    if let Connector::Sentinels(sentinels) = node.connector() {
-        behind_sentinels::add(&mut audit, connection, &sentinels.group, acknowledging).await;
-    }
-    Ok(audit)
-}
-
-async fn look_at(connection: &Arc<SharedConnection>) -> Result<Audit, StoreError> {
-    let missing = match connection.call(&rights::question()).await {
-        Ok((answer, _)) => rights::missing(answer)?,
-        // The audit uses no connection whose user lacks rights.
-        Err(error) => return rights::found_missing(&error).map(blind).ok_or(error),
-    };
-    let Some(info) = ask(connection, "INFO", &[]).await? else {
-        let mut audit = blind(missing);
-        audit.warnings.push(unseen("the server", "+info"));
-        return Ok(audit);
-    };
-    let received = SystemTime::now();
-    let info = Info::parse(&read::<String>(info)?);
-    let clock_offset = info.clock_offset(received);
-    if let (Some(server), Some(offset)) = (info.field("run_id"), clock_offset) {
-        telemetry::store::clock_offset(server, offset);
-    }
-    let settings = settings(connection, [FSYNC, SNAPSHOTS]).await?;
-
-    let mut audit = Audit::new(deployment(&info, &settings));
-    audit.server_id = info.field("run_id").map(str::to_owned);
-    audit.facts = vec![
-        ("server", server(&info)),
-        ("replicas", replicas(&info)),
-        ("persistence", persistence(&info, &settings).0),
-        ("memory", memory(&info)),
-    ];
-    audit
-        .facts
-        .extend(clock_offset.map(|offset| ("clock", clock(offset))));
-    audit.warnings = warnings(&info, &settings);
-    audit.warnings.extend(lacking(missing));
-    Ok(audit)
+/// What is known of one server. [`checks`] derive the warnings from it.
+struct Seen {
+    info: Info,
+    /// Settings that `INFO` does not contain, by name, without those that the user may not read.
+    settings: HashMap<String, String>,
+    /// Replicas, and how many seconds their clocks are ahead of the server's.
+    clocks: Vec<(String, f64)>,
+    /// How many replicas follow the server, as it says itself; `None` if it was not asked or does not say.
+    followers: Option<usize>,
+    is_behind_sentinels: bool,
+    /// The sentinels' state, if there are any and one answers.
+    sentinels: Option<Sentinels>,
+    /// Whether replicas must acknowledge changes.
+    acknowledging: bool,
+    /// Whether this store has records.
+    recording: bool,
 }
 
 /// Audits the servers of a Cluster.
-pub(super) async fn look_at_all(servers: &[(String, Arc<SharedConnection>)]) -> Audit {
+pub(super) async fn look_at_all(nodes: &[(String, Arc<Node>)], store: &StoreInner) -> Audit {
     let mut audit = Audit::new(Deployment::Failover);
-    let masters = format!("a Cluster, {} masters", servers.len());
+    let masters = format!("a Cluster, {} masters", nodes.len());
     audit.facts.push(("server", masters));
-    let looks = servers.iter().map(|(_, connection)| look_at(connection));
-    audit.members = join_all(looks).await;
+    audit.members = join_all(nodes.iter().map(|(_, node)| look_at(node, store))).await;
     for (n, member) in (1..).zip(&audit.members) {
         if member.is_err() {
-            audit.warnings.push(Warning::MemberSilent { member: n });
+            let text = format!("store {n} does not answer");
+            audit.warnings.push(Warning::new("member_silent", text));
         }
     }
     audit
 }
 
-/// The audit of a server of which only the missing rights are known.
-fn blind(missing: Vec<String>) -> Audit {
+/// Audits one server, and its sentinels.
+pub(super) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, StoreError> {
+    let connection = node.first(Purpose::Commands);
     let mut audit = Audit::new(Deployment::Unknown);
-    audit.warnings.extend(lacking(missing));
-    audit
+    let missing = match connection.call(&rights::question()).await {
+        Ok((answer, _)) => Ok(rights::missing(answer)?),
+        // The audit uses no connection whose user lacks rights.
+        Err(error) => Err(rights::found_missing(&error).ok_or(error)?),
+    };
+    let info = match missing {
+        Ok(_) => ask(connection, "INFO", &[]).await?,
+        Err(_) => None,
+    };
+    let received = SystemTime::now();
+    let is_blind = missing.is_err();
+    let missing = missing.unwrap_or_else(|missing| missing);
+    if !missing.is_empty() {
+        let text = format!("the user lacks rights: grant it {}", missing.join(" "));
+        audit.warnings.push(Warning::new("missing_rights", text));
+    }
+    let mut seen = Seen {
+        info: Info::parse(&info.map(read::<String>).transpose()?.unwrap_or_default()),
+        settings: HashMap::new(),
+        clocks: Vec::new(),
+        followers: None,
+        is_behind_sentinels: matches!(node.connector(), Connector::Sentinels(_)),
+        sentinels: None,
+        acknowledging: store.acknowledging,
+        recording: store.recording.load(std::sync::atomic::Ordering::Relaxed),
+    };
+    if seen.is_seen() {
+        if let (Some(server), Some(offset)) =
+            (seen.info.field("run_id"), seen.info.clock_offset(received))
+        {
+            telemetry::store::clock_offset(server, offset);
+        }
+        for name in [FSYNC, SNAPSHOTS] {
+            seen.read(name, connection).await?;
+        }
+        seen.clocks = clocks(node, &seen.info, connection).await;
+        audit.deployment = seen.deployment();
+        audit.server_id = seen.info.field("run_id").map(str::to_owned);
+        audit.facts = seen.facts(received);
+    } else if !is_blind {
+        let text = "the server cannot be seen: grant the user +info";
+        audit.warnings.push(Warning::new("unseen", text));
+    }
+    if let Connector::Sentinels(sentinels) = node.connector() {
+        // This also holds without replicas, or if the user may not ask the server.
+        audit.deployment = Deployment::Failover;
+        let (state, silent) = sentinels.group.health().await;
+        audit.warnings.extend(silent);
+        audit
+            .facts
+            .extend(state.as_ref().map(|state| ("sentinels", state.to_string())));
+        for name in [LEAST, LAG] {
+            // A connection that cannot be used has its warning already.
+            let _ = seen.read(name, connection).await;
+        }
+        audit.facts.push(("writes", seen.writes()));
+        let role = ask(connection, "ROLE", &[]).await.unwrap_or(None);
+        seen.followers = match role.map(read).transpose()? {
+            Some(Role::Primary { replicas, .. }) => Some(replicas.len()),
+            _ => None,
+        };
+        audit.sentinels = state.clone();
+        seen.sentinels = state;
+    }
+    audit.warnings.extend(checks::all(&seen));
+    Ok(audit)
 }
 
-/// Settings that `INFO` does not contain, by name, without those that the user may not read.
-type Settings = HashMap<String, String>;
-
-async fn settings(
-    connection: &Arc<SharedConnection>,
-    names: [&str; 2],
-) -> Result<Settings, StoreError> {
-    let mut settings = Settings::new();
-    for name in names {
+impl Seen {
+    async fn read(&mut self, name: &str, connection: &Arc<Link>) -> Result<(), StoreError> {
         if let Some(answer) = ask(connection, "CONFIG", &["GET", name]).await? {
-            settings.extend(read::<Settings>(answer)?);
+            self.settings.extend(read::<HashMap<_, _>>(answer)?);
+        }
+        Ok(())
+    }
+
+    /// Whether the server has told about itself.
+    fn is_seen(&self) -> bool {
+        self.info.field("redis_version").is_some()
+    }
+
+    fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.get(name).map(String::as_str)
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.setting(name)?.parse().ok()
+    }
+
+    fn is_logged(&self) -> bool {
+        self.info.is("aof_enabled", "1")
+    }
+
+    fn deployment(&self) -> Deployment {
+        let others = self.info.field("connected_slaves").unwrap_or("0") != "0";
+        if others || self.info.is("cluster_enabled", "1") || !self.info.is("role", "master") {
+            return Deployment::Failover;
+        }
+        match (self.is_logged(), self.setting(FSYNC)) {
+            (true, Some("always")) => Deployment::Durable,
+            // The default of servers, so it also holds if the user may not read the setting.
+            (true, _) => Deployment::Delayed,
+            (false, _) => Deployment::Volatile,
         }
     }
-    Ok(settings)
-}
 
-fn is_logged(info: &Info) -> bool {
-    info.is("aof_enabled", "1")
-}
-
-fn is_replaced(info: &Info) -> bool {
-    let others = info.field("connected_slaves").unwrap_or("0") != "0";
-    others || info.is("cluster_enabled", "1") || !info.is("role", "master")
-}
-
-fn deployment(info: &Info, settings: &Settings) -> Deployment {
-    if is_replaced(info) {
-        return Deployment::Failover;
+    fn facts(&self, received: SystemTime) -> Vec<(&'static str, String)> {
+        let info = &self.info;
+        let (product, version) = info.server();
+        let mode = ["redis_mode", "server_mode"];
+        let mode = mode.into_iter().find_map(|name| info.field(name));
+        let role = match info.field("role") {
+            Some("master") | None => "master",
+            Some(_) => "replica",
+        };
+        let replicas = info.replicas();
+        let synced = replicas.iter().filter(|(_, state)| state == "online");
+        let replicas = match replicas.len() {
+            0 => "none".to_owned(),
+            count => format!("{count}, {} of them up to date", synced.count()),
+        };
+        let mut facts = vec![
+            (
+                "server",
+                format!("{product} {version}, {}, {role}", mode.unwrap_or("?")),
+            ),
+            ("replicas", replicas),
+            ("persistence", self.persistence()),
+            ("memory", info.memory()),
+        ];
+        facts.extend(info.clock_offset(received).map(|offset| {
+            let side = if offset < 0.0 { "behind" } else { "ahead of" };
+            (
+                "clock",
+                format!("{:.3} s {side} this process's", offset.abs()),
+            )
+        }));
+        facts
     }
-    match is_logged(info) {
-        true if settings.get(FSYNC).is_some_and(|fsync| fsync == "always") => Deployment::Durable,
-        // The default of servers, so it also holds if the user may not read the setting.
-        true => Deployment::Delayed,
-        false => Deployment::Volatile,
-    }
-}
 
-fn server(info: &Info) -> String {
-    let (product, version) = info.server();
-    let mode = ["redis_mode", "server_mode"];
-    let mode = mode.into_iter().find_map(|name| info.field(name));
-    let role = match info.field("role") {
-        Some("master") | None => "master",
-        Some(_) => "replica",
-    };
-    format!("{product} {version}, {}, {role}", mode.unwrap_or("?"))
-}
-
-fn replicas(info: &Info) -> String {
-    let replicas = info.replicas();
-    let synced = replicas.iter().filter(|(_, state)| state == "online");
-    let synced = synced.count();
-    match replicas.len() {
-        0 => "none".to_owned(),
-        count => format!("{count}, {synced} of them up to date"),
-    }
-}
-
-/// What the server writes to its disk, and what weakens that.
-fn persistence(info: &Info, settings: &Settings) -> (String, Vec<Warning>) {
-    let unseen = |what| unseen(what, "+config|get");
-    match (
-        is_logged(info),
-        settings.get(FSYNC),
-        settings.get(SNAPSHOTS),
-    ) {
-        (true, Some(fsync), _) => (format!("append-only file, fsync {fsync}"), Vec::new()),
-        (true, None, _) => (
-            "append-only file, fsync unknown".to_owned(),
-            vec![unseen("how often the append-only file is synced")],
-        ),
-        (false, _, Some(save)) if save.is_empty() => {
-            ("none".to_owned(), vec![Warning::NotPersistent])
+    /// What the server writes to its disk.
+    fn persistence(&self) -> String {
+        match (
+            self.is_logged(),
+            self.setting(FSYNC),
+            self.setting(SNAPSHOTS),
+        ) {
+            (true, fsync, _) => format!("append-only file, fsync {}", fsync.unwrap_or("unknown")),
+            (false, _, Some("")) => "none".to_owned(),
+            (false, _, Some(save)) => format!("snapshots only, save {save}"),
+            (false, _, None) => "no append-only file, snapshots unknown".to_owned(),
         }
-        (false, _, Some(save)) => (
-            format!("snapshots only, save {save}"),
-            vec![Warning::SnapshotsOnly],
-        ),
-        (false, _, None) => (
-            "no append-only file, snapshots unknown".to_owned(),
-            vec![Warning::NotPersistent, unseen("whether snapshots are made")],
-        ),
+    }
+
+    fn writes(&self) -> String {
+        match (self.number(LEAST), self.number(LAG)) {
+            (Some(least @ 1..), Some(lag @ 1..)) => {
+                let lag = Duration::from_secs(lag);
+                format!("need {least} or more replicas, {lag:?} behind at most")
+            }
+            (Some(_), Some(_)) => "need no replica".to_owned(),
+            _ => "unknown".to_owned(),
+        }
     }
 }
 
-fn memory(info: &Info) -> String {
-    let field = |name| info.field(name).unwrap_or("?");
-    let limit = match field("maxmemory") {
-        "0" | "?" => "without a limit".to_owned(),
-        _ => format!("of {}", field("maxmemory_human")),
+/// The replicas that can be asked, and how many seconds the clock of each is ahead of the master's.
+async fn clocks(node: &Node, info: &Info, master: &Arc<Link>) -> Vec<(String, f64)> {
+    let time = redis::cmd("TIME");
+    let here = Instant::now();
+    let of_master = node.connector().like();
+    let (began, answer) = (here.elapsed(), master.query(&time).await);
+    let Some(expected) = answer.ok().and_then(|answer| offset(answer, began, here)) else {
+        return Vec::new();
     };
-    let (used, policy) = (field("used_memory_human"), field("maxmemory_policy"));
-    format!("{used} {limit}, {policy}")
+    let asking = info.replicas().into_iter().map(async |(name, _)| {
+        let (host, port) = name.rsplit_once(':')?;
+        let replica = of_master.at(host, port.parse().ok()?);
+        let (mut connection, ..) = replica.open(None, &[]).await.ok()?;
+        let began = here.elapsed();
+        let [answer] =
+            <[_; 1]>::try_from(connection.ask(std::slice::from_ref(&time)).await.ok()?).ok()?;
+        Some((name, offset(answer, began, here)? - expected))
+    });
+    let limit = of_master.timeouts.connect;
+    let asking = asking.map(|asking| timeout(limit, asking));
+    join_all(asking)
+        .await
+        .into_iter()
+        .filter_map(|asked| asked.ok().flatten())
+        .collect()
 }
 
-/// The clock of the server beside that of this process.
-fn clock(offset: f64) -> String {
-    let side = if offset < 0.0 { "behind" } else { "ahead of" };
-    format!("{:.3} s {side} this process's", offset.abs())
-}
-
-fn warnings(info: &Info, settings: &Settings) -> Vec<Warning> {
-    let mut warnings = Vec::new();
-    if !info.is_at_least(OLDEST) {
-        warnings.push(Warning::OldServer {
-            version: info.server().1.to_owned(),
-            oldest: OLDEST_NAME,
-        });
-    }
-    if !info.is("role", "master") {
-        warnings.push(Warning::NotMaster);
-    }
-    let syncing = info.replicas().into_iter();
-    let syncing = syncing.filter(|(_, state)| state != "online");
-    warnings.extend(syncing.map(|(replica, state)| Warning::ReplicaSyncing { replica, state }));
-    warnings.extend(persistence(info, settings).1);
-    let failed = ["aof_last_write_status", "rdb_last_bgsave_status"];
-    if failed.into_iter().any(|last| info.is(last, "err")) {
-        warnings.push(Warning::DiskFails);
-    }
-    let policy = info.field("maxmemory_policy");
-    if let Some(policy) = policy.filter(|policy| *policy != "noeviction") {
-        let policy = policy.to_owned();
-        warnings.push(Warning::Evicts { policy });
-    }
-    warnings
-}
-
-fn lacking(rules: Vec<String>) -> Option<Warning> {
-    (!rules.is_empty()).then_some(Warning::MissingRights { rules })
-}
-
-fn unseen(what: &'static str, rule: &'static str) -> Warning {
-    Warning::Unseen { what, rule }
+/// How many seconds a clock is ahead of one that was zero at `here`, by the answer to `TIME` that was asked for at `began`.
+fn offset(answer: Value, began: Duration, here: Instant) -> Option<f64> {
+    let (seconds, micros): (u64, u64) = read(answer).ok()?;
+    let there = Duration::from_secs(seconds) + Duration::from_micros(micros);
+    let asked = (began + here.elapsed()) / 2;
+    Some(there.as_secs_f64() - asked.as_secs_f64())
 }
 
 /// Sends a command; `None` if the user may not send it, or the service does not offer it.
 async fn ask(
-    connection: &Arc<SharedConnection>,
+    connection: &Arc<Link>,
     command: &str,
     words: &[&str],
 ) -> Result<Option<Value>, StoreError> {
@@ -246,24 +282,5 @@ async fn ask(
             _ => Err(failure::refusal(error)),
         },
         answer => Ok(Some(answer)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_that_is_too_old_is_a_warning() {
-        let settings = [(FSYNC, "always"), (SNAPSHOTS, "")];
-        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let settings = Settings::from(settings);
-        for (version, expected) in [("6.0.9", 1), ("6.2.0", 0)] {
-            let text = format!("redis_version:{version}\r\nrole:master\r\naof_enabled:1\r\n");
-            let warnings = warnings(&Info::parse(&text), &settings);
-            assert_eq!(warnings.len(), expected, "{warnings:?}");
-            let is_old = |warning: &Warning| matches!(warning, Warning::OldServer { version, .. } if version == "6.0.9");
-            assert!(warnings.iter().all(is_old));
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 
-use super::pooled::Purpose;
+use super::link::Purpose;
 use super::{RedisStore, calls, failure, many, reply};
 use crate::error::StoreError;
 use crate::store::ext::only;
@@ -26,7 +26,8 @@ impl RedisStore {
             let statuses = self.renew_batch(batch).await?;
             Ok(statuses.into_iter().map(Ok).collect())
         });
-        answers.await.into_iter().collect()
+        // The error of one slot does not stand for the holds of the others.
+        several::known(answers.await)
     }
 
     /// Renews, or checks, the holds of a batch by one script.
@@ -69,9 +70,10 @@ impl RedisStore {
     async fn ping(&self) -> Result<(), StoreError> {
         let servers = self.inner.router.servers().await?;
         let ping = redis::cmd("PING");
-        let pings = servers
-            .iter()
-            .map(|(_, connection)| connection.query(&ping));
+        let pings = servers.iter().map(async |(_, node)| {
+            let link = node.first(Purpose::Commands);
+            link.query(&ping).await
+        });
         for answer in join_all(pings).await {
             failure::accepted(answer?)?;
         }

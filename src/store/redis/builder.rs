@@ -1,15 +1,17 @@
 //! The builder of a [`RedisStore`], and the deployments that it can be begun for.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use deadpool_redis::{Config, Pool, PoolConfig};
-use redis::{ConnectionInfo, IntoConnectionInfo};
+use deadpool_redis::{Config, PoolConfig};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-use super::channels::Channels;
+use super::access::Access;
+use super::channels::{ChannelKind, Channels};
 use super::cluster::{self, Cluster, MemberFactory};
 use super::connector::Connector;
-use super::endpoint::{Endpoint, bad_address, is_encrypted};
+use super::endpoint::{Endpoint, is_encrypted};
 use super::failure::refused;
 use super::node::Node;
 use super::node_context::ConnectionSettings;
@@ -18,8 +20,8 @@ use super::router::Router;
 use super::sentinel::WatchedSentinels;
 use super::timeouts::Timeouts;
 use super::tls::Tls;
-use super::{AclRules, RedisStore, StoreInner};
-use crate::error::StoreError;
+use super::{AclRules, Credentials, RedisStore, StoreInner};
+use crate::error::{BoxError, StoreError};
 use crate::limits::FOR_EVER;
 
 /// How many connections share the traffic. One is nearly as fast, and more than two add nothing.
@@ -53,17 +55,14 @@ pub struct RedisStoreBuilder {
     /// The number of connections for commands.
     commands: usize,
     tls: Tls,
+    access: Access,
     acknowledgement: Acknowledgement,
 }
 
 /// Where the locks are.
 #[derive(Debug, Clone)]
 enum RedisTarget {
-    /// In one server, with at most so many connections for commands, which `pool` opens if there is one.
-    Server {
-        max_size: usize,
-        pool: Option<Pool>,
-    },
+    Server,
     /// In the server that the sentinels name as this master.
     Sentinels(String),
     Cluster,
@@ -75,23 +74,25 @@ impl RedisStore {
     /// # Errors
     ///
     /// As [`RedisStoreBuilder::connect`], also for cancellation.
-    pub async fn connect(address: impl IntoConnectionInfo) -> Result<Self, StoreError> {
+    pub async fn connect(address: impl AsRef<str>) -> Result<Self, StoreError> {
         Self::builder(address).connect().await
     }
 
     /// A builder of a store for the server at `address`.
-    pub fn builder(address: impl IntoConnectionInfo) -> RedisStoreBuilder {
+    pub fn builder(address: impl AsRef<str>) -> RedisStoreBuilder {
+        Self::at(read_address(address.as_ref()))
+    }
+
+    fn at(address: Result<ConnectionInfo, StoreError>) -> RedisStoreBuilder {
         RedisStoreBuilder {
-            address: address.into_connection_info().map_err(bad_address),
+            address,
             others: Ok(Vec::new()),
-            target: RedisTarget::Server {
-                max_size: usize::MAX,
-                pool: None,
-            },
+            target: RedisTarget::Server,
             channels: None,
             timeouts: Timeouts::default(),
             commands: CONNECTIONS,
             tls: Tls::default(),
+            access: Access::default(),
             acknowledgement: Acknowledgement::default(),
         }
     }
@@ -129,10 +130,8 @@ impl RedisStore {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn cluster<A: IntoConnectionInfo>(
-        addresses: impl IntoIterator<Item = A>,
-    ) -> RedisStoreBuilder {
-        let seeds = infos(addresses);
+    pub fn cluster<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> RedisStoreBuilder {
+        let seeds = read_all(addresses);
         let none = || refused("a Cluster needs the address of one of its servers at least");
         let first = |seeds: &Vec<_>| seeds.first().cloned().ok_or_else(none);
         RedisStoreBuilder {
@@ -151,40 +150,18 @@ impl RedisStore {
         } = config.get_pool_config();
         let mut builder = match (config.url, config.connection) {
             (Some(url), None) => Self::builder(url),
-            (None, connection) => Self::builder(connection.unwrap_or_default()),
-            (Some(_), Some(_)) => RedisStoreBuilder {
-                address: Err(refused(
-                    "the configuration has both `url` and `connection`: remove one",
-                )),
-                ..Self::builder("redis://")
-            },
+            (None, connection) => {
+                let connection = connection.unwrap_or_default().into_connection_info();
+                Self::at(connection.map_err(refused))
+            }
+            (Some(_), Some(_)) => Self::at(Err(refused(
+                "the configuration has both `url` and `connection`: remove one",
+            ))),
         };
-        builder.target = RedisTarget::Server {
-            max_size,
-            pool: None,
-        };
+        builder.commands = CONNECTIONS.min(max_size);
         match timeouts.create {
             Some(timeout) => builder.connect_timeout(timeout),
             None => builder,
-        }
-    }
-
-    /// A builder of a store that takes its connections from `pool`, and keeps them.
-    ///
-    /// The target of a pool's connections is unknown, so `subscriptions` names the server for the connection for wake-ups:
-    /// it must be the same server.
-    ///
-    /// The pool hands out, and counts, one connection for each that commands share, up to its largest size. What replaces
-    /// such a connection later, and the connections for renewals, come from the pool's manager directly: the pool's hooks,
-    /// such as `post_create`, do not see them, and a pool that is closed does not prevent them. Dropping the store ends all
-    /// of them.
-    pub fn from_pool(pool: Pool, subscriptions: impl IntoConnectionInfo) -> RedisStoreBuilder {
-        RedisStoreBuilder {
-            target: RedisTarget::Server {
-                max_size: pool.status().max_size,
-                pool: Some(pool),
-            },
-            ..Self::builder(subscriptions)
         }
     }
 
@@ -240,11 +217,11 @@ impl RedisStore {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn sentinel<A: IntoConnectionInfo>(
+    pub fn sentinel<A: AsRef<str>>(
         sentinels: impl IntoIterator<Item = A>,
         master: impl Into<String>,
     ) -> RedisStoreBuilder {
-        let sentinels = infos(sentinels);
+        let sentinels = read_all(sentinels);
         // Sentinels with TLS name the servers' TLS ports.
         let servers = match &sentinels {
             Ok(sentinels) if sentinels.iter().any(is_encrypted) => "rediss://any",
@@ -265,9 +242,9 @@ impl RedisStoreBuilder {
     /// addresses.
     ///
     /// For every other store these settings are in its address; if it has both, `connect` fails.
-    pub fn servers(mut self, like: impl IntoConnectionInfo) -> Self {
+    pub fn servers(mut self, like: impl AsRef<str>) -> Self {
         self.address = match self.target {
-            RedisTarget::Sentinels(_) => like.into_connection_info().map_err(bad_address),
+            RedisTarget::Sentinels(_) => read_address(like.as_ref()),
             _ => Err(refused(
                 "`servers` is for sentinels: put credentials and database into the address",
             )),
@@ -279,7 +256,7 @@ impl RedisStoreBuilder {
     ///
     /// After a sixth of that time, all connections to the server are probed. A connection is replaced if it does not answer
     /// within a third of the time (at least half a second) while a new connection does; the commands on it fail as
-    /// unanswered.
+    /// unanswered. On Linux, the kernel ends a connection whose bytes stay unacknowledged for this time (`TCP_USER_TIMEOUT`).
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.response = timeout.min(FOR_EVER);
         self
@@ -291,10 +268,9 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets how many connections carry the commands, at least one. The default is 2; the largest size of a pool, or of the
-    /// pool in a [configuration](RedisStore::from_config), limits it.
-    /// The connections are kept as long as the store lives. Two more connections, outside a pool, are for wake-ups and
-    /// for renewals; each is opened when it is first needed. In a Cluster, this holds for each server that has slots, from
+    /// Sets how many connections carry the commands, at least one. The default is 2, or the largest size of the pool in a
+    /// [configuration](RedisStore::from_config) if that is less. The connections are kept as long as the store lives. Two more
+    /// connections are for wake-ups and for renewals; each is opened when it is first needed. In a Cluster, this holds for each server that has slots, from
     /// its first use.
     pub fn connections(mut self, connections: usize) -> Self {
         self.commands = connections.max(1);
@@ -330,6 +306,58 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Sets where the credentials come from: each new connection calls `credentials`, and uses its result instead of the
+    /// credentials in the address. So a password can be rotated, and short-lived tokens, such as those of IAM and Entra ID, can
+    /// be used. Sentinels have the credentials in their addresses.
+    ///
+    /// An error counts as transient, and the store tries again. A connection whose credentials have expired is replaced when the
+    /// server ends it or answers `NOAUTH`.
+    ///
+    /// ```no_run
+    /// # async fn token() -> std::io::Result<String> { Ok(String::new()) }
+    /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
+    /// use tower_distributed_lock::{Credentials, RedisStore};
+    ///
+    /// let store = RedisStore::builder("rediss://locks.example.com")
+    ///     .credentials(|| async { Ok(Credentials::new("locks", token().await?)) })
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn credentials<F, Fut>(mut self, credentials: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Credentials, BoxError>> + Send + 'static,
+    {
+        self.access.provider = Some(Arc::new(move || Box::pin(credentials())));
+        self
+    }
+
+    /// Sets where the store reaches a server that the sentinels, or the nodes of a Cluster, know by this host and port: for servers
+    /// behind NAT or a port-forward, which announce addresses that a client cannot use.
+    ///
+    /// Addresses that the program gives to the store are used as they are. With TLS, the certificate must contain the new host.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tower_distributed_lock::StoreError> {
+    /// use tower_distributed_lock::RedisStore;
+    ///
+    /// let store = RedisStore::cluster(["redis://localhost:17000"])
+    ///     .address_map(|_host, port| ("localhost".to_owned(), port + 10_000))
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn address_map(
+        mut self,
+        map: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
+    ) -> Self {
+        self.access.map = Some(Arc::new(map));
+        self
+    }
+
     /// Connects, and checks that the server answers.
     ///
     /// # Errors
@@ -358,15 +386,16 @@ impl RedisStoreBuilder {
             timeouts: self.timeouts,
             acknowledgement: self.acknowledgement,
             background: Arc::default(),
-            channels: Arc::new(match (&self.target, self.channels) {
-                (RedisTarget::Cluster, None) => OnceLock::new(),
-                (_, channels) => channels.unwrap_or(Channels::Plain).into(),
-            }),
+            channels: Arc::new(ChannelKind::new(match self.target {
+                RedisTarget::Cluster => self.channels,
+                _ => Some(Channels::Plain),
+            })),
         };
         let inner = Arc::new(StoreInner {
             outside: Arc::default(),
             background: settings.background.clone(),
             acknowledging: self.acknowledgement.is_wanted(),
+            recording: AtomicBool::new(false),
             router: Arc::new(self.router(settings)?),
         });
         Ok(RedisStore { inner })
@@ -378,20 +407,26 @@ impl RedisStoreBuilder {
                 "only a Cluster has sharded channels: use `RedisStore::cluster`, or leave the setting out",
             ));
         }
+        if self.commands == 0 {
+            return Err(refused(
+                "the pool has no room for a connection: raise its maximum size",
+            ));
+        }
         let (address, others) = (self.address?, self.others?);
         let tls = self.tls.config(others.iter().chain([&address]))?;
-        let endpoint = |address| Endpoint::new(address, tls.clone(), self.timeouts);
-        let server = endpoint(address);
-        let (connector, room) = match self.target {
-            RedisTarget::Server { max_size, pool } => (Connector::Server(server, pool), max_size),
+        let endpoint = |address, access| Endpoint::new(address, tls.clone(), self.timeouts, access);
+        let server = endpoint(address, self.access);
+        let connector = match self.target {
+            RedisTarget::Server => Connector::Server(server),
             RedisTarget::Sentinels(_) if others.is_empty() => {
                 return Err(refused("name at least one sentinel"));
             }
             RedisTarget::Sentinels(master) => {
-                let sentinels = others.into_iter().map(endpoint);
+                // Sentinels have credentials of their own.
+                let sentinels = others.into_iter();
+                let sentinels = sentinels.map(|address| endpoint(address, Access::default()));
                 let background = settings.background.clone();
-                let group = WatchedSentinels::new(sentinels, master, server, background);
-                (Connector::Sentinels(group), usize::MAX)
+                Connector::Sentinels(WatchedSentinels::new(sentinels, master, server, background))
             }
             RedisTarget::Cluster => {
                 let seeds = cluster::addresses(&others).map_err(refused)?;
@@ -404,15 +439,8 @@ impl RedisStoreBuilder {
                 return Ok(Router::Cluster(Arc::new(cluster)));
             }
         };
-        match self.commands.min(room) {
-            0 => Err(refused(
-                "the pool has no room for a connection: raise its maximum size",
-            )),
-            connections => {
-                let node = Node::new(connector, connections, settings);
-                Ok(Router::One(Arc::new(node)))
-            }
-        }
+        let node = Node::new(connector, self.commands, settings);
+        Ok(Router::One(Arc::new(node)))
     }
 }
 
@@ -423,8 +451,7 @@ impl RedisStoreBuilder {
     ///
     /// Without it, a `rediss://` address is trusted if the operating system trusts it. The certificate must contain the
     /// host name, or the IP address, of the address. For servers that [sentinels](crate::RedisStore::sentinel) or [a
-    /// Cluster](crate::RedisStore::cluster) name, it must contain that name. Connections of a pool that the caller has made
-    /// have their own settings; these settings then apply to the connection for wake-ups.
+    /// Cluster](crate::RedisStore::cluster) name, it must contain that name.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -455,11 +482,42 @@ impl RedisStoreBuilder {
     }
 }
 
-fn infos<A: IntoConnectionInfo>(
+fn read_all<A: AsRef<str>>(
     addresses: impl IntoIterator<Item = A>,
 ) -> Result<Vec<ConnectionInfo>, StoreError> {
-    let addresses = addresses.into_iter().map(A::into_connection_info);
+    let addresses = addresses.into_iter();
     addresses
-        .map(|address| address.map_err(bad_address))
+        .map(|address| read_address(address.as_ref()))
         .collect()
+}
+
+/// Reads the address of a server. An error shows it without what may be a password.
+fn read_address(address: &str) -> Result<ConnectionInfo, StoreError> {
+    if !cfg!(feature = "redis-tls") && address.starts_with("rediss://") {
+        return Err(refused(
+            "a `rediss://` address needs the feature `redis-tls` of tower-distributed-lock",
+        ));
+    }
+    let read = address.into_connection_info();
+    let read = read.ok().filter(|read| match read.addr() {
+        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => !host.is_empty(),
+        _ => true,
+    });
+    read.ok_or_else(|| {
+        refused(format!(
+            "`{}` is no address of a Redis server: write `redis://user:password@host:6379/0`, `rediss://…` for TLS or \
+             `redis+unix:///path`, with a password that is percent-encoded",
+            without_password(address)
+        ))
+    })
+}
+
+/// The address without what stands between the scheme and the last `@`, and without its parameters.
+fn without_password(address: &str) -> String {
+    let address = address.split(['?', '#']).next().unwrap_or_default();
+    let Some((before, host)) = address.rsplit_once('@') else {
+        return address.to_owned();
+    };
+    let scheme = before.find("://").map_or("", |end| &before[..end + 3]);
+    format!("{scheme}…@{host}")
 }

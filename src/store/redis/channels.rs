@@ -2,6 +2,8 @@
 
 use redis::{RedisWrite, ToRedisArgs};
 
+use crate::sync::Mutex;
+
 /// The kind of channel (PROTOCOL 1.9). A message of one kind does not reach subscribers of the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Channels {
@@ -30,5 +32,78 @@ impl Channels {
             (Self::Sharded, true) => "SSUBSCRIBE",
             (Self::Sharded, false) => "SUNSUBSCRIBE",
         }
+    }
+}
+
+/// The kind of channels of a store. A Cluster is asked for it when it is first needed, and again after a reconnect: its servers may
+/// have been upgraded.
+///
+/// The mutex protects what is known. Between calls, a kind that is in doubt is still used.
+#[derive(Debug)]
+pub(super) struct ChannelKind {
+    /// The program has set it, or there is no choice.
+    is_fixed: bool,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    kind: Option<Channels>,
+    is_in_doubt: bool,
+}
+
+impl ChannelKind {
+    /// `None`: the servers are asked.
+    pub(super) fn new(fixed: Option<Channels>) -> Self {
+        Self {
+            is_fixed: fixed.is_some(),
+            known: Mutex::new(Known {
+                kind: fixed,
+                is_in_doubt: false,
+            }),
+        }
+    }
+
+    /// The kind, and whether the caller should ask for it again.
+    pub(super) fn known(&self) -> (Option<Channels>, bool) {
+        let mut known = self.known.lock();
+        (known.kind, std::mem::take(&mut known.is_in_doubt))
+    }
+
+    /// The kind that was known last.
+    pub(super) fn last(&self) -> Option<Channels> {
+        self.known.lock().kind
+    }
+
+    /// A connection was replaced.
+    pub(super) fn doubt(&self) {
+        self.known.lock().is_in_doubt = !self.is_fixed;
+    }
+
+    /// Whether the kind is another one than before.
+    pub(super) fn set(&self, kind: Channels) -> bool {
+        let before = self.known.lock().kind.replace(kind);
+        before.is_some_and(|before| before != kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_asked_for_again_after_a_reconnect_unless_it_is_set() {
+        let kind = ChannelKind::new(None);
+        assert_eq!(kind.known(), (None, false));
+        assert!(!kind.set(Channels::Plain));
+        assert_eq!(kind.known(), (Some(Channels::Plain), false));
+        kind.doubt();
+        assert_eq!(kind.known(), (Some(Channels::Plain), true));
+        assert_eq!(kind.known(), (Some(Channels::Plain), false), "one asks");
+        assert!(kind.set(Channels::Sharded), "the servers were upgraded");
+
+        let fixed = ChannelKind::new(Some(Channels::Plain));
+        fixed.doubt();
+        assert_eq!(fixed.known(), (Some(Channels::Plain), false));
     }
 }

@@ -1,8 +1,14 @@
 //! Locks in a Redis Cluster: each on the server that serves its slot.
 //!
-//! This module routes commands, and not the cluster connection of the `redis` crate, because that connection repeats a
-//! command after a broken connection, and an acquire must not be repeated without the caller's knowledge. Here a command
-//! is sent again only if a server answered that it was not executed, or if it was never sent.
+//! A command is sent again only if a server answered that it was not executed, or if it was never sent. The cluster connection of the
+//! `redis` crate cannot be used (redis-rs 1.8, `cluster_handling/async_connection`):
+//!
+//! * It repeats a command after a broken connection, up to 16 times (`choose_response` in `request.rs`: `RetryMethod::Reconnect`), and
+//!   an acquire must not be repeated without the caller's knowledge. `retries(0)` ends that, but also `MOVED`, `ASK` and `TRYAGAIN`.
+//! * A refresh of the slots holds the lock of all connections while it pings every server (`refresh_slots`), so that one server that
+//!   hangs delays the locks of all others.
+//! * `ASKING` and its command are two messages, so that the command of another task may take the permission.
+//! * If the server of a slot is down, it asks a replica or another server.
 
 use std::sync::Arc;
 
@@ -15,14 +21,13 @@ mod slots;
 mod topology;
 
 use super::channels::Channels;
-use super::connection::SharedConnection;
 use super::failure::{self, refused, transient};
-use super::live::Live;
+use super::link::Purpose;
 use super::names::Names;
 use super::node::Node;
-use super::pooled::Purpose;
 use super::script::Call;
 use super::slot::Slot;
+use super::wire::Wire;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::Wakeups;
@@ -40,30 +45,40 @@ impl Cluster {
 
     /// The kind of channels.
     pub(super) async fn channels(self: &Arc<Self>) -> Result<Channels, StoreError> {
-        let channels = &self.factory.settings.channels;
-        if let Some(known) = channels.get() {
-            return Ok(*known);
+        let settings = &self.factory.settings;
+        match settings.channels.known() {
+            (Some(kind), false) => Ok(kind),
+            (Some(kind), true) => {
+                // No caller waits for the answers: a server that hangs concerns its own slots only.
+                let cluster = self.clone();
+                let asking = async move { cluster.ask_for_channels().await.map(drop) };
+                settings.background.detach(asking);
+                Ok(kind)
+            }
+            // Boxed, so that the future of a call is small. The first callers ask each for itself: none waits for another, whose
+            // future may not be polled.
+            (None, _) => Box::pin(self.ask_for_channels()).await,
         }
-        // Boxed, so that the future of a call is small. The first callers ask each for itself, every master: none waits for
-        // another, whose future may not be polled.
-        let asked = Box::pin(async {
-            let map = self.map().await?;
-            let answers = map.masters.iter().map(|node| node.shards_channels());
-            agreed(join_all(answers).await)
-        });
-        let asked = asked.await?;
-        Ok(*channels.get_or_init(|| asked))
     }
 
-    /// Every server that has slots, in the order of their addresses, with a connection to it.
-    pub(super) async fn servers(
-        self: &Arc<Self>,
-    ) -> Result<Vec<(String, Arc<SharedConnection>)>, StoreError> {
+    /// Asks every master. If the kind has changed, all subscriptions begin again.
+    async fn ask_for_channels(self: &Arc<Self>) -> Result<Channels, StoreError> {
         let map = self.map().await?;
-        let servers = map.masters.iter().map(|member| {
-            let connection = member.node.first(Purpose::Commands).clone();
-            (format!("{:?}", member.address), connection)
-        });
+        let answers = map.masters.iter().map(|node| node.shards_channels());
+        let kind = agreed(join_all(answers).await)?;
+        if self.factory.settings.channels.set(kind) {
+            for member in &map.masters {
+                member.node.subscriptions.begin_again();
+            }
+        }
+        Ok(kind)
+    }
+
+    /// Every server that has slots, in the order of their addresses.
+    pub(super) async fn servers(self: &Arc<Self>) -> Result<Vec<(String, Arc<Node>)>, StoreError> {
+        let map = self.map().await?;
+        let servers = map.masters.iter();
+        let servers = servers.map(|member| (format!("{:?}", member.address), member.node.clone()));
         let mut servers: Vec<_> = servers.collect();
         servers.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(servers)
@@ -75,7 +90,7 @@ impl Cluster {
         purpose: Purpose,
         key: &LockKey,
         call: &Call,
-    ) -> Result<(Value, Arc<Live>), StoreError> {
+    ) -> Result<(Value, Arc<Wire>), StoreError> {
         let mut redirects = RedirectLoop::new(self, slot_of(key)?).await?;
         loop {
             let target = redirects.next().await?;
@@ -117,6 +132,13 @@ impl Cluster {
                 taken_in => taken_in?,
             }
         }
+    }
+
+    /// The number of the server that has the key's slot, as far as this process knows: the first slot that the server has, which
+    /// stays when a replica takes over.
+    pub(super) fn partition(&self, key: &LockKey) -> u16 {
+        let slot = Slot::of(key.as_str());
+        self.known().map_or(0, |map| map.first_with(slot))
     }
 
     /// The server that has the key's slot, as far as this process knows.

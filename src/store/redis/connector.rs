@@ -1,6 +1,5 @@
 //! The server of a group of connections, or the sentinels that name it.
 
-use deadpool_redis::Pool;
 use redis::ConnectionAddr;
 
 use super::endpoint::Endpoint;
@@ -11,9 +10,8 @@ use crate::error::{StoreError, StoreErrorKind};
 
 /// Where connections lead.
 pub(super) enum Connector {
-    /// The server that has all keys, and the pool of the caller's, if there is one, that opens connections for commands and
-    /// for renewals.
-    Server(Endpoint, Option<Pool>),
+    /// The server that has all keys.
+    Server(Endpoint),
     /// A server of a Cluster.
     Node(Endpoint),
     /// The master that the sentinels name.
@@ -23,7 +21,7 @@ pub(super) enum Connector {
 impl Connector {
     /// The address and the port of the server; `None` if sentinels name it.
     pub(super) fn server(&self) -> Option<(String, Option<u16>)> {
-        let (Self::Server(endpoint, _) | Self::Node(endpoint)) = self else {
+        let (Self::Server(endpoint) | Self::Node(endpoint)) = self else {
             return None;
         };
         match endpoint.address() {
@@ -35,17 +33,18 @@ impl Connector {
         }
     }
 
-    pub(super) fn pool(&self) -> Option<&Pool> {
+    /// The settings with which replicas of the server are asked; the host and the port are not those of the server.
+    pub(super) fn like(&self) -> &Endpoint {
         match self {
-            Self::Server(_, pool) => pool.as_ref(),
-            Self::Node(_) | Self::Sentinels(_) => None,
+            Self::Server(server) | Self::Node(server) => server,
+            Self::Sentinels(sentinels) => sentinels.group.server(),
         }
     }
 
     /// The server; behind sentinels, also which master it is.
     pub(super) async fn locate(&self) -> Result<(Endpoint, Option<FollowedMaster>), StoreError> {
         match self {
-            Self::Server(server, _) | Self::Node(server) => Ok((server.clone(), None)),
+            Self::Server(server) | Self::Node(server) => Ok((server.clone(), None)),
             Self::Sentinels(sentinels) => {
                 let (server, master) = sentinels.locate().await?;
                 Ok((server, Some(master)))

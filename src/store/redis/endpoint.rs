@@ -4,35 +4,36 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::select_ok;
+use futures_util::future::{join_all, select_ok};
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{
-    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Pipeline, ProtocolVersion, RedisError,
-    RedisResult, Value,
+    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, ProtocolVersion,
+    RedisConnectionInfo, RedisError, RedisResult, Value,
 };
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::failure::{self, refused};
+use super::access::{Access, Credentials};
+use super::failure::{self, accepted};
 use super::in_parts::InParts;
 use super::timeouts::Timeouts;
 use super::tls::{self, TlsConfig};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 
 /// The length of a connection's queue of commands. When it is full, senders wait.
 const BACKLOG: usize = 1024;
 
-/// The time limit for answers in the `redis` crate, where callers have limits of their own.
-const UNLIMITED: Duration = Duration::from_secs(24 * 3600);
+/// The kernel counts in milliseconds, with 32 bits.
+#[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+const LONGEST_SILENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// How long sent bytes may stay unacknowledged by the other host before the kernel ends the connection, and how long a
-/// connection is idle before the kernel asks whether the other host is there.
-const SILENCE: Duration = Duration::from_secs(2);
+/// How long a connection is idle before the kernel asks whether the other host is there, and how long it waits between two such
+/// questions.
 const IDLE: Duration = Duration::from_secs(5);
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The address of a server, with credentials and TLS settings. It opens connections and keeps none. The caller sets a time
 /// limit.
@@ -41,6 +42,7 @@ pub(super) struct Endpoint {
     address: Arc<ConnectionInfo>,
     tls: TlsConfig,
     pub(super) timeouts: Timeouts,
+    access: Access,
 }
 
 /// Takes in the messages that a server sends without a request. The connection reads no more until it returns.
@@ -51,19 +53,22 @@ pub(super) struct RawConnection {
     pub(super) handle: MultiplexedConnection,
     /// Cancelled when the connection has ended, and when another one is to replace it.
     pub(super) ended: CancellationToken,
-    /// The task of the connection. One ends with the other. `None` if a pool of the caller's has made the connection: its
-    /// task is not accessible.
-    driver: Option<AbortOnDropHandle<()>>,
+    /// The task of the connection. One ends with the other.
+    _driver: AbortOnDropHandle<()>,
 }
 
 impl Endpoint {
-    pub(super) fn new(address: ConnectionInfo, tls: TlsConfig, timeouts: Timeouts) -> Self {
-        // Connections do not send the name of the library: a user with the documented rights may not do that.
-        let settings = address.redis_settings().clone().set_skip_set_lib_name();
+    pub(super) fn new(
+        address: ConnectionInfo,
+        tls: TlsConfig,
+        timeouts: Timeouts,
+        access: Access,
+    ) -> Self {
         Self {
-            address: Arc::new(address.set_redis_settings(settings)),
+            address: Arc::new(address),
             tls,
             timeouts,
+            access,
         }
     }
 
@@ -71,9 +76,9 @@ impl Endpoint {
         self.address.addr()
     }
 
-    /// Another server, with the same settings.
+    /// Another server, which a sentinel or a node of a Cluster has named, with the same settings.
     pub(super) fn at(&self, host: &str, port: u16) -> Self {
-        let host = host.to_owned();
+        let (host, port) = self.access.reached_at(host, port);
         let address = match self.address.addr() {
             ConnectionAddr::TcpTls {
                 insecure,
@@ -93,110 +98,130 @@ impl Endpoint {
         }
     }
 
-    /// Opens a connection, without a time limit for answers. Its task runs on the current runtime. With `on_push` it may
-    /// subscribe: only RESP3 separates messages from answers.
-    pub(super) async fn open(&self, on_push: Option<&OnPush>) -> Result<RawConnection, StoreError> {
+    /// Opens a connection, introduces the store, and asks the first questions. Returns the answer to `HELLO`, and those to the
+    /// questions, each of which may be an error. Its task runs on the current runtime.
+    ///
+    /// Everything is sent together, but as single commands: a server at its connection limit says so instead of the first
+    /// answer, and ends the connection. The `redis` crate would take this for the answer to its own `AUTH`, and report a wrong
+    /// password without the text (`check_resp2_auth` in `connection.rs` of redis-rs 1.8).
+    ///
+    /// With `on_push` it may subscribe: only RESP3 separates messages from answers. Then the `redis` crate introduces the store,
+    /// because it gives messages only to those that it has sent `HELLO` for; it passes the text of a refusal on.
+    pub(super) async fn open(
+        &self,
+        on_push: Option<&OnPush>,
+        questions: &[Cmd],
+    ) -> Result<(RawConnection, Value, Vec<Value>), StoreError> {
+        let credentials = self
+            .access
+            .credentials(self.address.redis_settings())
+            .await?;
+        let db = self.address.redis_settings().db();
+        let mut connection = self.connect(on_push, credentials.as_ref()).await?;
+        let mut commands = Vec::with_capacity(3 + questions.len());
+        if on_push.is_none() {
+            commands.extend(credentials.map(|credentials| credentials.command()));
+            let select = || redis::cmd("SELECT").arg(db).to_owned();
+            commands.extend((db != 0).then(select));
+        }
+        let must_be_done = commands.len();
+        let is_resp3 = self.address.redis_settings().protocol().supports_resp3();
+        let mut hello = redis::cmd("HELLO");
+        if is_resp3 && on_push.is_none() {
+            hello.arg(3);
+        }
+        commands.push(hello);
+        commands.extend_from_slice(questions);
+        let answers = connection.ask(&commands).await;
+        let mut answers = answers.map_err(|error| self.failed(error))?.into_iter();
+        for done in answers.by_ref().take(must_be_done) {
+            accepted(done)?;
+        }
+        let mut hello = answers.next().unwrap_or(Value::Nil);
+        if is_resp3 {
+            hello = accepted(hello)?;
+        }
+        Ok((connection, hello, answers.collect()))
+    }
+
+    /// Opens a connection. Without `on_push`, nothing is sent on it.
+    async fn connect(
+        &self,
+        on_push: Option<&OnPush>,
+        credentials: Option<&Credentials>,
+    ) -> Result<RawConnection, StoreError> {
+        let stream = connect(&self.address, &self.tls, self.timeouts).await;
+        let stream = stream.map_err(|error| self.failed(error.into()))?;
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_pipeline_buffer_size(BACKLOG);
-        let stream = connect(&self.address, &self.tls).await;
-        let stream = stream.map_err(|error| self.failed(error.into()))?;
-        let settings = self.address.redis_settings();
+        // A user with the documented rights may not send the name of the library.
+        let silent = RedisConnectionInfo::default().set_skip_set_lib_name();
         let Some(on_push) = on_push else {
-            let stream = InParts::new(stream);
-            return self.open_on(stream, settings, config).await;
+            let silent = silent.set_protocol(ProtocolVersion::RESP2);
+            return self.on_stream(InParts::new(stream), &silent, config).await;
         };
-        let settings = settings.clone().set_protocol(ProtocolVersion::RESP3);
+        let mut speaking = silent.set_protocol(ProtocolVersion::RESP3);
+        if let Some(credentials) = credentials {
+            speaking = credentials.added_to(speaking);
+        }
         let config = config.set_push_sender(on_push.clone());
-        self.open_on(stream, &settings, config).await
+        self.on_stream(stream, &speaking, config).await
     }
 
-    async fn open_on(
+    async fn on_stream(
         &self,
         stream: impl Stream + 'static,
-        settings: &redis::RedisConnectionInfo,
+        settings: &RedisConnectionInfo,
         config: AsyncConnectionConfig,
     ) -> Result<RawConnection, StoreError> {
-        match MultiplexedConnection::new_with_config(settings, stream, config).await {
-            Ok((handle, driver)) => {
-                let ended = CancellationToken::new();
-                let over = ended.clone().drop_guard();
-                let driver = tokio::spawn(async move {
-                    let _over = over;
-                    driver.await;
-                });
-                Ok(RawConnection {
-                    handle,
-                    ended,
-                    driver: Some(AbortOnDropHandle::new(driver)),
-                })
-            }
-            Err(error) => Err(self.late_refusal(error).await),
-        }
-    }
-
-    /// The answers to the first questions on a new connection.
-    pub(super) async fn first_answers(
-        &self,
-        connection: &mut RawConnection,
-        questions: &Pipeline,
-    ) -> Result<Vec<Value>, StoreError> {
-        match connection.ask(questions).await {
-            Ok(answers) => Ok(answers),
-            Err(error) => Err(self.late_refusal(error).await),
-        }
+        let opening = MultiplexedConnection::new_with_config(settings, stream, config);
+        let (handle, driver) = opening.await.map_err(|error| self.failed(error))?;
+        Ok(RawConnection::new(handle, driver))
     }
 
     /// The error for a connection that could not be opened. If TLS is the cause, it names the server.
     pub(super) fn failed(&self, error: RedisError) -> StoreError {
         tls::tls_refusal(&error, self.address()).unwrap_or_else(|| failure::no_connection(error))
     }
-
-    /// Why a connection has ended before the first answer: the server may have refused the client's certificate.
-    ///
-    /// With TLS 1.3 the server refuses only after the client's part of the handshake. Data that the client sends meanwhile
-    /// ends the connection with a reset, which may overtake the server's alert. So this opens another connection, on which
-    /// the client sends nothing.
-    async fn late_refusal(&self, error: RedisError) -> StoreError {
-        let error = self.failed(error);
-        if error.kind() != StoreErrorKind::Unreachable || !is_encrypted(&self.address) {
-            return error;
-        }
-        let listening = async {
-            let mut stream = connect(&self.address, &self.tls).await?;
-            stream.read_u8().await
-        };
-        // A server that accepts the client sends nothing either, so this ends with a time-out.
-        match timeout(self.timeouts.response, listening).await {
-            Ok(Err(late_refusal)) => {
-                tls::tls_refusal(&late_refusal.into(), self.address()).unwrap_or(error)
-            }
-            _ => error,
-        }
-    }
 }
 
 impl RawConnection {
-    /// Wraps a connection that a pool of the caller's has made.
-    pub(super) fn given(mut handle: MultiplexedConnection) -> Self {
-        handle.set_response_timeout(UNLIMITED);
+    /// `driver` is the future that drives the connection.
+    pub(super) fn new(
+        handle: MultiplexedConnection,
+        driver: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        let ended = CancellationToken::new();
+        let over = ended.clone().drop_guard();
+        let driver = tokio::spawn(async move {
+            let _over = over;
+            driver.await;
+        });
         Self {
             handle,
-            ended: CancellationToken::new(),
-            driver: None,
+            ended,
+            _driver: AbortOnDropHandle::new(driver),
         }
     }
 
-    /// Sends `questions`. An answer may be an error.
-    pub(super) async fn ask(&mut self, questions: &Pipeline) -> RedisResult<Vec<Value>> {
-        let count = questions.len();
-        self.handle.send_packed_commands(questions, 0, count).await
-    }
-
-    /// Whether the connection is known to have ended. `false` does not prove that it is open.
-    pub(super) fn has_ended(&self) -> bool {
-        let driver = self.driver.as_ref();
-        driver.is_some_and(|driver| driver.is_finished())
+    /// Sends `questions` together. An answer may be an error. A server at its connection limit says so and ends the connection.
+    pub(super) async fn ask(&mut self, questions: &[Cmd]) -> RedisResult<Vec<Value>> {
+        let asking = questions.iter().map(async |question| {
+            let mut handle = self.handle.clone();
+            handle.send_packed_command(question).await
+        });
+        let mut answers = Vec::with_capacity(questions.len());
+        for answer in join_all(asking).await {
+            match (answer, answers.last()) {
+                (Ok(answer), _) => answers.push(answer),
+                (Err(_), Some(Value::ServerError(why))) if failure::is_full(why) => {
+                    return Err(why.clone().into());
+                }
+                (Err(error), _) => return Err(error),
+            }
+        }
+        Ok(answers)
     }
 }
 
@@ -206,11 +231,16 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// A byte stream to the server at `address`: TCP, TLS on TCP, or a Unix socket. It has no time limit.
-async fn connect(address: &ConnectionInfo, tls: &TlsConfig) -> io::Result<Box<dyn Stream>> {
+async fn connect(
+    address: &ConnectionInfo,
+    tls: &TlsConfig,
+    timeouts: Timeouts,
+) -> io::Result<Box<dyn Stream>> {
+    let tcp = |host, port| tcp(host, port, timeouts);
     match address.addr() {
-        ConnectionAddr::Tcp(host, port) => Ok(Box::new(tcp(address, host, *port).await?)),
+        ConnectionAddr::Tcp(host, port) => Ok(Box::new(tcp(host, *port).await?)),
         ConnectionAddr::TcpTls { host, port, .. } => {
-            let stream = tcp(address, host, *port).await?;
+            let stream = tcp(host, *port).await?;
             Ok(Box::new(tls.encrypt(host, stream).await?))
         }
         #[cfg(unix)]
@@ -220,7 +250,7 @@ async fn connect(address: &ConnectionInfo, tls: &TlsConfig) -> io::Result<Box<dy
 }
 
 /// Connects to the first address of the host that answers.
-async fn tcp(address: &ConnectionInfo, host: &str, port: u16) -> io::Result<TcpStream> {
+async fn tcp(host: &str, port: u16, timeouts: Timeouts) -> io::Result<TcpStream> {
     let connecting = tokio::net::lookup_host((host, port))
         .await?
         .map(|address| Box::pin(TcpStream::connect(address)));
@@ -231,36 +261,22 @@ async fn tcp(address: &ConnectionInfo, host: &str, port: u16) -> io::Result<TcpS
     }
     let (stream, _) = select_ok(connecting).await?;
     stream.set_nodelay(true)?;
-    set_up(address, &stream)?;
+    set_up(&stream, timeouts)?;
     Ok(stream)
 }
 
-/// Sets keepalive and user time-out, so that the kernel notices when the other host is gone. Settings in the address
-/// override these.
-fn set_up(address: &ConnectionInfo, stream: &TcpStream) -> io::Result<()> {
-    let (socket, settings) = (SockRef::from(stream), address.tcp_settings());
-    let keepalive = TcpKeepalive::new()
-        .with_time(IDLE)
-        .with_interval(SILENCE / 2);
-    socket.set_tcp_keepalive(settings.keepalive().unwrap_or(&keepalive))?;
+/// Sets keepalive and user time-out, so that the kernel notices when the other host is gone: sent bytes may stay unacknowledged
+/// for as long as a command may take.
+fn set_up(stream: &TcpStream, timeouts: Timeouts) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(AGAIN);
+    socket.set_tcp_keepalive(&keepalive)?;
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-    socket.set_tcp_user_timeout(Some(settings.user_timeout().unwrap_or(SILENCE)))?;
+    socket.set_tcp_user_timeout(Some(timeouts.response.min(LONGEST_SILENCE)))?;
     Ok(())
 }
 
 /// Whether connections to the address use TLS.
 pub(super) fn is_encrypted(address: &ConnectionInfo) -> bool {
     matches!(address.addr(), ConnectionAddr::TcpTls { .. })
-}
-
-/// The error for an address that cannot be used.
-pub(super) fn bad_address(error: RedisError) -> StoreError {
-    if error.kind() == redis::ErrorKind::InvalidClientConfig && error.to_string().contains("TLS") {
-        return refused(
-            "a `rediss://` address needs the feature `redis-tls` of tower-distributed-lock",
-        );
-    }
-    refused(format!(
-        "an address cannot be read (a password in it is percent-encoded): {error}"
-    ))
 }

@@ -39,7 +39,9 @@ struct Remedied {
 
 /// What to do about a refusal, inside a script or not.
 fn remedy(code: &str, details: Option<&str>) -> Option<&'static str> {
-    const REMEDIES: [(&str, &str); 3] = [
+    const REMEDIES: [(&str, &str); 5] = [
+        ("WRONGPASS", "the user or the password is wrong"),
+        ("NOAUTH", "the server wants a password"),
         (
             "NOPERM",
             "the Redis user lacks a right: the rules of `RedisStore::acl_rules` need the prefix of this lock's name, `.announce()` \
@@ -68,10 +70,10 @@ pub(super) fn accepted(answer: Value) -> Result<Value, StoreError> {
     }
 }
 
-/// The server is a replica and refuses writes.
-pub(super) fn is_read_only(error: &ServerError) -> bool {
+/// The server is a replica and refuses writes, or the credentials of the connection have expired.
+pub(super) fn needs_another_connection(error: &ServerError) -> bool {
     by_code(error.code(), error.details(), |code| {
-        matches!(code, "READONLY" | "MASTERDOWN").then_some(())
+        matches!(code, "READONLY" | "MASTERDOWN" | "NOAUTH").then_some(())
     })
     .is_some()
 }
@@ -131,6 +133,11 @@ fn by_code<T>(code: &str, details: Option<&str>, known: impl Fn(&str) -> Option<
         let mut words = of_script()?.split(|c: char| !c.is_ascii_alphabetic());
         words.find_map(&known)
     })
+}
+
+/// Whether the server is at its connection limit.
+pub(super) fn is_full(error: &ServerError) -> bool {
+    error.details().is_some_and(says_full)
 }
 
 fn says_full(text: &str) -> bool {

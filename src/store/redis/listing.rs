@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::RedisStore;
 use super::admin::lifetime;
-use super::connection::SharedConnection;
 use super::failure;
+use super::link::{Link, Purpose};
 use super::names::Names;
 use super::reply::read;
 use super::script;
@@ -36,7 +36,7 @@ const RECORDS: &str = "string";
 struct Search {
     /// The name of the server in cursors.
     server: String,
-    connection: Arc<SharedConnection>,
+    connection: Arc<Link>,
     /// The type and the names of the keys.
     kind: &'static str,
     pattern: String,
@@ -107,10 +107,10 @@ impl RedisStore {
     ) -> Result<Walk, StoreError> {
         let servers = self.inner.router.servers().await?;
         let mut all = Vec::new();
-        for (server, connection) in &servers {
+        for (server, node) in &servers {
             all.extend(searches.iter().map(|(kind, pattern)| Search {
                 server: server.clone(),
-                connection: connection.clone(),
+                connection: node.first(Purpose::Commands).clone(),
                 kind,
                 pattern: pattern.clone(),
             }));

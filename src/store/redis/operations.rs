@@ -1,16 +1,17 @@
 //! The operations of the store.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use redis::Value;
 
 use super::channels::Channels;
-use super::live::Live;
+use super::link::Purpose;
 use super::names::Names;
-use super::pooled::Purpose;
 use super::router::Router;
 use super::script::{self, Call};
+use super::wire::Wire;
 use super::{RedisStore, StoreInner, audit, calls, many, reply};
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
@@ -72,8 +73,10 @@ impl LockStore for RedisStore {
 
     async fn audit(&self) -> Result<Audit, StoreError> {
         match &*self.inner.router {
-            Router::One(node) => audit::look_at_one(node, self.inner.acknowledging).await,
-            Router::Cluster(cluster) => Ok(audit::look_at_all(&cluster.servers().await?).await),
+            Router::One(node) => audit::look_at(node, &self.inner).await,
+            Router::Cluster(cluster) => {
+                Ok(audit::look_at_all(&cluster.servers().await?, &self.inner).await)
+            }
         }
     }
 
@@ -90,6 +93,7 @@ impl LockStore for RedisStore {
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
+        self.inner.recording.store(true, Ordering::Relaxed);
         let call = script::RECORD.call([Names::of(key).record()]);
         reply::read(self.call(key, |_| Ok(call)).await?)
     }
@@ -129,7 +133,7 @@ impl RedisStore {
         &self,
         key: &LockKey,
         call: impl FnOnce(Channels) -> Result<Call, StoreError>,
-    ) -> Result<(Value, Arc<Live>), StoreError> {
+    ) -> Result<(Value, Arc<Wire>), StoreError> {
         let router = &self.inner.router;
         let call = call(router.channels().await?)?;
         router.call(Purpose::Commands, key, &call).await
@@ -150,7 +154,7 @@ impl RedisStore {
     }
 
     /// Waits until a grant counts; a grant that does not count is withdrawn.
-    async fn grant(&self, attempts: &[Attempt], sent: &Live) -> Result<(), StoreError> {
+    async fn grant(&self, attempts: &[Attempt], sent: &Wire) -> Result<(), StoreError> {
         let Err(error) = sent.acknowledged().await else {
             return Ok(());
         };
@@ -166,11 +170,13 @@ impl RedisStore {
 
     /// Whether one script can ask for all of these.
     fn takes_at_once(&self, attempts: &[Attempt]) -> bool {
-        let partition = |attempt: &Attempt| self.partition(&attempt.hold.key).ok();
-        let mut partitions = attempts.iter().map(partition);
-        let first = partitions.next();
+        let router = &self.inner.router;
+        let slots = attempts.iter().map(|attempt| &attempt.hold.key);
+        let mut slots = slots.map(|key| router.partition(key).ok().map(|_| router.slot(key)));
+        let first = slots.next().flatten();
         (1..=BATCH).contains(&attempts.len())
             && several::are_apart(attempts)
-            && partitions.all(|other| Some(other) == first)
+            && first.is_some()
+            && slots.all(|other| other == first)
     }
 }

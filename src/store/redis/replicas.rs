@@ -11,13 +11,25 @@ use std::time::Duration;
 ///
 /// | | too few acknowledgements |
 /// |---|---|
-/// | acquire | it is taken back, and fails with [`Unacknowledged`](crate::StoreErrorKind::Unacknowledged) |
+/// | acquire | it is taken back, and tried again while the request waits; then it fails with [`Unacknowledged`](crate::StoreErrorKind::Unacknowledged) |
 /// | renew | the deadline stays where it was: without replicas for the rest of a lease, the hold is lost |
 /// | release, with a record or without | `Unacknowledged`: the hold has ended, but nothing is confirmed |
 /// | owner check of a hold that lives on | the same, nothing is confirmed |
 ///
 /// A layer decides about an unconfirmed release by its [`Confirm`](crate::Confirm): by the deadline, or, with
 /// [`Confirm::Strict`](crate::Confirm::Strict), always with 500.
+///
+/// # The default
+///
+/// `None`, behind sentinels and in a Cluster as well, although a failover can then grant a lock twice, even a planned
+/// `SENTINEL FAILOVER`, whose former master stays writable for some ten seconds. Redisson asks by default, since 4.0, whether any
+/// replica has a new lock. The default here is another one because `All`, which would be that default, keeps neither promise without
+/// a condition, while it makes the outage of a replica an outage of the locks, adds a round trip to each change, and needs the rights
+/// `+wait` and `+role`. `AtLeast(n)` with the number of all replicas keeps both promises, and only the program knows that number.
+/// So the choice is the program's, and an [audit](crate::LockClient::audit) warns (`grants_alone`) until it is made.
+///
+/// During a failover, a store with `AtLeast(1)` grants nothing until a replica follows the new master, 10 to 11 s with the defaults
+/// of Sentinel. A request waits for that as long as its wait lasts.
 ///
 /// # What is promised
 ///
@@ -31,7 +43,10 @@ use std::time::Duration;
 /// | | `AtLeast(n)` | across a failover to one of those that acknowledged; to any, if *n* is the number of replicas | as long as a former master keeps fewer than *n* replicas |
 /// | | `All` | across every failover, while the master knows of its replicas | unless a former master still counts replicas that follow it |
 ///
-/// Only `AtLeast` with the number of all replicas keeps both promises without a condition: a promoted replica does not follow its
+/// From Redis 7 on, a lease is replicated as a time of the day. If the clock of a promoted replica is ahead, leases end that much
+/// earlier, and S1 does not hold for the difference, whatever the setting; an audit compares the clocks (`replica_clock`).
+///
+/// Otherwise only `AtLeast` with the number of all replicas keeps both promises without a condition: a promoted replica does not follow its
 /// former master any more, so the former master never has enough. The price is that all replicas must be up.
 ///
 /// # What it costs

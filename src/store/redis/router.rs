@@ -6,13 +6,12 @@ use redis::Value;
 
 use super::channels::Channels;
 use super::cluster::Cluster;
-use super::connection::SharedConnection;
-use super::live::Live;
+use super::link::Purpose;
 use super::names::Names;
 use super::node::Node;
-use super::pooled::Purpose;
 use super::script::Call;
 use super::slot::Slot;
+use super::wire::Wire;
 use crate::error::StoreError;
 use crate::lock::LockKey;
 use crate::store::Wakeups;
@@ -42,7 +41,7 @@ impl Router {
         purpose: Purpose,
         key: &LockKey,
         call: &Call,
-    ) -> Result<(Value, Arc<Live>), StoreError> {
+    ) -> Result<(Value, Arc<Wire>), StoreError> {
         match self {
             Self::One(node) => node.connection(purpose, key).call(call).await,
             // Boxed, so that the future of a call to the only server is small.
@@ -55,7 +54,15 @@ impl Router {
     pub(super) fn together(&self, purpose: Purpose, key: &LockKey) -> usize {
         match self {
             Self::One(node) => node.together(purpose, key),
-            Self::Cluster(_) => Slot::of(key.as_str()).number().into(),
+            Self::Cluster(_) => self.slot(key).into(),
+        }
+    }
+
+    /// Keys with the same number may be in one script that asks for several of them.
+    pub(super) fn slot(&self, key: &LockKey) -> u16 {
+        match self {
+            Self::One(_) => 0,
+            Self::Cluster(_) => Slot::of(key.as_str()).number(),
         }
     }
 
@@ -104,24 +111,22 @@ impl Router {
         }
     }
 
-    /// Every server that has locks, in the order of their names, with a connection for commands about the server itself.
-    pub(super) async fn servers(&self) -> Result<Vec<(String, Arc<SharedConnection>)>, StoreError> {
+    /// Every server that has locks, in the order of their names.
+    pub(super) async fn servers(&self) -> Result<Vec<(String, Arc<Node>)>, StoreError> {
         match self {
-            Self::One(node) => {
-                let only = node.first(Purpose::Commands).clone();
-                Ok(vec![(String::new(), only)])
-            }
+            Self::One(node) => Ok(vec![(String::new(), node.clone())]),
             Self::Cluster(cluster) => cluster.servers().await,
         }
     }
 
-    /// The partition of the key: a part of the keys that can fail without the others.
+    /// The partition of the key: the keys of one server. As each slot has its own script, the scripts of a partition go out
+    /// together.
     pub(super) fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
         match self {
             Self::One(_) => Ok(0),
-            Self::Cluster(_) => Names::of(key)
+            Self::Cluster(cluster) => Names::of(key)
                 .share_a_slot()
-                .map(|()| Slot::of(key.as_str()).number())
+                .map(|()| cluster.partition(key))
                 .map_err(|reason| Unsupported::new(Feature::Key, reason)),
         }
     }

@@ -1,4 +1,10 @@
 //! The subscriptions of a store, and their state on the server.
+//!
+//! They have a connection of their own. A server that moves a slot ends its sharded subscriptions without a request, and the `redis`
+//! crate takes that message for the answer to the oldest command under way (redis-rs 1.8, `send_result` in
+//! `aio/multiplexed_connection.rs`: each push with `has_reply()` takes an entry of `in_flight`). On a connection with other commands,
+//! each later answer would go to the wrong caller: a grant to one who was refused. Here only subscriptions and `PING` are sent, an
+//! answer that belongs to another command is found, and the connection is replaced.
 
 use std::collections::HashMap;
 use std::mem;
@@ -10,10 +16,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::connection::SharedConnection;
 use super::failure::{transient, unreachable};
+use super::link::Link;
+use super::link::Purpose;
 use super::node_context::NodeContext;
-use super::pooled::Purpose;
 use super::slot::Slot;
 use crate::error::StoreError;
 use crate::store::Wakeups;
@@ -28,7 +34,7 @@ mod task;
 /// in which they arrive.
 pub(super) struct Subscriptions {
     pub(super) context: Arc<NodeContext>,
-    connection: Arc<SharedConnection>,
+    link: Arc<Link>,
     /// It starts with the first listener.
     task: OnceLock<AbortOnDropHandle<()>>,
     registry: Mutex<Registry>,
@@ -87,7 +93,7 @@ impl Subscriptions {
             });
             Self {
                 context: context.clone(),
-                connection: SharedConnection::new(context, Purpose::Commands, Some(on_push)),
+                link: Link::new(context, Purpose::Commands, Some(on_push)),
                 task: OnceLock::new(),
                 registry: Mutex::default(),
                 work: Notify::new(),
@@ -100,8 +106,10 @@ impl Subscriptions {
     /// [`end_all_but`](Self::end_all_but) and [`close`](Self::close).
     pub(super) async fn listen(self: &Arc<Self>, channel: String) -> Result<Wakeups, StoreError> {
         // It fails at once while the server is known to be down.
-        self.connection.look().transpose()?;
-        self.task.get_or_init(|| self.begin());
+        self.link.known().transpose()?;
+        let background = &self.context.settings.background;
+        self.task
+            .get_or_init(|| background.spawn(self.clone().run()));
         let (wakeups, mut answer) = self.register(channel);
         self.work.notify_one();
         let timeouts = self.context.timeouts();
@@ -154,9 +162,14 @@ impl Subscriptions {
         self.work.notify_one();
     }
 
+    /// Every subscription is sent again, on another connection: the kind of channels has changed.
+    pub(super) fn begin_again(&self) {
+        self.link.begin_again("the kind of channels has changed");
+    }
+
     /// Ends the connection, the task and every subscription.
     pub(super) fn close(&self) {
-        self.connection.close();
+        self.link.close();
         if let Some(task) = self.task.get() {
             task.abort();
         }
@@ -178,12 +191,8 @@ impl Subscriptions {
     /// No connection can be opened now: listeners that wait for an acknowledgement get the error.
     fn failed(&self, error: &StoreError) {
         let registry = self.registry.lock();
-        // What is sent is on a connection, which a former task may not know.
-        let unsent = registry
-            .channels
-            .values()
-            .filter(|channel| !channel.is_sent);
-        let answers: Vec<_> = unsent.map(|channel| channel.answer.clone()).collect();
+        let channels = registry.channels.values();
+        let answers: Vec<_> = channels.map(|channel| channel.answer.clone()).collect();
         drop(registry);
         for answer in answers {
             answer.send_replace(Some(Err(error.clone())));

@@ -32,12 +32,12 @@ impl ConnectionThread {
         })
     }
 
-    /// The runtime of the caller; `None` if the caller runs on the thread's runtime.
-    pub(super) fn callers_runtime(&self) -> Option<Handle> {
-        let here = Handle::try_current().ok()?;
-        let thread = self.0.get().and_then(Option::as_ref);
-        let is_thread = thread.is_some_and(|thread| thread.runtime.id() == here.id());
-        (!is_thread).then_some(here)
+    /// The same for a task for which no caller waits. It ends with the thread.
+    pub(super) fn detach(&self, task: impl Future<Output: Send> + Send + 'static) {
+        drop(match self.runtime() {
+            Some(runtime) => runtime.spawn(task),
+            None => tokio::spawn(task),
+        });
     }
 }
 

@@ -1,10 +1,11 @@
 //! Connections with TLS.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use redis::{ConnectionAddr, ConnectionInfo};
+use redis::{ConnectionAddr, ConnectionInfo, RedisError};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -13,11 +14,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-mod tls_refusal;
-
 use super::failure::refused;
 use crate::error::StoreError;
-pub(super) use tls_refusal::tls_refusal;
 
 /// The TLS settings of the builder.
 #[derive(Clone, Default)]
@@ -139,6 +137,18 @@ fn is_encrypted(address: &ConnectionAddr) -> Result<bool, StoreError> {
         )),
         address => Ok(matches!(address, ConnectionAddr::TcpTls { .. })),
     }
+}
+
+/// The refusal if the client and the server do not accept each other: it lasts until a certificate is changed. rustls names
+/// the reason. `None` for other errors.
+pub(super) fn tls_refusal(error: &RedisError, server: &dyn fmt::Display) -> Option<StoreError> {
+    let boxed: &Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;
+    let inner = match boxed.downcast_ref::<io::Error>() {
+        Some(error) => error.get_ref()? as &(dyn Error + 'static),
+        None => &**boxed as &(dyn Error + 'static),
+    };
+    let reason: &rustls::Error = inner.downcast_ref()?;
+    Some(refused(format!("{server}: {reason}")))
 }
 
 /// One certificate or more; `None` for anything else.

@@ -22,7 +22,7 @@ use crate::sync::Mutex;
 /// The callers that wait for replicas on one connection, and the task that sends `WAIT` for them. It ends with the connection.
 pub(super) struct AckQueue {
     callers: UnboundedSender<Caller>,
-    task: AbortOnDropHandle<()>,
+    _task: AbortOnDropHandle<()>,
     /// How long a caller waits for an answer: the runtime of the task may be blocked.
     limit: Duration,
 }
@@ -39,11 +39,6 @@ impl AckQueue {
             Ok(answered) => answered.unwrap_or_else(|gone| Err(unacknowledged(gone))),
             Err(_) => Err(silent()),
         }
-    }
-
-    /// Whether no caller is answered any more, because the runtime of the task has ended.
-    pub(super) fn has_ended(&self) -> bool {
-        self.task.is_finished()
     }
 }
 
@@ -112,7 +107,7 @@ impl SharedWaits {
         let limit = 2 * (self.wanted.within + self.answered_within());
         Some(AckQueue {
             callers,
-            task,
+            _task: task,
             limit,
         })
     }

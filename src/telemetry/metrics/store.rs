@@ -6,7 +6,10 @@ use metrics::{Key, Label, counter, gauge};
 use tokio::time::Instant;
 
 use super::{Counted, record};
-use crate::telemetry::connection_use::USES;
+use crate::telemetry::connection_use::{COMMANDS, RENEWALS, WAKE_UPS};
+
+/// The uses of a connection.
+const USES: [&str; 3] = [COMMANDS, RENEWALS, WAKE_UPS];
 
 described! {
     describe_histogram ANSWERED = "distributed_lock_store_answer_duration_seconds":

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn every_key_with_permits_is_listed_once_with_its_holders() {
-    on_every_single_store(async |locks| {
+    on_every_store(async |locks| {
         let prefix = "lock:admin:permits:";
         let admin = locks.admin().unwrap();
         let mut expected = BTreeSet::new();

@@ -48,12 +48,14 @@ async fn a_holder_is_shown_with_its_process_on_every_store() {
             "{what}"
         );
         assert_eq!(process(&admin, keys[1]).await, None, "{what}");
-        let page = admin.locks(&ListQuery::new().prefix("lock:process:")).await;
-        let mut entries = page.unwrap().entries;
-        entries.sort_by(|a, b| a.key.cmp(&b.key));
-        let holders = entries.iter().flat_map(|entry| &entry.inspection.holders);
-        let shown: Vec<_> = holders.map(|holder| holder.process.is_some()).collect();
-        assert_eq!(shown, [true, false], "{what}");
+        if site.lists() {
+            let page = admin.locks(&ListQuery::new().prefix("lock:process:")).await;
+            let mut entries = page.unwrap().entries;
+            entries.sort_by(|a, b| a.key.cmp(&b.key));
+            let holders = entries.iter().flat_map(|entry| &entry.inspection.holders);
+            let shown: Vec<_> = holders.map(|holder| holder.process.is_some()).collect();
+            assert_eq!(shown, [true, false], "{what}");
+        }
 
         let json = serde_json::to_value(admin.inspect(keys[0]).await.unwrap()).unwrap();
         let shown = &json["holders"][0]["process"];

@@ -228,7 +228,10 @@ fn resolve(module: &[String], path: &[String], modules: &Modules) -> Option<Vec<
     let depth = (0..=full.len()).rfind(|depth| modules.contains_key(&full[..*depth]))?;
     let (found, rest) = full.split_at(depth);
     let exports = rest.first().and_then(|name| {
-        let mut named = modules[found].iter();
+        // What a module inside of the file takes from it is no re-export.
+        let mut named = modules[found]
+            .iter()
+            .filter(|named| named.path[0] != "super");
         named.find(|named| named.name == *name && found != module)
     });
     match exports {

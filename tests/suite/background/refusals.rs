@@ -10,7 +10,7 @@ use http::{Request, StatusCode};
 use tokio::time::sleep;
 use tower::ServiceExt;
 use tower_distributed_lock::{
-    DistributedLockLayer, Lease, LockClient, LockError, LockKey, LockMode, LockRequest, Owner,
+    DistributedLockLayer, Lease, LockClient, LockError, LockKey, LockMode, Owner,
 };
 
 use super::wired::Wired;

@@ -61,3 +61,28 @@ async fn free_permits_are_used_while_requests_wait() {
     let most = 4 * SECTIONS as usize;
     assert!(calls <= most, "{calls} questions for {SECTIONS} sections");
 }
+
+/// It dies after its first renewal: its lease then ends later than 30 s after another process has begun to wait.
+#[tokio::test(start_paused = true)]
+async fn a_job_runs_elsewhere_when_its_runner_dies_after_a_renewal() {
+    let store = Wired::default();
+    let day = Duration::from_secs(24 * 60 * 60);
+    let dying = LockClient::new(store.clone());
+    let runner = tokio::spawn(async move {
+        let once = dying.once("1:nightly", day);
+        once.run(async |_| std::future::pending::<Result<u32, Infallible>>().await)
+            .await
+    });
+    sleep(Duration::from_secs(1)).await;
+    let waiting = LockClient::new(store.inner());
+    let other = tokio::spawn(async move {
+        let once = waiting.once("1:nightly", day);
+        once.run(async |_| Ok::<u32, Infallible>(17)).await
+    });
+    sleep(Duration::from_secs(11)).await;
+    assert!(!store.calls("renew", 1).is_empty(), "it was renewed");
+    store.cut(1);
+    let done = other.await.expect("no panic").expect("it runs elsewhere");
+    assert_eq!((done.value, done.replayed), (17, false));
+    runner.abort();
+}

@@ -183,3 +183,45 @@ async fn renewals_under_way_when_their_task_panics_are_asked_again() {
     }
 }
 
+/// Counts the warnings of the crate.
+#[derive(Default)]
+struct Warnings(std::sync::Arc<std::sync::atomic::AtomicUsize>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("tower_distributed_lock")
+            && *metadata.level() == tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// After a pause of the process, every hold may be over at once: that is no storm of log lines.
+#[tokio::test(start_paused = true)]
+async fn thousands_of_losses_are_a_few_lines() {
+    let warnings = Warnings::default();
+    let lines = warnings.0.clone();
+    let _logged = tracing::subscriber::set_default(warnings);
+    let locks = LockClient::new(Wired::default());
+    let lease = tower_distributed_lock::Lease::Fixed(Duration::from_secs(5));
+    let asking = (0..4000).map(|n| locks.lock(format!("1:{n}")).lease(lease).acquire());
+    let guards = futures_util::future::join_all(asking).await;
+    tokio::time::advance(Duration::from_secs(6)).await;
+    for guard in &guards {
+        guard.as_ref().expect("free").lost().await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let lines = lines.load(std::sync::atomic::Ordering::Relaxed);
+    assert!((1..=2).contains(&lines), "{lines} lines");
+}

@@ -10,8 +10,9 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, timeout};
 use tower_distributed_lock::{
-    Lease, LockClient, LockError, LockGuard, LockMode, MemoryStore, QuorumStore, RedisStore,
+    Lease, LockClient, LockError, LockGuard, LockMode, MemoryStore, RedisStore,
 };
+use tower_distributed_lock_quorum::QuorumStore;
 
 use super::faults::excluded_by;
 use super::{MODES, SOON, client};
@@ -242,10 +243,10 @@ async fn a_client_that_ends_does_not_end_the_renewals_of_another() {
     kept.release().await.expect("held");
 }
 
-/// The server has no room for the connection that renews.
+/// The server has no room for the connection that renews. It says so where the answer to the password is expected.
 #[tokio::test]
 async fn a_hold_is_kept_when_the_server_takes_no_more_connections() {
-    let redis = RedisServer::start().await;
+    let redis = RedisServer::builder().password("secret").start().await;
     let store = RedisStore::connect(redis.url())
         .await
         .expect("Redis is there");

@@ -62,7 +62,7 @@ async fn a_snapshot_has_each_key_with_its_holds_and_its_waiters_in_order() {
     let store = MemoryStore::new();
     let [locks, other] = [(); 2].map(|()| {
         let builder = LockClient::builder(store.clone());
-        builder.namespace("prod:shop").build()
+        builder.namespace("prod-shop").build()
     });
     let elsewhere = other.lock("elsewhere").await.unwrap();
     let lease = Lease::Fixed(1000 * MS);

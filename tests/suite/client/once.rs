@@ -195,7 +195,7 @@ async fn a_store_that_ends_before_the_record_confirms_nothing() {
 async fn what_cannot_be_remembered_is_refused_before_the_work() {
     let work = async |_| -> Result<u32, LockError> { panic!("it must not run") };
     let quorum = [(), (), ()].map(|()| MemoryStore::new());
-    let quorum = LockClient::new(tower_distributed_lock::QuorumStore::new(quorum).unwrap());
+    let quorum = LockClient::new(tower_distributed_lock_quorum::QuorumStore::new(quorum).unwrap());
     let unsupported = quorum.once("job", DAY).run(work).await;
     assert!(
         matches!(

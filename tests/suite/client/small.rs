@@ -5,9 +5,9 @@ use std::time::Duration;
 use axum::response::IntoResponse;
 use http::HeaderValue;
 use tower_distributed_lock::{
-    FencingToken, LockClient, LockError, MemoryStore, QuorumStore, RedisStore, StoreError,
-    StoreErrorKind,
+    FencingToken, LockClient, LockError, MemoryStore, RedisStore, StoreError, StoreErrorKind,
 };
+use tower_distributed_lock_quorum::QuorumStore;
 
 use crate::support::{RedisServer, Site};
 
@@ -99,13 +99,15 @@ async fn a_handler_answers_a_lock_error_as_a_layer_does() {
     let held = locks.lock("k").await.unwrap();
     let busy = locks.lock("k").wait(Duration::ZERO).await.unwrap_err();
     assert!(busy.is_busy() && busy.is_retryable());
-    assert_eq!(busy.grpc_code(), tonic::Code::Aborted as i32);
+    let status = tonic::Status::from(busy.clone());
+    assert_eq!(status.code(), tonic::Code::Aborted);
     let response = busy.into_response();
     assert_eq!(response.status(), 423);
     assert!(response.headers().contains_key("retry-after"));
     held.release().await.unwrap();
     locks.shutdown(Duration::from_secs(1)).await.unwrap();
     let shut_down = locks.lock("k").await.unwrap_err();
-    assert_eq!(shut_down.grpc_code(), tonic::Code::Unavailable as i32);
+    let status = tonic::Status::from(shut_down.clone());
+    assert_eq!(status.code(), tonic::Code::Unavailable);
     assert_eq!(shut_down.into_response().status(), 503);
 }

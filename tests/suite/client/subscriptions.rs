@@ -10,8 +10,9 @@ use tower_distributed_lock::store::{
     Attempt, Capabilities, HoldStatus, Outcome, Release, Released, Renewal,
 };
 use tower_distributed_lock::{
-    LockClient, LockStore, MemoryStore, QuorumStore, StoreError, StoreErrorKind, Wakeups,
+    LockClient, LockStore, MemoryStore, StoreError, StoreErrorKind, Wakeups,
 };
+use tower_distributed_lock_quorum::QuorumStore;
 
 const MOMENT: Duration = Duration::from_millis(100);
 

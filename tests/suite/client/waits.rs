@@ -6,13 +6,13 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 use tower_distributed_lock::store::Outcome;
 use tower_distributed_lock::{
-    Lease, LockClient, LockError, LockMode, LockStore, MemoryStore, Owner, RedisStore,
+    Lease, LockClient, LockError, LockMode, LockStore, MemoryStore, Owner,
 };
 use tower_distributed_lock_testing::{Fault, Faults, FaultyStore};
 
 use super::MODES;
 use crate::redis_store::patient;
-use crate::support::{RedisServer, Site};
+use crate::support::Site;
 
 /// Every answer of the store takes longer than the lease.
 #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ use tower_distributed_lock::{
 use super::{LIMIT, store};
 use crate::redis_sentinel::failover::seen_by;
 use crate::redis_store::{asks, attempt};
-use crate::support::{Peer, RedisCluster, eventually};
+use crate::support::{Builder, Peer, RedisCluster, RedisServer, eventually};
 
 const LEASE: Duration = Duration::from_secs(5);
 
@@ -127,10 +127,20 @@ async fn a_part_that_is_down_ends_no_other_locks() {
     assert!(asking.await.unwrap().is_err());
 }
 
+/// Long enough on a busy machine.
+const TIMEOUT: (&str, &str) = ("cluster-node-timeout", "30000");
+
+/// At its connection limit, a server answers the password with that.
+fn with_password() -> Builder {
+    RedisServer::builder()
+        .password("secret")
+        .config("masterauth", "secret")
+}
+
 /// S1, L6. The server has no room for the connection that renews, and the others to it are up.
 #[tokio::test]
 async fn a_hold_is_kept_when_its_server_takes_no_more_connections() {
-    let cluster = RedisCluster::start().await;
+    let cluster = RedisCluster::start_like(with_password(), &[TIMEOUT]).await;
     let locks = LockClient::new(store(&cluster).await);
     let name = cluster.name_on(0, "full-").await;
     let request = locks.lock(&name).lease(Lease::Renewed(LEASE));
@@ -145,7 +155,7 @@ async fn a_hold_is_kept_when_its_server_takes_no_more_connections() {
 /// S1, L6. The same, while one of two keys with a common script has moved.
 #[tokio::test]
 async fn holds_of_a_moving_slot_are_kept_when_their_server_takes_no_more_connections() {
-    let cluster = RedisCluster::start().await;
+    let cluster = RedisCluster::start_like(with_password(), &[TIMEOUT]).await;
     let store = store(&cluster).await;
     let name = cluster.name_on(0, "full-").await;
     let slot = cluster.slot(&name).await;

@@ -263,3 +263,22 @@ async fn renewals_that_no_server_can_make_one_by_one_fail_with_the_reason() {
         assert!(releases(&store, attempt).await);
     }
 }
+
+/// The other slots of its server are not affected.
+#[tokio::test]
+async fn only_the_holds_of_a_slot_that_is_half_way_are_unknown() {
+    let (cluster, store) = movers().await;
+    let beginning = beginning();
+    let moving = cluster.name_on(0, &format!("{beginning}m-")).await;
+    let staying = cluster.name_on(0, &format!("{beginning}s-")).await;
+    let slot = cluster.slot(&moving).await;
+    assert_ne!(slot, cluster.slot(&staying).await);
+    let reader = attempt(moving.as_str(), LockMode::Read);
+    let writer = attempt(staying.as_str(), LockMode::Write);
+    assert!(asks(&store, &reader).await && asks(&store, &writer).await);
+    cluster.begin_move(slot, 0, 1).await;
+    cluster.move_key(&moving, 0, 1).await;
+    let renewals = [&reader, &writer].map(|one| Renewal::new(one.hold.clone(), LEASE));
+    let renewed = store.renew(&renewals).await.expect("one server answers");
+    assert_eq!(renewed, [HoldStatus::Unknown, HoldStatus::Held]);
+}

@@ -162,6 +162,27 @@ async fn a_store_with_faults_shows_the_properties_of_its_inner_store() {
     assert_eq!(seen.deployment, there.deployment);
 }
 
+/// Otherwise each slot's holds are renewed by a call of their own, and a server that fails has thousands of partitions.
+#[tokio::test]
+async fn the_locks_of_one_server_are_one_partition() {
+    let (cluster, store) = shared().await;
+    let beginning = beginning();
+    let mut partitions = Vec::new();
+    for node in 0..3 {
+        let mut of_node = Vec::new();
+        for n in 0..8 {
+            let name = cluster.name_on(node, &format!("{beginning}{n}-")).await;
+            of_node.push(store.partition(&LockKey::new(name)).unwrap());
+        }
+        of_node.dedup();
+        assert_eq!(of_node.len(), 1, "node {node}: {of_node:?}");
+        partitions.extend(of_node);
+    }
+    partitions.sort_unstable();
+    partitions.dedup();
+    assert_eq!(partitions.len(), 3);
+}
+
 #[tokio::test]
 async fn one_of_many_servers_is_enough_to_find_the_others() {
     let (cluster, _) = shared().await;
@@ -229,11 +250,13 @@ async fn a_batch_is_sent_as_one_script_for_each_slot_and_a_hundred_holds() {
     slots.sort_unstable();
     slots.dedup();
 
-    let monitors = watch(cluster).await;
     let renewals: Vec<_> = held
         .iter()
         .map(|held| Renewal::new(held.hold.clone(), LEASE))
         .collect();
+    // So that the servers know the script.
+    store.renew(&renewals).await.unwrap();
+    let monitors = watch(cluster).await;
     let standings = store.renew(&renewals).await.unwrap();
     for (place, standing) in standings.into_iter().enumerate() {
         assert_eq!(standing == HoldStatus::Held, place != 122);

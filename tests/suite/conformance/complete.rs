@@ -8,7 +8,7 @@ use tower_distributed_lock_testing::conformance::CaseGroup;
 // A store that has every case.
 use super::memory::{FENCED, GROUPS, LINE};
 
-const STORES: &[&str] = &["memory", "distant", "quorum", "redis", "cluster", "worked"];
+const STORES: &[&str] = &["memory", "distant", "redis", "cluster", "worked"];
 const MODES: &[&str] = &["reentrant", "fair", "read", "write", "permit"];
 
 /// Combinations that a store leaves out, with the reason.
@@ -25,30 +25,6 @@ enum Cases {
 }
 
 const EXCEPTIONS: &[Exception] = &[
-    Exception {
-        cases: Cases::All,
-        store: "quorum",
-        modes: &["fair"],
-        why: "the queues of independent stores do not agree on an order",
-    },
-    Exception {
-        cases: Cases::Of(FENCED),
-        store: "quorum",
-        modes: MODES,
-        why: "the counters of independent stores do not agree on an order",
-    },
-    Exception {
-        cases: Cases::Of(LINE),
-        store: "quorum",
-        modes: MODES,
-        why: "the lines of independent stores do not agree on an order, and would block each other",
-    },
-    Exception {
-        cases: Cases::All,
-        store: "quorum",
-        modes: &["permit"],
-        why: "a majority of three stores with two permits each would grant three",
-    },
     Exception {
         cases: Cases::All,
         store: "worked",

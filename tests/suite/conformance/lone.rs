@@ -11,7 +11,7 @@ use tokio::task::{JoinSet, yield_now};
 use tower_distributed_lock::{LockClient, LockMode};
 use tower_distributed_lock_testing::conformance::Testbed;
 
-use super::testbeds::{Distant, Memory, Quorum, Worked};
+use super::testbeds::{Distant, Memory, Worked};
 
 const GRANTS: usize = 96;
 
@@ -23,11 +23,6 @@ async fn each_of_two_gets_its_share_of_a_lock_in_memory() {
 #[tokio::test(start_paused = true)]
 async fn each_of_two_gets_its_share_of_a_distant_lock() {
     each_gets_its_share::<Distant>(&[LockMode::Reentrant, LockMode::Fair, LockMode::Write]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn each_of_two_gets_its_share_of_a_quorum() {
-    each_gets_its_share::<Quorum>(&[LockMode::Reentrant, LockMode::Write]).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -117,7 +117,9 @@ impl<S: Inspect> World<S> {
     }
 
     async fn take_several(&mut self, asks: &[Ask], want: Want) -> Reply {
-        let attempts: Vec<_> = asks.iter().map(|ask| self.attempt(ask.attempt())).collect();
+        // Attempts on several keys have no patience.
+        let attempts = asks.iter().map(|ask| ask.attempt().patience(None));
+        let attempts: Vec<_> = attempts.collect();
         let outcome = self.store.acquire_several(&attempts, want).await;
         if let Ok(SeveralOutcome::Granted(grants)) = &outcome {
             for grant in grants {

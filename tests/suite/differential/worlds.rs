@@ -63,7 +63,8 @@ impl Worlds {
         };
         // The last stays for a day after a hold in front of the line that has expired or was forced.
         let is_known = |(key, expires): &(String, bool)| {
-            let is_for_permits = KEYS[LOCKS..].contains(&&**key);
+            let is_for_permits =
+                KEYS[LOCKS..].contains(&&**key) || key.starts_with("tower_lock_limit:");
             *expires && (is_for_permits || key.starts_with("tower_lock_outside:"))
         };
         let mut left = left;

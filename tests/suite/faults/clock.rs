@@ -175,3 +175,35 @@ async fn an_audit_shows_how_far_the_clock_was_stepped() {
         .await;
     }
 }
+
+/// S1, S4. Redis 7 replicates an expiry as a time of the day: a promoted server whose clock is ahead ends each lease early.
+#[tokio::test]
+async fn an_audit_shows_a_replica_whose_clock_is_ahead_of_its_masters() {
+    let master = RedisServer::start().await;
+    let (clock, replica) = Clock::and_server().await;
+    let () = replica
+        .ask(&["REPLICAOF", "127.0.0.1", &master.port().to_string()])
+        .await;
+    let locks = client(master.url()).await;
+    let warned = async || {
+        let audit = locks.audit().await.expect("it answers");
+        let mut warnings = audit.warnings.into_iter();
+        warnings.find(|warning| warning.kind == "replica_clock")
+    };
+    eventually("the replica follows", SOON, async || {
+        let audit = locks.audit().await.expect("it answers").to_string();
+        match audit.contains("1, 1 of them up to date") {
+            true => Ok(()),
+            false => Err(audit),
+        }
+    })
+    .await;
+    assert_eq!(warned().await, None);
+    for (step, side) in [(HOUR, "ahead of"), (-HOUR, "behind")] {
+        clock.set(&replica, step).await;
+        let warning = eventually("the audit compares the clocks", SOON, warned).await;
+        let address = format!("127.0.0.1:{} is 3", replica.port());
+        assert!(warning.text.contains(&address), "{warning}");
+        assert!(warning.text.contains(side), "{warning}");
+    }
+}

@@ -38,6 +38,6 @@ async fn a_full_server_refuses_at_once_and_still_renews_and_releases() {
     }
     command(&server, &["CONFIG", "SET", "maxmemory", "0"]).await;
     // The limit of permits is kept for a day.
-    command(&server, &["DEL", "permit"]).await;
+    command(&server, &["DEL", "permit", "tower_lock_limit:{permit}"]).await;
     works_again(&server, &[&locks]).await;
 }

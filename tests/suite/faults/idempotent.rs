@@ -84,8 +84,11 @@ async fn a_record_whose_acknowledgement_is_lost_is_replayed() {
     assert_eq!(repeated.status(), 200);
     assert_eq!(repeated.headers()["idempotent-replayed"], "true");
     assert_eq!(payments.begun.load(Ordering::SeqCst), 2);
-    // It is unknown whether the record exists, and only a recorded success is sent.
-    assert_eq!(first.status(), 500);
+    // Only a recorded success is sent: the layer has found its record in time, or does not know that there is one.
+    match first.status().as_u16() {
+        200 => assert_eq!(first.headers()["idempotent-replayed"], "true"),
+        status => assert_eq!(status, 500),
+    }
 }
 
 /// S10. The connection is silenced while the handler runs, so that its record is not stored and its lock expires.

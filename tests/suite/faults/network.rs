@@ -1,7 +1,7 @@
 //! A network that is slow, silent, or ends connections.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, LockRequest
 use super::{
     MODES, PATIENT, SOON, client, granted, hasty_client, outcome, rival, waits, works_again,
 };
-use crate::support::{Ending, Proxy, RedisServer, eventually};
+use crate::support::{Ending, Proxy, RedisSentinels, RedisServer, eventually};
 
 /// S1, S5. Calls that overtake each other never let two holders in.
 #[tokio::test]
@@ -193,24 +193,31 @@ async fn a_request_delivered_after_its_wait_is_not_granted() {
 /// L2. Only the connection for wake-ups is silent: waiting requests are granted by polling.
 #[tokio::test]
 async fn a_wake_up_that_the_network_keeps_costs_no_more_than_a_poll() {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::in_front_of(&server).await;
-    let pool = deadpool_redis::Config::from_url(server.url())
-        .create_pool(Some(deadpool_redis::Runtime::Tokio1))
-        .expect("a pool");
-    let deaf = RedisStore::from_pool(pool, proxy.url()).connect().await;
-    let deaf = LockClient::new(deaf.expect("Redis is there"));
+    let sentinels = RedisSentinels::start().await;
+    let server = sentinels.replicated.master();
+    let proxy = Proxy::in_front_of(server).await;
+    // The connections for commands lead to the server, and later ones to the proxy.
+    let (is_open, through) = (Arc::new(AtomicBool::new(false)), proxy.port());
+    let opened = is_open.clone();
+    let deaf = RedisStore::sentinel(sentinels.urls(), RedisSentinels::NAME).address_map(
+        move |host, port| match opened.load(Ordering::SeqCst) {
+            true => ("127.0.0.1".to_owned(), through),
+            false => (host.to_owned(), port),
+        },
+    );
+    let deaf = LockClient::new(deaf.connect().await.expect("Redis is there"));
+    is_open.store(true, Ordering::SeqCst);
     let holder = client(server.url()).await;
     for mode in MODES {
         let guard = holder.lock("n").mode(mode).await.expect("free");
-        let waiting = waits(&server, &deaf, "n", rival(mode)).await;
+        let waiting = waits(server, &deaf, "n", rival(mode)).await;
         proxy.replies.hold();
         guard.release().await.expect("held");
         assert!(proxy.replies.until_caught().await.held > 0, "{mode:?}");
         let next = granted(waiting).await;
         proxy.replies.release();
         next.release().await.expect("held");
-        works_again(&server, &[&holder, &deaf]).await;
+        works_again(server, &[&holder, &deaf]).await;
     }
 }
 

@@ -86,10 +86,10 @@ async fn a_claim_that_lapses_ends_the_handler() {
     assert_eq!(runs.count(), 2);
 }
 
-/// The first request is paused past its lease, and the second one has recorded; the first learns of it at its
-/// release.
+/// The first request is paused past its lease, and the second one has recorded. The first learns of it at its release: its client
+/// gets the answer that every repeat gets.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_was_overtaken_does_not_overwrite_the_record() {
+async fn a_request_that_was_overtaken_answers_with_the_others_record() {
     let (store, _locks, layer) = remembering();
     let runs = Runs::default();
     let app = robbed(&store, &runs, Duration::from_secs(5)).layer(layer);
@@ -102,9 +102,26 @@ async fn a_request_that_was_overtaken_does_not_overwrite_the_record() {
     };
     let (overtaken, overtaker) = tokio::join!(pay(&app), overtaker);
     assert_eq!(text(overtaker).await, "the overtaker");
-    assert_eq!(problem(overtaken).await.1["type"], "lock-lost");
-    assert_eq!(text(pay(&app).await).await, "the overtaker");
+    for answer in [overtaken, pay(&app).await] {
+        assert!(is_replay(&answer));
+        assert_eq!(text(answer).await, "the overtaker");
+    }
     assert_eq!(runs.count(), 1);
+}
+
+/// The record in its place answers another request.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_overtaken_by_another_payload_is_lost() {
+    let (store, _locks, layer) = remembering();
+    let app = robbed(&store, &Runs::default(), Duration::from_secs(5)).layer(layer);
+    let elsewhere = answering(|| async { "the overtaker" })
+        .layer(IdempotencyLayer::new(LockClient::new(store)).shared());
+    let overtaker = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        super::send(&elsewhere, super::request("k", "other")).await
+    };
+    let (overtaken, _) = tokio::join!(pay(&app), overtaker);
+    assert_eq!(problem(overtaken).await.1["type"], "lock-lost");
 }
 
 #[tokio::test(start_paused = true)]
@@ -263,17 +280,22 @@ async fn a_record_of_another_program_is_500_and_the_handler_is_not_called() {
 
 /// Processes with several versions of this crate may share a store: a new layout, or another fingerprint, needs a new version.
 #[tokio::test(start_paused = true)]
-async fn a_record_in_the_layout_of_version_2_is_replayed() {
+async fn a_record_in_the_layout_of_version_3_is_replayed() {
     let mut fingerprint = Sha256::new();
-    for part in ["POST", "/payments", ""] {
-        fingerprint.update((part.len() as u64).to_be_bytes());
-        fingerprint.update(part);
+    let no_lines = 0_u64.to_be_bytes();
+    for method_host_path_or_query in ["POST", "", "/payments", ""] {
+        fingerprint.update((method_host_path_or_query.len() as u64).to_be_bytes());
+        fingerprint.update(method_host_path_or_query);
     }
-    let no_content_type = 0_u64.to_be_bytes();
-    let fingerprint = fingerprint.chain_update(no_content_type).chain_update("{}");
+    // No content encoding, no form, no content type, and the body with its length.
+    let fingerprint = fingerprint.chain_update(no_lines).chain_update([0]);
+    let fingerprint = fingerprint.chain_update(no_lines);
+    let fingerprint = fingerprint
+        .chain_update(2_u64.to_be_bytes())
+        .chain_update("{}");
     let fingerprint = fingerprint.finalize();
-    let head: &[u8] = b"\xc9\x01\x01\x01x\x01y\x05";
-    let record = [b"tdl-idem\x02", &fingerprint[..], head, b"run 0"].concat();
+    let head: &[u8] = b"\0\0\0\0\0\0\0\x05\0\xc9x:y\n\n";
+    let record = [b"tdl-idem\x03", &fingerprint[..], head, b"run 0"].concat();
     let locks = with_record(record.into()).await;
     let runs = Runs::default();
     let app = payments(&runs).layer(IdempotencyLayer::new(locks).shared());

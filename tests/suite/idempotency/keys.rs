@@ -293,7 +293,7 @@ async fn a_lock_layer_locks_what_is_in_the_body_if_it_reads_it() {
         .key(key::json_field("order", "/order"));
     let handler = async |lock: tower_distributed_lock::LockHandle| lock.key().to_string();
     let route = axum::Router::new().route("/payments", axum::routing::post(handler));
-    let app = route.clone().layer(lock.clone().buffer_body(100));
+    let app = route.clone().layer(lock.clone());
     let answer = send(&app, sent((&[], r#"{"order":"7"}"#))).await;
     assert_eq!(super::text(answer).await, "order:7");
     let app = route.layer(lock.stream_body());

@@ -140,11 +140,14 @@ async fn the_claim_outlives_many_leases_and_the_record_outlives_the_claim() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sender_that_hangs_up_leaves_nothing_unless_the_handler_is_to_finish() {
-    for (on_cancel, replayed) in [(OnCancel::Drop, false), (OnCancel::RunToCompletion, true)] {
-        let (_store, _locks, layer) = remembering();
+async fn a_sender_that_hangs_up_cuts_no_work_in_half_unless_the_program_says_so() {
+    for (on_cancel, replayed) in [(None, true), (Some(OnCancel::Drop), false)] {
+        let (_store, _locks, mut layer) = remembering();
+        if let Some(on_cancel) = on_cancel {
+            layer = layer.on_cancel(on_cancel);
+        }
         let runs = Runs::default();
-        let app = payments(&runs).layer(layer.on_cancel(on_cancel));
+        let app = payments(&runs).layer(layer);
         let gone = tokio::time::timeout(Duration::from_millis(500), pay(&app)).await;
         assert!(gone.is_err());
         let repeat = pay(&app).await;

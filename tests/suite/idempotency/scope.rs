@@ -6,8 +6,12 @@ use axum::routing::any;
 use axum::{Extension, Router};
 use http::Request;
 use http::request::Parts;
+use tower_distributed_lock::idempotency::Recording;
+use tower_distributed_lock::{IdempotencyLayer, LockClient, MemoryStore};
+use tracing::Level;
 
-use super::{is_replay, remembering, send, text};
+use super::{is_replay, problem, remembering, send, text};
+use crate::support::Log;
 
 async fn under(app: &Router, method: &str, path: &str, tenant: Option<&str>) -> Response {
     let mut request = Request::builder()
@@ -26,7 +30,8 @@ async fn under(app: &Router, method: &str, path: &str, tenant: Option<&str>) -> 
 struct Tenant(String);
 
 fn app() -> Router {
-    let (_store, _locks, layer) = remembering();
+    let (_store, locks, _) = remembering();
+    let layer = IdempotencyLayer::new(locks);
     let tenant = |parts: &Parts| Some(parts.extensions.get::<Tenant>()?.0.clone());
     Router::new()
         .route("/orders", any(async || "order"))
@@ -35,17 +40,27 @@ fn app() -> Router {
         .layer(layer.tenant(tenant))
 }
 
+fn shared() -> Router {
+    shared_by(remembering().2)
+}
+
+fn shared_by(layer: IdempotencyLayer) -> Router {
+    Router::new()
+        .route("/refunds", any(async || "refund"))
+        .layer(layer)
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_key_serves_once_per_method_route_and_tenant() {
     let app = app();
+    let a = Some("a");
     let scopes = [
-        ("POST", "/orders", None),
-        ("PUT", "/orders", None),
-        ("PATCH", "/orders", None),
-        ("DELETE", "/orders", None),
-        ("PURGE", "/orders", None),
-        ("POST", "/refunds", None),
-        ("POST", "/orders/1", None),
+        ("PUT", "/orders", a),
+        ("PATCH", "/orders", a),
+        ("DELETE", "/orders", a),
+        ("PURGE", "/orders", a),
+        ("POST", "/refunds", a),
+        ("POST", "/orders/1", a),
         ("POST", "/orders", Some("")),
         ("POST", "/orders", Some("a")),
         ("POST", "/orders", Some("b")),
@@ -63,46 +78,118 @@ async fn one_key_serves_once_per_method_route_and_tenant() {
 #[tokio::test(start_paused = true)]
 async fn another_resource_of_the_same_route_is_another_request() {
     let app = app();
-    under(&app, "POST", "/orders/1", None).await;
-    assert_eq!(under(&app, "POST", "/orders/2", None).await.status(), 422);
-    let spelled = under(&app, "POST", "/orders/%31", None).await;
+    under(&app, "POST", "/orders/1", Some("a")).await;
+    assert_eq!(
+        under(&app, "POST", "/orders/2", Some("a")).await.status(),
+        422
+    );
+    let spelled = under(&app, "POST", "/orders/%31", Some("a")).await;
     assert!(is_replay(&spelled), "the path is the same");
 }
 
 /// A captured request with another query gets neither the other's receipt nor its own run.
 #[tokio::test(start_paused = true)]
-async fn another_query_or_content_type_is_another_request() {
-    let app = app();
-    let send = async |query: &str, media_type: Option<&str>| {
+async fn another_query_host_type_or_encoding_is_another_request() {
+    let app = shared();
+    let send = async |query: &str, headers: &[(&str, &str)]| {
         let mut request = Request::post(format!("/refunds{query}")).header("idempotency-key", "k");
-        if let Some(media_type) = media_type {
-            request = request.header("content-type", media_type);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
         }
         send(&app, request.body(Body::empty()).unwrap()).await
     };
-    assert_eq!(send("?charge=1", Some("text/plain")).await.status(), 200);
-    for (query, media_type) in [
-        ("?charge=2", Some("text/plain")),
-        ("", Some("text/plain")),
-        ("?charge=1&charge=2", Some("text/plain")),
-        ("?charge=1", Some("text/html")),
-        ("?charge=1", None),
-    ] {
-        let other = send(query, media_type).await;
-        assert_eq!(other.status(), 422, "{query} {media_type:?}");
+    let (text, host) = (("content-type", "text/plain"), ("host", "api.example.com"));
+    assert_eq!(send("?charge=1", &[text, host]).await.status(), 200);
+    let others: [(&str, &[_]); 9] = [
+        ("?charge=2", &[text, host]),
+        ("", &[text, host]),
+        ("?charge=1&charge=2", &[text, host]),
+        ("?charge=1", &[("content-type", "text/html"), host]),
+        ("?charge=1", &[host]),
+        ("?charge=1", &[text, text, host]),
+        ("?charge=1", &[text]),
+        ("?charge=1", &[text, ("host", "evil.example.com")]),
+        ("?charge=1", &[text, host, ("content-encoding", "gzip")]),
+    ];
+    for (query, headers) in others {
+        let other = send(query, headers).await;
+        assert_eq!(other.status(), 422, "{query} {headers:?}");
     }
-    assert!(is_replay(&send("?charge=1", Some("text/plain")).await));
+    for spelling in ["API.example.com", "api.example.com:8443"] {
+        let host = ("host", spelling);
+        assert!(is_replay(&send("?charge=1", &[text, host]).await));
+    }
+    // HTTP/2 has the host in the target of the request.
+    assert!(is_replay(
+        &send_to(&app, "http://api.example.com/refunds?charge=1").await
+    ));
+}
+
+async fn send_to(app: &Router, target: &str) -> Response {
+    let request = Request::post(target)
+        .header("idempotency-key", "k")
+        .header("content-type", "text/plain");
+    send(app, request.body(Body::empty()).unwrap()).await
+}
+
+/// A form with one field, as a client's library writes it.
+fn form(boundary: &str, content_type: &str, field: &str) -> Request<Body> {
+    let body = format!(
+        "--{boundary}\r\ncontent-disposition: form-data; name=\"a\"\r\n\r\n{field}\r\n--{boundary}--\r\n"
+    );
+    Request::post("/refunds")
+        .header("idempotency-key", "k")
+        .header("content-type", content_type)
+        .body(Body::from(body))
+        .unwrap()
+}
+
+/// Each attempt of a library draws another boundary.
+#[tokio::test(start_paused = true)]
+async fn a_repeated_form_with_another_boundary_is_a_repeat_and_another_form_is_not() {
+    let app = shared();
+    let sent = async |boundary: &str, field: &str| {
+        let content_type = format!("multipart/form-data; boundary={boundary}");
+        send(&app, form(boundary, &content_type, field)).await
+    };
+    assert_eq!(sent("first", "1").await.status(), 200);
+    assert!(is_replay(&sent("another-one", "1").await));
+    let quoted = form("a b", "multipart/form-data; boundary=\"a b\"", "1");
+    assert!(is_replay(&send(&app, quoted).await));
+    for field in ["2", "", "1\r\n--x\r\n\r\n2"] {
+        assert_eq!(sent("x", field).await.status(), 422, "{field}");
+    }
+    let other_type = form("x", "multipart/mixed; boundary=x", "1");
+    assert_eq!(send(&app, other_type).await.status(), 422);
+    let two = form("x", "multipart/form-data; boundary=x; boundary=y", "1");
+    assert_eq!(send(&app, two).await.status(), 422);
+}
+
+/// The authentication is on the wrong side of the layer, or has forgotten its extension.
+#[tokio::test(start_paused = true)]
+async fn a_request_without_its_tenant_is_an_error_of_the_program_and_runs_nothing() {
+    let (log, _guard) = Log::at(Level::ERROR);
+    let app = app();
+    for _ in 0..2 {
+        let answer = under(&app, "POST", "/orders", None).await;
+        let (status, problem) = problem(answer).await;
+        assert_eq!(
+            (status, &problem["type"]),
+            (500, &"lock-misconfigured".into())
+        );
+    }
+    assert!(log.text().contains("tenant"), "{}", log.text());
+    assert_eq!(log.text().lines().count(), 1);
 }
 
 /// Bob sends the key and the payment that he has seen in Alice's request.
 #[tokio::test(start_paused = true)]
 async fn a_tenant_gets_no_other_tenants_response_and_its_own_request_runs() {
     let (_store, _locks, layer) = remembering();
-    let layer = layer
-        .record_cookies()
-        .tenant(|parts: &Parts| Some(parts.extensions.get::<Tenant>()?.0.clone()));
+    let layer = layer.tenant(|parts: &Parts| Some(parts.extensions.get::<Tenant>()?.0.clone()));
     let pay = async |Extension(Tenant(name)): Extension<Tenant>| {
         (
+            Extension(Recording::WithCookies),
             [("set-cookie", format!("session={name}"))],
             format!("paid by {name}"),
         )
@@ -116,6 +203,31 @@ async fn a_tenant_gets_no_other_tenants_response_and_its_own_request_runs() {
             assert_eq!(text(answer).await, format!("paid by {name}"));
         }
     }
+}
+
+/// Otherwise a client makes another client's payment run again, by sending many requests.
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_floods_the_records_pushes_out_its_own() {
+    let locks = LockClient::new(MemoryStore::with_record_limit(100_000));
+    let layer = IdempotencyLayer::new(locks)
+        .tenant(|parts: &Parts| Some(parts.extensions.get::<Tenant>()?.0.clone()));
+    // The record is in the header lines, which count.
+    let pay = async || ([("x-receipt", "x".repeat(1000))], ());
+    let app = Router::new().route("/payments", any(pay)).layer(layer);
+    let pay = async |tenant: &str, key: usize| {
+        let request = Request::post("/payments").header("idempotency-key", key);
+        let request = request.extension(Tenant(tenant.to_owned()));
+        let answer = send(&app, request.body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.status(), 200);
+        is_replay(&answer)
+    };
+    assert!(!pay("victim", 1).await);
+    for key in 0..500 {
+        assert!(!pay("stranger", key).await);
+    }
+    assert!(pay("victim", 1).await, "its record is kept");
+    assert!(pay("stranger", 499).await);
+    assert!(!pay("stranger", 0).await, "there is no room for all");
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,8 +253,90 @@ async fn safe_methods_run_each_time() {
     let app = app();
     for method in ["GET", "HEAD", "QUERY", "OPTIONS", "TRACE"] {
         for _ in 0..2 {
-            let answer = under(&app, method, "/orders", None).await;
+            let answer = under(&app, method, "/orders", Some("a")).await;
             assert!(!is_replay(&answer), "{method}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_without_a_tenant_share_their_keys_if_the_program_says_so() {
+    let (_store, locks, _) = remembering();
+    let tenant = |parts: &Parts| Some(parts.extensions.get::<Tenant>()?.0.clone());
+    let layer = IdempotencyLayer::new(locks).tenant(tenant).anonymous();
+    let app = Router::new()
+        .route("/orders", any(async || "order"))
+        .layer(layer);
+    for repeated in [false, true] {
+        for tenant in [None, Some(""), Some("a")] {
+            let answer = under(&app, "POST", "/orders", tenant).await;
+            assert_eq!(is_replay(&answer), repeated, "{tenant:?}");
+        }
+    }
+}
+
+/// A rolling deploy has both names of the parameter at once.
+#[tokio::test(start_paused = true)]
+async fn a_record_is_found_again_after_a_parameter_is_renamed() {
+    for (before, after, path) in [
+        (
+            "/orders/{id}/pay",
+            "/orders/{order_id}/pay",
+            "/orders/7/pay",
+        ),
+        ("/files/{*path}", "/files/{*rest}", "/files/a/b"),
+        ("/{{x}}/{a}", "/{{x}}/{b}", "/{x}/1"),
+    ] {
+        let (_store, _locks, layer) = remembering();
+        for (route, repeated) in [(before, false), (after, true)] {
+            let app = Router::new()
+                .route(route, any(async || ()))
+                .layer(layer.clone());
+            let answer = under(&app, "POST", path, None).await;
+            assert_eq!(answer.status(), 200);
+            assert_eq!(is_replay(&answer), repeated, "{route}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_is_found_again_after_its_nest_has_moved_if_its_scope_has_a_name() {
+    for (scope, found) in [(None, false), (Some("payments"), true)] {
+        let (_store, _locks, mut layer) = remembering();
+        if let Some(scope) = scope {
+            layer = layer.scope(scope);
+        }
+        for (nest, repeated) in [("/v1", false), ("/api/payments", found)] {
+            let inner = Router::new()
+                .route("/pay/{order}", any(async || ()))
+                .route("/refund/{order}", any(async || ()))
+                .route_layer(layer.clone());
+            let app = Router::new().nest(nest, inner);
+            let answer = under(&app, "POST", &format!("{nest}/pay/7"), None).await;
+            assert_eq!(is_replay(&answer), repeated, "{scope:?} {nest}");
+            // The other route, method and resource of the same scope are other requests.
+            for (method, path) in [("POST", "/refund/7"), ("PUT", "/pay/7"), ("POST", "/pay/8")] {
+                let path = format!("{nest}{path}");
+                let answer = under(&app, method, &path, None).await;
+                let expected = if scope.is_some() || path.contains('8') {
+                    422
+                } else {
+                    200
+                };
+                assert_eq!(answer.status(), expected, "{scope:?} {method} {path}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_scopes_keep_their_keys_apart() {
+    let (_store, _locks, layer) = remembering();
+    let scoped = |scope| shared_by(layer.clone().scope(scope));
+    for repeated in [false, true] {
+        for app in [scoped("a"), scoped("b"), shared_by(layer.clone())] {
+            let answer = under(&app, "POST", "/refunds", None).await;
+            assert_eq!(is_replay(&answer), repeated);
         }
     }
 }

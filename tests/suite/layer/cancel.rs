@@ -148,7 +148,10 @@ async fn a_request_that_needs_no_lock_ends_with_its_client() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         finished.send(()).unwrap();
     };
-    let layer = layer.when(|parts| parts.uri.path() != "/orders/1");
+    let write = |parts: &http::request::Parts| {
+        (parts.uri.path() != "/orders/1").then_some(tower_distributed_lock::LockMode::Write)
+    };
+    let layer = layer.mode(write);
     let app = Router::new()
         .route("/orders/{id}", any(handler))
         .layer(layer.on_cancel(OnCancel::RunToCompletion));

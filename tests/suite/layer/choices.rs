@@ -1,12 +1,12 @@
-//! Tenants, predicates, and what a response says of the lock.
+//! Tenants, waits, and what a response says of the lock.
 
 use std::time::Duration;
 
-use axum::Router;
-use axum::routing::any;
 use http::request::Parts;
+use tokio::time::Instant;
 use tower::ServiceBuilder;
-use tower_distributed_lock::{IdempotencyLayer, LockMode, ReleaseOn, Resource, key};
+use tower_distributed_lock::layer::{Confirmation, LockTiming};
+use tower_distributed_lock::{LockMode, ReleaseOn, Resource, key};
 
 use super::{locking, orders, put, request, send, slow_orders, text};
 
@@ -16,9 +16,10 @@ const ORDERS: Resource = Resource::new("lock:order");
 #[derive(Clone)]
 struct Tenant(&'static str);
 
-fn tenant(parts: &Parts) -> Option<String> {
-    let tenant = parts.extensions.get::<Tenant>();
-    tenant.map(|tenant| tenant.0.to_owned())
+impl AsRef<str> for Tenant {
+    fn as_ref(&self) -> &str {
+        self.0
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -26,7 +27,7 @@ async fn tenants_lock_things_of_their_own_and_a_job_finds_them() {
     let (_store, locks, layer) = locking();
     let layer = layer
         .key(key::param(ORDERS, "id"))
-        .tenant(tenant)
+        .tenant_from::<Tenant>()
         .wait(Duration::ZERO);
     let app = orders().layer(layer);
     let of = |tenant| {
@@ -50,44 +51,10 @@ async fn tenants_lock_things_of_their_own_and_a_job_finds_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_a_predicate_leaves_out_pass_without_a_lock() {
-    let (store, _locks, layer) = locking();
-    let app = orders().layer(layer.when(|parts| parts.uri.path() != "/orders/1"));
-    assert_eq!(text(put(&app, "/orders/1").await).await, "unlocked");
-    assert_eq!(store.asked(), 0);
-    assert!(
-        text(put(&app, "/orders/2").await)
-            .await
-            .starts_with("write ")
-    );
-
-    let (_store, locks, _) = locking();
-    let once = IdempotencyLayer::new(locks).shared();
-    let once = once.when(|parts| parts.uri.path() != "/orders/1");
-    let app = Router::new()
-        .route("/orders/{id}", any(async || "done"))
-        .layer(once);
-    for (path, replayed) in [("/orders/1", false), ("/orders/2", true)] {
-        for _ in 0..2 {
-            let mut request = request("POST", path);
-            let headers = request.headers_mut();
-            headers.insert("idempotency-key", "k".parse().unwrap());
-            let response = send(&app, request).await;
-            let seen = response.headers().contains_key("idempotent-replayed");
-            assert!(!seen || replayed, "{path}");
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_response_says_how_long_its_lock_took_if_that_is_asked_for() {
+async fn a_response_says_how_long_its_lock_took() {
     let (_store, locks, layer) = locking();
     let layer = layer.key(key::path());
-    let silent = put(&slow_orders().layer(layer.clone()), "/orders/1").await;
-    assert!(!silent.headers().contains_key("server-timing"));
-
-    let timed = layer.server_timing();
-    let app = slow_orders().layer(timed.clone());
+    let app = slow_orders().layer(layer.clone());
     let held = locks
         .lock("path:/orders/1")
         .mode(LockMode::Write)
@@ -97,15 +64,58 @@ async fn a_response_says_how_long_its_lock_took_if_that_is_asked_for() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     held.release().await.unwrap();
     let response = waiting.await.unwrap();
-    let timing = response.headers()["server-timing"]
-        .to_str()
-        .unwrap()
-        .to_owned();
-    assert_eq!(timing, "lock-wait;dur=500.000, lock-hold;dur=1000.000");
+    let timing = *response.extensions().get::<LockTiming>().unwrap();
+    assert_eq!(timing.waited(), Duration::from_millis(500));
+    assert_eq!(timing.held(), Some(Duration::from_secs(1)));
+    assert_eq!(timing.confirmation(), Some(Confirmation::Store));
 
-    let app = slow_orders().layer(timed.release_on(ReleaseOn::BodyEnd));
+    let app = slow_orders().layer(layer.release_on(ReleaseOn::BodyEnd));
     let response = put(&app, "/orders/2").await;
-    assert_eq!(response.headers()["server-timing"], "lock-wait;dur=0.000");
+    let timing = *response.extensions().get::<LockTiming>().unwrap();
+    assert_eq!(timing.waited(), Duration::ZERO);
+    assert_eq!((timing.held(), timing.confirmation()), (None, None));
+}
+
+/// The inner lock is held within the outer one.
+#[tokio::test(start_paused = true)]
+async fn of_two_layers_a_response_says_the_sum_of_the_waits_and_the_longest_hold() {
+    let (_store, locks, layer) = locking();
+    let inner = layer.clone().key(key::path());
+    let outer = layer.key(key::header("x-order"));
+    let app = slow_orders().layer(inner).layer(outer);
+    let held = locks.lock("path:/orders/1").mode(LockMode::Write);
+    let held = held.await.unwrap();
+    let waiting = tokio::spawn(async move {
+        let mut request = request("PUT", "/orders/1");
+        let headers = request.headers_mut();
+        headers.insert("x-order", "1".parse().unwrap());
+        send(&app, request).await
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    held.release().await.unwrap();
+    let response = waiting.await.unwrap();
+    let timing = response.extensions().get::<LockTiming>().unwrap();
+    assert_eq!(timing.waited(), Duration::from_millis(500));
+    assert_eq!(timing.held(), Some(Duration::from_millis(1500)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_request_may_have_a_wait_of_its_own() {
+    let (_store, locks, layer) = locking();
+    let layer = layer.key(key::path()).wait(|parts: &Parts| {
+        let seconds = parts.headers.get("x-wait").unwrap().to_str().unwrap();
+        Duration::from_secs(seconds.parse().unwrap())
+    });
+    let app = orders().layer(layer);
+    let held = locks.lock("path:/orders/1").mode(LockMode::Write);
+    let _held = held.await.unwrap();
+    for seconds in [1, 7] {
+        let mut request = request("PUT", "/orders/1");
+        request.headers_mut().insert("x-wait", seconds.into());
+        let began = Instant::now();
+        assert_eq!(send(&app, request).await.status(), 423);
+        assert_eq!(began.elapsed().as_secs(), seconds);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::any;
 use tokio::time::Instant;
+use tower_distributed_lock::layer::{LockTiming, ReadPolicy};
 use tower_distributed_lock::{
     Confirm, Confirmation, DistributedLockLayer, Lease, LockError, LockHandle, OnLost,
     OnUnavailable, ReleaseOn, key,
@@ -241,6 +242,20 @@ fn going_silent(layer: DistributedLockLayer, store: &TestStore) -> Router {
         .layer(layer)
 }
 
+/// What confirms a response.
+fn confirmation(response: &axum::response::Response) -> Option<Confirmation> {
+    let timing = response.extensions().get::<LockTiming>()?;
+    timing.confirmation()
+}
+
+/// Reads are confirmed so.
+pub(crate) fn confirmed_by(confirm: Confirm) -> ReadPolicy {
+    ReadPolicy {
+        confirm,
+        ..ReadPolicy::default()
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_response_says_whether_the_store_or_the_lease_confirmed_it() {
     for (confirm, by) in [
@@ -251,24 +266,24 @@ async fn a_response_says_whether_the_store_or_the_lease_confirmed_it() {
         let (_store, _locks, layer) = locking();
         let layer = layer.confirm(confirm);
         let response = put(&orders().layer(layer.clone()), "/orders/1").await;
-        assert_eq!(response.extensions().get(), Some(&by));
+        assert_eq!(confirmation(&response), Some(by));
         let unlocked = orders().layer(layer.mode(|_: &http::request::Parts| None));
         let response = put(&unlocked, "/orders/1").await;
-        assert_eq!(response.extensions().get::<Confirmation>(), None);
+        assert_eq!(confirmation(&response), None);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn reads_may_be_confirmed_otherwise_than_writes() {
     let (store, _locks, layer) = locking();
-    let strict = going_silent(layer.clone().confirm_reads(Confirm::Strict), &store);
+    let strict = going_silent(layer.clone().reads(confirmed_by(Confirm::Strict)), &store);
     let read = send(&strict, request("GET", "/orders/1")).await;
     assert_eq!(read.status(), 500);
     store.silence(false);
     let layer = layer.on_unavailable(OnUnavailable::Proceed);
     let available = going_silent(layer, &store);
     let write = put(&available, "/orders/2").await;
-    assert_eq!(write.extensions().get(), Some(&Confirmation::Lease));
+    assert_eq!(confirmation(&write), Some(Confirmation::Lease));
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,7 +297,7 @@ async fn of_two_locks_the_weaker_confirmation_is_that_of_the_response() {
         let outer = layer.key(key::path()).confirm(outside);
         let app = orders().route_layer(inner).route_layer(outer);
         let response = put(&app, "/orders/1").await;
-        assert_eq!(response.extensions().get(), Some(&Confirmation::Lease));
+        assert_eq!(confirmation(&response), Some(Confirmation::Lease));
     }
 }
 
@@ -299,7 +314,7 @@ async fn a_response_whose_body_holds_a_lock_has_no_confirmation_of_another_layer
             let response = put(&app, "/orders/1").await;
             assert_eq!(response.status(), 200);
             assert!(locks.keys_in_use() > 0, "the body holds a lock");
-            let found = response.extensions().get::<Confirmation>();
+            let found = confirmation(&response);
             assert_eq!(found, None, "{inside:?} inside, {confirm:?}");
         }
     }

@@ -28,7 +28,7 @@ async fn a_layer_is_ready_although_the_service_inside_is_not() {
     let (store, _locks, layer) = locking();
     let (inner, mut handle): (Mock, _) = mock::pair();
     handle.allow(0);
-    let mut service = mock::Spawn::new(layer.layer(inner));
+    let mut service = mock::Spawn::new(layer.stream_body().layer(inner));
 
     assert!(matches!(
         service.poll_ready::<Request<&str>>(),
@@ -57,9 +57,11 @@ async fn a_layer_is_ready_although_the_service_inside_is_not() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_acquired_before_the_first_poll() {
     let (store, locks, layer) = locking();
-    let mut service = layer.layer(service_fn(async |_: Request<&str>| {
-        Ok::<_, Infallible>(ok())
-    }));
+    let mut service = layer
+        .stream_body()
+        .layer(service_fn(async |_: Request<&str>| {
+            Ok::<_, Infallible>(ok())
+        }));
     let never_polled = service.call(get("/a"));
     settle().await;
     assert_eq!(store.asked(), 0);
@@ -78,7 +80,7 @@ async fn a_waiting_request_occupies_none_of_the_capacity_inside() {
         .mode(tower_distributed_lock::LockMode::Write);
     let elsewhere = elsewhere.await.unwrap();
     let service = ServiceBuilder::new()
-        .layer(layer)
+        .layer(layer.stream_body())
         .layer(ConcurrencyLimitLayer::new(1))
         .service(service_fn(async |_: Request<&str>| {
             Ok::<_, Infallible>(ok())
@@ -96,7 +98,7 @@ async fn a_waiting_request_occupies_none_of_the_capacity_inside() {
 #[tokio::test(start_paused = true)]
 async fn a_clone_is_never_called_before_it_is_ready() {
     let (_store, _locks, layer) = locking();
-    let mut service = layer.layer(
+    let mut service = layer.stream_body().layer(
         ServiceBuilder::new()
             .layer(ConcurrencyLimitLayer::new(2))
             .service(service_fn(async |_: Request<&str>| {
@@ -118,7 +120,7 @@ async fn a_clone_is_never_called_before_it_is_ready() {
 async fn an_error_of_the_service_inside_passes_and_releases() {
     let (store, _locks, layer) = locking();
     let (inner, mut handle): (Mock, _) = mock::pair();
-    let service = layer.layer(inner);
+    let service = layer.stream_body().layer(inner);
     let response = tokio::spawn(service.clone().oneshot(get("/a")));
     let (_, answer) = handle.next_request().await.unwrap();
     answer.send_error("it broke");
@@ -138,7 +140,12 @@ async fn a_failure_of_the_lock_is_a_response_and_never_an_error() {
     let (store, _locks, layer) = locking();
     store.unplug(true);
     let (inner, mut handle): (Mock, _) = mock::pair();
-    let response = layer.layer(inner).oneshot(get("/a")).await.unwrap();
+    let response = layer
+        .stream_body()
+        .layer(inner)
+        .oneshot(get("/a"))
+        .await
+        .unwrap();
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(matches!(
         handle.poll_request(),

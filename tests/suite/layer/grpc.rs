@@ -2,25 +2,23 @@
 
 use std::time::Duration;
 
-use http::request::Parts;
+use axum::Router;
+use axum::routing::any;
+use http::Request;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tonic::Code;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
-use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
-use tower_distributed_lock::{DistributedLockLayer, LockMode, OnCancel, Rejection, ReleaseOn, key};
+use tower_distributed_lock::{DistributedLockLayer, OnCancel, ReleaseOn};
 
-use super::locking;
 use super::store::TestStore;
+use super::uploads::dribbling;
+use super::{locking, send};
 
-/// Trailers only: the status is in the head, as gRPC requires.
-fn status(rejection: &Rejection, _: &Parts) -> http::Response<tonic::body::Body> {
-    let code = Code::from_i32(rejection.kind().grpc_code());
-    Status::new(code, rejection.kind().as_str()).into_http()
-}
-
-async fn health(layer: DistributedLockLayer) -> HealthClient<Channel> {
+async fn health(layer: DistributedLockLayer<true>) -> HealthClient<Channel> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (_, service) = tonic_health::server::health_reporter();
@@ -30,14 +28,9 @@ async fn health(layer: DistributedLockLayer) -> HealthClient<Channel> {
     HealthClient::new(channel.connect().await.unwrap())
 }
 
-fn by_method_name() -> (TestStore, DistributedLockLayer) {
-    let (store, _locks, layer) = locking();
-    // Every call is a POST.
-    let layer = layer
-        .key(key::path())
-        .mode(LockMode::Reentrant)
-        .rejection(status);
-    (store, layer)
+fn by_method_name() -> (TestStore, DistributedLockLayer<true>) {
+    let (store, locks, _layer) = locking();
+    (store, DistributedLockLayer::grpc(locks))
 }
 
 #[tokio::test]
@@ -86,4 +79,24 @@ async fn a_refusal_is_a_grpc_status() {
         (unavailable.code(), unavailable.message()),
         (Code::Unavailable, "lock-unavailable")
     );
+}
+
+/// A client that streams may wait for an answer before it goes on, so its messages are no body to be read.
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_messages_through_an_axum_router_is_not_awaited() {
+    let (store, _locks, layer) = locking();
+    let app = Router::new()
+        .route("/chat.Chat/Talk", any(async || "first"))
+        .layer(layer);
+    let call = |content_type| {
+        let request = Request::post("/chat.Chat/Talk").header("content-type", content_type);
+        send(&app, request.body(dribbling("message")).unwrap())
+    };
+    for content_type in ["application/grpc", "application/grpc+proto"] {
+        let answer = timeout(Duration::from_secs(1), call(content_type)).await;
+        assert_eq!(answer.expect("at once").status(), 200, "{content_type}");
+    }
+    assert_eq!(store.asked(), 2);
+    let upload = timeout(Duration::from_secs(1), call("text/plain")).await;
+    assert!(upload.is_err(), "this one is read first");
 }

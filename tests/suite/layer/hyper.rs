@@ -27,15 +27,12 @@ async fn serve(layer: DistributedLockLayer, endless: bool) -> SocketAddr {
         if endless {
             std::future::pending::<()>().await;
         }
-        let lock = request
-            .extensions()
-            .get::<LockHandle>()
-            .expect("it is locked");
+        let lock = LockHandle::of(request.extensions()).expect("it is locked");
         let body = Full::<Bytes>::from(lock.key().to_string());
         Ok::<_, Infallible>(Response::new(body))
     };
     let service = ServiceBuilder::new()
-        .layer(layer)
+        .layer(layer.stream_body())
         .service(service_fn(handler));
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {

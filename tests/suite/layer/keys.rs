@@ -37,7 +37,7 @@ fn by_id<K: KeyExtractor + Clone + 'static>(key: K) -> Router {
 /// of them.
 #[tokio::test]
 async fn every_spelling_of_one_resource_is_one_key_with_the_recommended_extractors() {
-    let typed = by_id(key::extract::<Path<u64>, _>(|Path(id)| {
+    let typed = by_id(key::extract(|Path(id): Path<u64>| {
         LockKey::from_parts("order", [id.to_string()])
     }));
     let param = by_id(key::param("order", "id"));
@@ -120,7 +120,7 @@ async fn what_names_nothing_sensible_is_400() {
 
 #[tokio::test]
 async fn an_extractor_that_rejects_answers_itself() {
-    let app = by_id(key::extract::<Path<u64>, _>(|Path(id)| {
+    let app = by_id(key::extract(|Path(id): Path<u64>| {
         LockKey::from_parts("order", [id.to_string()])
     }));
     let response = put(&app, "/orders/x").await;
@@ -137,13 +137,24 @@ async fn an_extractor_that_rejects_answers_itself() {
 }
 
 #[tokio::test]
+async fn a_key_may_be_looked_up() {
+    let looked_up = key::extract(async |Path(slug): Path<String>| {
+        tokio::task::yield_now().await;
+        (slug != "none").then(|| LockKey::from_parts("order", [slug.len().to_string()]))
+    });
+    let app = by_id(looked_up);
+    assert_eq!(key_of(&app, "/orders/seven").await.unwrap(), "order:5");
+    assert!(key_of(&app, "/orders/none").await.is_err());
+}
+
+#[tokio::test]
 async fn an_extractor_may_need_state() {
     #[derive(Clone)]
     struct Prefix(&'static str);
-    let key = key::extract::<(axum::extract::State<Prefix>, Path<String>), _>(
-        |(axum::extract::State(prefix), Path(id))| LockKey::from_parts(prefix.0, [id]),
-    );
-    let app = by_id(key.with_state(Prefix("shop")));
+    type Extracted = (axum::extract::State<Prefix>, Path<String>);
+    let key =
+        |(axum::extract::State(prefix), Path(id)): Extracted| LockKey::from_parts(prefix.0, [id]);
+    let app = by_id(key::extract_with_state(Prefix("shop"), key));
     assert_eq!(key_of(&app, "/orders/7").await.unwrap(), "shop:7");
 }
 

@@ -1,11 +1,19 @@
 //! The lock modes of requests.
 
-use axum::Router;
-use axum::http::HeaderMap;
-use axum::routing::any;
-use http::request::Parts;
-use tower_distributed_lock::{DistributedLockLayer, LockHandle, LockMode, by_method};
+use std::convert::Infallible;
 
+use axum::Router;
+use axum::body::Body;
+use axum::http::HeaderMap;
+use axum::response::IntoResponse;
+use axum::routing::any;
+use http::Request;
+use http::request::Parts;
+use tower::{Layer, ServiceExt, service_fn};
+use tower_distributed_lock::layer::mode::{by_method, writes_only};
+use tower_distributed_lock::{DistributedLockLayer, LockHandle, LockMode};
+
+use super::uploads::dribbling;
 use super::{locking, request, send};
 
 /// HEAD and CONNECT lose their bodies on the way, headers do not.
@@ -26,15 +34,15 @@ async fn modes<const N: usize>(layer: DistributedLockLayer, methods: [&str; N]) 
 
 const READING: [&str; 3] = ["GET", "HEAD", "QUERY"];
 /// They concern no resource: a preflight of CORS must not wait for one.
-const PASSING: [&str; 3] = ["OPTIONS", "TRACE", "CONNECT"];
+const PASSING: [&str; 2] = ["OPTIONS", "TRACE"];
 const WRITING: [&str; 6] = ["PUT", "POST", "PATCH", "DELETE", "PROPFIND", "get"];
 
 #[tokio::test(start_paused = true)]
-async fn three_methods_read_three_need_no_lock_and_the_others_write() {
+async fn three_methods_read_two_need_no_lock_and_the_others_write() {
     let (_store, _locks, layer) = locking();
     for layer in [layer.clone(), layer.mode(by_method())] {
         assert_eq!(modes(layer.clone(), READING).await, ["read"; 3]);
-        assert_eq!(modes(layer.clone(), PASSING).await, ["none"; 3]);
+        assert_eq!(modes(layer.clone(), PASSING).await, ["none"; 2]);
         assert_eq!(modes(layer, WRITING).await, ["write"; 6]);
     }
 }
@@ -45,31 +53,37 @@ async fn one_mode_is_for_every_method() {
     for mode in [LockMode::Reentrant, LockMode::Fair, LockMode::Write] {
         let layer = layer.clone().mode(mode);
         assert_eq!(modes(layer.clone(), READING).await, [mode.as_str(); 3]);
-        assert_eq!(modes(layer.clone(), PASSING).await, [mode.as_str(); 3]);
+        assert_eq!(modes(layer.clone(), PASSING).await, [mode.as_str(); 2]);
         assert_eq!(modes(layer, WRITING).await, [mode.as_str(); 6]);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_mode_of_safe_methods_is_set_in_one_call_whatever_the_mode() {
+async fn only_writes_are_locked_if_reads_need_no_lock() {
     let (_store, _locks, layer) = locking();
-    for safe in [None, Some(LockMode::Read)] {
-        let reading = safe.map_or("none", LockMode::as_str);
-        for mode in [None, Some(LockMode::Write)] {
-            let layer = match mode {
-                Some(mode) => layer.clone().mode(mode),
-                None => layer.clone(),
-            };
-            let layer = layer.safe_methods(safe);
-            assert_eq!(modes(layer.clone(), READING).await, [reading; 3]);
-            assert_eq!(modes(layer.clone(), PASSING).await, ["none"; 3]);
-            assert_eq!(modes(layer, WRITING).await, ["write"; 6]);
-        }
+    let layer = layer.mode(writes_only());
+    assert_eq!(modes(layer.clone(), READING).await, ["none"; 3]);
+    assert_eq!(modes(layer.clone(), PASSING).await, ["none"; 2]);
+    assert_eq!(modes(layer, WRITING).await, ["write"; 6]);
+}
+
+/// RFC 8441: it is a CONNECT with a path, and any other CONNECT has none.
+#[tokio::test(start_paused = true)]
+async fn a_websocket_over_http_2_is_locked_as_one_over_http_1_is() {
+    let (_store, _locks, layer) = locking();
+    let service = layer.layer(service_fn(async |request: Request<Body>| {
+        let lock = LockHandle::of(request.extensions()).cloned();
+        Ok::<_, Infallible>(tell(lock).await.into_response())
+    }));
+    for (target, mode) in [("/orders/1", "read"), ("orders.example:443", "none")] {
+        let request = Request::connect(target).body(dribbling("frame"));
+        let answer = service.clone().oneshot(request.expect("valid")).await;
+        assert_eq!(
+            answer.expect("infallible").headers()["mode"],
+            mode,
+            "{target}"
+        );
     }
-    let closure = layer.mode(|_: &Parts| LockMode::Fair).safe_methods(None);
-    assert_eq!(modes(closure.clone(), READING).await, ["none"; 3]);
-    assert_eq!(modes(closure.clone(), PASSING).await, ["none"; 3]);
-    assert_eq!(modes(closure, WRITING).await, ["fair"; 6]);
 }
 
 #[tokio::test(start_paused = true)]

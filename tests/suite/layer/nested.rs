@@ -11,7 +11,7 @@ use axum::{Extension, Router};
 use http::{Request, StatusCode};
 use serde::Deserialize;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tower_distributed_lock::extract::{Lockable, Locked};
+use tower_distributed_lock::extract::{Lockable, Locked, NotHeld};
 use tower_distributed_lock::{
     FencingToken, LockClient, LockError, LockGuard, LockHandle, LockKey, LockMode, LockRequest,
     MemoryStore, OnMissing, OnUnavailable, Owner, Rejection, key,
@@ -157,8 +157,8 @@ async fn a_release_that_is_not_confirmed_is_answered_with_an_unknown_outcome() {
         Path(id): Path<String>,
     ) -> Result<(), LockError> {
         let done = locks.lock(id).run(async |_| store.silence(true)).await;
-        let code = done.as_ref().map_err(LockError::grpc_code);
-        assert_eq!(code, Err(tonic::Code::Unknown as i32));
+        let error = done.clone().unwrap_err();
+        assert_eq!(tonic::Status::from(error).code(), tonic::Code::Unknown);
         done
     }
     for handler in [any(released), any(ran)] {
@@ -205,24 +205,29 @@ async fn what_is_missing_is_named_with_its_remedy() {
         .clone()
         .key(key::header("x"))
         .on_missing(OnMissing::Skip);
-    for (app, path, remedy) in [
-        (routes(), "/handle", "Is `DistributedLockLayer` enabled?"),
-        (routes(), "/token", "Is `DistributedLockLayer` enabled?"),
+    let absent = "Is `DistributedLockLayer` enabled?";
+    for (app, path, missing, remedy) in [
+        (routes(), "/handle", NotHeld::NoLayer, absent),
+        (routes(), "/token", NotHeld::NoLayer, absent),
         (
             routes().layer(skipping),
             "/handle",
+            NotHeld::Unlocked,
             "Extract `Option<LockHandle>`",
         ),
         (
             routes().layer(layer),
             "/token",
+            NotHeld::NoToken,
             "`DistributedLockLayer::fenced`",
         ),
     ] {
-        let response = put(&app, path).await;
-        assert_eq!(response.status(), 500);
-        let told = text(response).await;
-        assert!(told.contains(remedy), "{told}");
+        let (status, problem) = problem(put(&app, path).await).await;
+        assert_eq!(status, 500);
+        assert_eq!(problem["type"], "lock-misconfigured");
+        // It is for the log.
+        assert!(missing.to_string().contains(remedy), "{missing}");
+        assert!(!problem.to_string().contains(remedy));
     }
 }
 
@@ -272,8 +277,7 @@ async fn a_request_for_which_an_inner_layer_takes_no_lock_shows_the_outer_one() 
     let inner = layer.key(key::header("x"));
     for inner in [
         inner.clone().on_missing(OnMissing::Skip),
-        inner.clone().mode(|_: &http::request::Parts| None),
-        inner.when(|_| false),
+        inner.mode(|_: &http::request::Parts| None),
     ] {
         let app = Router::new()
             .route("/orders/{id}", any(tell))

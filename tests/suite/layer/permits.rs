@@ -26,7 +26,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const FIRST: &str = "path:/orders/1";
 
 fn by_path(layer: DistributedLockLayer, limit: u32) -> DistributedLockLayer {
-    layer.key(key::path()).permits(limit)
+    layer.key(key::path()).mode(LockMode::permits(limit))
 }
 
 async fn puts(app: &Router, path: &str, count: usize) -> Vec<Response> {
@@ -131,26 +131,6 @@ async fn a_wait_in_vain_is_429_when_it_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_status_of_a_request_without_a_permit_is_a_setting() {
-    let (_store, _locks, layer) = locking();
-    let layer = layer.contended_status(409).no_permit_status(503);
-    let app = slow_orders().layer(by_path(layer.clone(), 1).wait(Duration::ZERO));
-    let answers = puts(&app, "/orders/1", 2).await;
-    assert_eq!(statuses(&answers), [200, 503]);
-    let refused = answers.into_iter().find(|answer| answer.status() == 503);
-    let refused = refused.unwrap();
-    assert!(refused.headers().contains_key("retry-after"));
-    let (_, problem) = problem(refused).await;
-    assert_eq!(
-        (&problem["type"], &problem["status"]),
-        (&"no-permit".into(), &503.into())
-    );
-    // A lock has its own status.
-    let locked = slow_orders().layer(layer.wait(Duration::ZERO));
-    assert_eq!(statuses(&puts(&locked, "/orders/2", 2).await), [200, 409]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_permit_that_was_stolen_is_500() {
     for confirm in [Confirm::Store, Confirm::Strict] {
         for on_lost in [OnLost::Abort, OnLost::Continue] {
@@ -243,7 +223,7 @@ async fn the_admin_changes_the_limit_of_requests_that_name_another() {
     assert_eq!(statuses(&answers), [200, 200]);
     assert!(began.elapsed() < SECOND * 3 / 2, "{:?}", began.elapsed());
 
-    admin.leave_permits(FIRST).await.unwrap();
+    admin.clear_permit_limit(FIRST).await.unwrap();
     let answers = puts(&hasty, "/orders/1", 3).await;
     assert_eq!(statuses(&answers), [200, 200, 429]);
 }

@@ -81,12 +81,11 @@ async fn a_layer_around_a_whole_router_locks_the_path() {
 async fn without_axum_a_body_needs_neither_a_default_nor_a_conversion() {
     struct Upload;
     let (store, _locks, layer) = locking();
-    let service =
-        ServiceBuilder::new()
-            .layer(layer)
-            .service(service_fn(async |_: Request<Upload>| {
-                Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("fine")))
-            }));
+    let service = ServiceBuilder::new()
+        .layer(layer.stream_body())
+        .service(service_fn(async |_: Request<Upload>| {
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("fine")))
+        }));
     let request = Request::post("/a").body(Upload).unwrap();
     let response = service.oneshot(request).await.unwrap();
     let body = response.into_body().collect().await.unwrap().to_bytes();

@@ -276,13 +276,12 @@ async fn each_of_several_keys_has_a_token_of_its_own() {
     let app = Router::new().route("/", any(one)).layer(several);
     let refused = put(&app, "/").await;
     assert_eq!(refused.status(), 500);
-    assert!(text(refused).await.contains("fencing_tokens"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_layer_names_resources_that_a_closure_returns() {
     let (_store, _locks, layer) = locking();
-    let layer = layer.key(key::extract::<Path<u64>, _>(|Path(id)| ORDERS.id(id)));
+    let layer = layer.key(key::extract(|Path(id): Path<u64>| ORDERS.id(id)));
     let app = Router::new()
         .route("/orders/{id}", any(describe))
         .layer(layer);

@@ -156,7 +156,12 @@ async fn http1_closed_with_a_large_unread_body_is_noticed_only_if_the_body_is_bu
     );
     is_given_up(&locks).await;
 
-    let address = serve(endless().layer(layer.buffer_body(16 << 20))).await;
+    let address = serve(
+        endless()
+            .layer(layer)
+            .layer(axum::extract::DefaultBodyLimit::max(16 << 20)),
+    )
+    .await;
     let client = large_upload(address).await;
     is_asked(&locks).await;
     drop(client);

@@ -50,14 +50,14 @@ async fn a_lock_is_taken_in_a_majority_of_independent_servers() {
     c.kill9();
     runs(&urls, &["--quorum"]).await;
     let lockctl_there = format!("{} --quorum", binary("lockctl").display());
-    let script = ["show k", "ls --match k", "break k --yes", "show k"];
+    let script = ["show k", "break k --yes", "show k"];
     let script = script
         .map(|look| format!("{lockctl_there} {look}"))
         .join("; ");
     let run = ["run", "--quorum", "--key", "k", "--", "sh", "-c", &script];
     let broken = done(lockctl(&urls, &run)).await;
     assert_eq!(broken.code, 82, "{broken:?}");
-    for seen in ["k is held:", "\nk ", "k is broken", "k is free"] {
+    for seen in ["k is held:", "k is broken", "k is free"] {
         assert!(broken.out.contains(seen), "{broken:?}");
     }
     let watch = ["watch", "k", "--quorum", "--interval", "20ms"];
@@ -81,7 +81,7 @@ async fn a_lock_is_taken_in_a_majority_of_independent_servers() {
     })
     .await;
     for refused in [
-        &["ls", "--records"][..],
+        &["ls"][..],
         &["run", "--permits", "2", "--key", "k", "--", "true"],
         &["run", "--mode", "fair", "--key", "k", "--", "true"],
         &["run", "--idempotency-key", "k", "--", "true"],

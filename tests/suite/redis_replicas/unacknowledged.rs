@@ -1,13 +1,12 @@
 //! Too few replicas: grants are withdrawn, and nothing else is confirmed.
 
 use std::error::Error;
+use std::future::IntoFuture;
 use std::time::Duration;
 use tower_distributed_lock::LockStoreExt;
 use tower_distributed_lock::store::Want;
 
 use tokio::runtime::Builder;
-use tokio::sync::oneshot;
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tower_distributed_lock::store::{Record, Renewal};
 use tower_distributed_lock::{
@@ -101,7 +100,12 @@ async fn a_caller_gets_the_kind_unacknowledged_with_the_counts() {
     .await;
     replicated.servers[1].pause();
     let errors = [
-        locks.lock("other").wait(LIMIT).await.map(drop).unwrap_err(),
+        locks
+            .lock("other")
+            .wait(Duration::ZERO)
+            .await
+            .map(drop)
+            .unwrap_err(),
         guard.release().await.unwrap_err(),
     ];
     for error in errors {
@@ -117,6 +121,21 @@ async fn a_caller_gets_the_kind_unacknowledged_with_the_counts() {
         locks_in(replicated.master()).await.is_empty()
     })
     .await;
+}
+
+/// A failover takes longer than two attempts: the replicas come back within the wait.
+#[tokio::test]
+async fn a_request_waits_for_replicas_as_long_as_its_wait_lasts() {
+    let mut replicated = Replicated::start(1).await;
+    let store = patient_store(&replicated, Replicas::AtLeast(1), SHORT).await;
+    let locks = LockClient::new(store);
+    replicated.servers[1].pause();
+    let waiting = tokio::spawn(locks.lock("k").wait(LIMIT).into_future());
+    tokio::time::sleep(SHORT * 6).await;
+    assert!(!waiting.is_finished(), "it gave up");
+    replicated.servers[1].resume();
+    let guard = waiting.await.unwrap().expect("a replica is back");
+    guard.release().await.expect("it is acknowledged");
 }
 
 #[tokio::test]
@@ -200,50 +219,6 @@ async fn until_it_waits_for_a_replica(monitor: &Monitor<'_>) {
         lines.iter().any(|line| line.contains("\"WAIT\""))
     })
     .await;
-}
-
-/// L4. A caller's `WAIT` is under way on a runtime that is not driven any more, as between two calls of `block_on`.
-#[tokio::test]
-async fn a_runtime_that_is_not_driven_keeps_no_caller_of_another_waiting() {
-    let replicated = Replicated::start(1).await;
-    let builder = RedisStore::builder(replicated.master().url())
-        .replicas(Replicas::AtLeast(1))
-        .response_timeout(Duration::from_secs(3))
-        .replica_timeout(Duration::from_secs(1));
-    let first = Builder::new_current_thread().enable_all().build().unwrap();
-    let (first, store) = spawn_blocking(move || {
-        let store = first.block_on(builder.connect()).unwrap();
-        (first, store)
-    })
-    .await
-    .unwrap();
-    replicated.hold_links();
-    let monitor = replicated.master().monitor().await;
-    let hold = attempt("k", LockMode::Reentrant);
-    let (asking, asked) = (store.clone(), hold.clone());
-    let (stop, stopped) = oneshot::channel();
-    let first = spawn_blocking(move || {
-        first.block_on(async {
-            tokio::select! {
-                _ = asking.acquire(&asked) => {}
-                _ = stopped => {}
-            }
-        });
-        first
-    });
-    until_it_waits_for_a_replica(&monitor).await;
-    // It has ended if the answer was faster.
-    let _ = stop.send(());
-    let first = first.await.unwrap();
-    for link in &replicated.links {
-        link.requests.release();
-        link.replies.release();
-    }
-    eventually("it is granted", LIMIT / 3, async || {
-        store.acquire(&hold).await
-    })
-    .await;
-    first.shutdown_background();
 }
 
 /// L4. The runtime that drives the connection is blocked after it has delivered the answer of the caller's script.

@@ -164,3 +164,28 @@ async fn no_task_outlives_the_store() {
     eventually("all tasks have ended", super::LIMIT, idle).await;
     drop(wakeups);
 }
+
+/// A thousand processes would open a thousand connections a second.
+#[tokio::test]
+async fn a_store_keeps_one_connection_to_each_sentinel() {
+    let sentinels = RedisSentinels::start().await;
+    let store = store(&sentinels).await;
+    works(&store, "k").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let accepted = async || {
+        let mut all = 0;
+        for sentinel in &sentinels.sentinels {
+            let info: String = sentinel.ask(&["INFO", "stats"]).await;
+            let count = info
+                .lines()
+                .find_map(|line| line.strip_prefix("total_connections_received:"));
+            all += count.unwrap().parse::<u64>().unwrap();
+        }
+        all
+    };
+    let before = accepted().await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    // The observer's own questions: one to each sentinel.
+    let opened = accepted().await - before - 3;
+    assert!(opened <= 1, "{opened} connections in five seconds");
+}

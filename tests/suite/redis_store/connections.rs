@@ -2,11 +2,12 @@
 
 mod faults;
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tower_distributed_lock::LockStoreExt;
 
-use redis::{AsyncTypedCommands, IntoConnectionInfo};
-use tower_distributed_lock::{LockMode, LockStore, RedisStoreBuilder, Replicas};
+use redis::AsyncTypedCommands;
+use tower_distributed_lock::{Credentials, LockMode, LockStore, RedisStoreBuilder, Replicas};
 
 use super::*;
 use crate::support::{Ending, Proxy, Replicated, eventually};
@@ -46,6 +47,8 @@ async fn until_connections(server: &RedisServer, expected: usize) {
 async fn many_commands_share_two_connections_and_none_is_checked_for_each() {
     let (server, store) = server_and_store().await;
     until_connections(&server, 2).await;
+    let known = reentrant("known");
+    assert!(asks(&store, &known).await && releases(&store, &known).await);
     let monitor = server.monitor().await;
     let pairs = (0..64).map(async |n| {
         let hold = reentrant(&format!("k{n}"));
@@ -55,14 +58,9 @@ async fn many_commands_share_two_connections_and_none_is_checked_for_each() {
     let lines = monitor.lines().await;
     let sent = |line: &&String| !line.contains(" lua]");
     let commands: Vec<_> = lines.iter().filter(sent).collect();
-    // Each script is sent in full once, when the server does not know it yet; several may find out at the same time.
-    let evalsha = commands
-        .iter()
-        .filter(|line| line.contains("\"EVALSHA\""))
-        .count();
-    assert_eq!(evalsha, 128);
+    assert_eq!(commands.len(), 128);
     assert!(
-        commands.iter().all(|line| line.contains("\"EVAL")),
+        commands.iter().all(|line| line.contains("\"EVALSHA\"")),
         "{commands:#?}"
     );
     assert_eq!(connections(&server).await, 2);
@@ -91,6 +89,29 @@ async fn a_script_that_the_server_forgot_is_sent_again_in_full() {
     }
 }
 
+/// After a failover, all processes find out at the same time.
+#[tokio::test]
+async fn calls_that_find_a_script_forgotten_send_its_text_once_on_each_connection() {
+    let (server, store) = server_and_store().await;
+    let holds: Vec<_> = (0..64).map(|n| reentrant(&format!("k{n}"))).collect();
+    let monitor = server.monitor().await;
+    for _ in 0..3 {
+        let () = server.ask(&["SCRIPT", "FLUSH"]).await;
+        let asking = holds.iter().map(|hold| asks(&store, hold));
+        let granted = futures_util::future::join_all(asking).await;
+        assert!(granted.into_iter().all(|granted| granted));
+        let () = server.ask(&["SCRIPT", "FLUSH"]).await;
+        let releasing = holds.iter().map(|hold| releases(&store, hold));
+        let released = futures_util::future::join_all(releasing).await;
+        assert!(released.into_iter().all(|released| released));
+    }
+    let lines = monitor.lines().await;
+    let texts = lines.iter().filter(|line| line.contains("\"EVAL\""));
+    // Two scripts, and two connections.
+    let texts = texts.count();
+    assert!(texts <= 3 * 2 * 2, "{texts}");
+}
+
 #[tokio::test]
 async fn connecting_fails_fast_and_says_why() {
     let mut server = RedisServer::builder().password("secret").start().await;
@@ -109,6 +130,44 @@ async fn connecting_fails_fast_and_says_why() {
     let error = RedisStore::connect(server.url()).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unreachable);
     assert!(began.elapsed() < Duration::from_secs(3));
+}
+
+/// A password is rotated, and a token expires.
+#[tokio::test]
+async fn each_connection_has_the_credentials_of_its_time() {
+    let server = RedisServer::builder().password("first").start().await;
+    let current = Arc::new(Mutex::new("first"));
+    let password = current.clone();
+    let store = RedisStore::builder(format!("redis://127.0.0.1:{}", server.port()))
+        .credentials(move || {
+            let password = *password.lock().unwrap();
+            async move { Ok(Credentials::password(password)) }
+        })
+        .connect()
+        .await
+        .unwrap();
+    let mut redis = server.connection().await;
+    for password in ["second", "third"] {
+        let set = redis::cmd("CONFIG")
+            .arg(&["SET", "requirepass", password])
+            .to_owned();
+        set.exec_async(&mut redis).await.unwrap();
+        let kill = ["KILL", "TYPE", "normal", "SKIPME", "yes"];
+        let kill = redis::cmd("CLIENT").arg(&kill).to_owned();
+        kill.exec_async(&mut redis).await.unwrap();
+        eventually("the old password is refused", LIMIT, async || {
+            let error = store.acquire(&reentrant("k")).await.err()?;
+            (error.kind() == StoreErrorKind::Refused).then_some(())
+        })
+        .await;
+        *current.lock().unwrap() = password;
+        recovers(&store).await;
+    }
+    let shown = format!("{:?}", Credentials::new("locks", "secret"));
+    assert!(
+        shown.contains("locks") && !shown.contains("secret"),
+        "{shown}"
+    );
 }
 
 #[cfg(not(feature = "redis-tls"))]
@@ -133,20 +192,16 @@ async fn a_store_may_start_before_its_server() {
 }
 
 #[tokio::test]
-async fn unix_sockets_configurations_and_given_pools_work() {
+async fn unix_sockets_and_configurations_work() {
     let server = RedisServer::start().await;
     let url = server.url();
     let config = deadpool_redis::Config {
         pool: Some(deadpool_redis::PoolConfig::new(1)),
         ..deadpool_redis::Config::from_url(url.as_str())
     };
-    let pool = deadpool_redis::Config::from_url(url.as_str())
-        .create_pool(Some(deadpool_redis::Runtime::Tokio1))
-        .unwrap();
     for (builder, expected) in [
         (RedisStore::builder(server.unix_url()), 2),
         (RedisStore::from_config(config), 1),
-        (RedisStore::from_pool(pool.clone(), url.as_str()), 2),
         (RedisStore::builder(url.as_str()).connections(3), 3),
         (RedisStore::builder(format!("{url}/?protocol=resp3")), 2),
     ] {
@@ -157,8 +212,6 @@ async fn unix_sockets_configurations_and_given_pools_work() {
         assert!(asks(&store, &waiter).await && releases(&store, &waiter).await);
         woken(&mut wakeups).await;
         drop((store, wakeups));
-        // Connections from the user's pool return to it.
-        pool.retain(|_, _| false);
         eventually("all are closed", LIMIT, async || {
             connections(&server).await == 0
         })
@@ -195,66 +248,6 @@ async fn time_limits_may_be_endless() {
         assert!(releases(&store, &hold).await);
         woken(&mut wakeups).await;
     }
-}
-
-/// A connection that answers late is probed, and another one is opened beside it.
-#[tokio::test]
-async fn a_pool_counts_a_connection_that_answers_late_and_the_other_one_ends() {
-    for silently in [false, true] {
-        let server = RedisServer::start().await;
-        let proxy = Proxy::in_front_of(&server).await;
-        let mut address = proxy.url().into_connection_info().unwrap();
-        if silently {
-            // Such a connection is open before the first answer on it.
-            let settings = address.redis_settings().clone();
-            address = address.set_redis_settings(settings.set_skip_set_lib_name());
-        }
-        let manager = deadpool_redis::Manager::new(address).unwrap();
-        let pool = deadpool_redis::Pool::builder(manager).max_size(1);
-        let pool = pool.runtime(deadpool_redis::Runtime::Tokio1);
-        let pool = pool.build().unwrap();
-        let store = RedisStore::from_pool(pool.clone(), server.url())
-            .response_timeout(Duration::from_secs(6))
-            .connect()
-            .await
-            .unwrap();
-        assert_eq!((pool.status().size, pool.status().available), (1, 0));
-        assert_eq!(proxy.connections(), 1);
-        proxy.replies.hold();
-        let hold = reentrant("k");
-        let (outcome, ()) = tokio::join!(store.acquire(&hold), async {
-            // The probe begins after a sixth of the limit, and is late after a third more.
-            eventually("another one is opened", LIMIT, async || {
-                proxy.connections() == 2
-            })
-            .await;
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            proxy.replies.release();
-        });
-        // If the answer on the other connection comes first, the late one is given up. Its answer was that the script is unknown: the
-        // attempt was not made.
-        assert!(outcome.is_ok() || silently, "{outcome:?}");
-        eventually("one of the two ends", LIMIT, async || {
-            proxy.connections() == 1
-        })
-        .await;
-        assert_eq!((pool.status().size, pool.status().available), (1, 0));
-        assert!(releases(&store, &hold).await || outcome.is_err());
-        drop(store);
-        eventually("the pool has its permit again", LIMIT, async || {
-            pool.status().size == 0
-        })
-        .await;
-    }
-}
-
-async fn recovers_on(store: &RedisStore, key: &str) {
-    eventually("the store recovers", LIMIT, async || {
-        let hold = reentrant(key);
-        store.acquire(&hold).await?;
-        store.release_one(&hold.hold).await
-    })
-    .await;
 }
 
 #[test]

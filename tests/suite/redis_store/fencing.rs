@@ -131,3 +131,20 @@ async fn a_short_retention_forgets_no_token_that_is_ahead_of_the_clock() {
         server.connection().await.flushall().await.unwrap();
     }
 }
+
+/// Lua cannot count further: the next token would be the last one again.
+#[tokio::test]
+async fn a_counter_at_its_end_issues_no_token_twice() {
+    let (server, store) = server_and_store().await;
+    let mut redis = server.connection().await;
+    const LAST: u64 = (1 << 53) - 1;
+    for mode in [LockMode::Reentrant, LockMode::Fair, LockMode::Write] {
+        redis.set(COUNTER, LAST - 1).await.unwrap();
+        let last = with_tokens(mode);
+        assert_eq!(token(&store, &last).await, LAST);
+        assert!(releases(&store, &last).await);
+        let kind = error_kind(&store, &with_tokens(mode)).await;
+        assert_eq!(kind, StoreErrorKind::Conflict, "{mode:?}");
+        assert_eq!(server.dump().await.len(), 1, "nothing is held");
+    }
+}

@@ -235,6 +235,13 @@ async fn many_holds_end_in_few_scripts_each_as_its_own_release_would() {
         })
         .collect();
 
+    // So that the server knows the scripts.
+    let known = ["u", "v", "w", "x", "y", "z"].map(|key| attempt(key, LockMode::Reentrant));
+    for known in &known {
+        assert!(asks(&store, known).await);
+    }
+    let known = known.map(|known| Release::new(known.hold));
+    store.release(&known).await.unwrap();
     let monitor = server.monitor().await;
     let released = store.release(&all).await.unwrap();
     let lines = monitor.lines().await;

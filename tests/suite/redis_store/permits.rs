@@ -76,9 +76,19 @@ async fn redissons(server: &RedisServer, free: i64, ends: u64) {
 
 #[tokio::test]
 async fn permits_are_redissons() {
-    for (name, held, channel) in [
-        ("n", "{n}:timeout", "redisson_sc:{n}"),
-        ("a{n}b", "a{n}b:timeout", "redisson_sc:a{n}b"),
+    for (name, held, channel, limit) in [
+        (
+            "n",
+            "{n}:timeout",
+            "redisson_sc:{n}",
+            "tower_lock_limit:{n}",
+        ),
+        (
+            "a{n}b",
+            "a{n}b:timeout",
+            "redisson_sc:a{n}b",
+            "tower_lock_limit:a{n}b",
+        ),
     ] {
         let (server, store) = server_and_store().await;
         let (one, other) = (permit(name, 3), permit(name, 3));
@@ -87,7 +97,8 @@ async fn permits_are_redissons() {
         assert!(asks(&store, &one).await, "twice is once");
         let after = now_ms(&mut redis_of(&server).await).await;
         let dump = server.dump().await;
-        assert_eq!(dump.len(), 2, "{dump:?}");
+        assert_eq!(dump.len(), 3, "{dump:?}");
+        assert_eq!(dump[limit].stored, Stored::String("3".into()));
         assert_eq!(dump[name].stored, Stored::String("1".into()));
         let Stored::SortedSet(permits) = &dump[held].stored else {
             panic!("{dump:?}");
@@ -102,7 +113,7 @@ async fn permits_are_redissons() {
         for (_, ends) in permits {
             assert!((before + lease..=after + lease).contains(&(*ends as u64)));
         }
-        for key in [name, held] {
+        for key in [name, held, limit] {
             let ttl = dump[key].ttl.expect("both expire");
             assert!(ttl > DAY && ttl <= DAY + LEASE, "{key}: {ttl:?}");
         }
@@ -114,7 +125,7 @@ async fn permits_are_redissons() {
         woken(&mut wakeups).await;
         assert!(releases(&store, &other).await);
         let left = server.dump_without_turns().await;
-        assert_eq!(left.len(), 1, "{left:?}");
+        assert_eq!(left.len(), 2, "{left:?}");
         assert_eq!(left[name].stored, Stored::String("3".into()));
         assert!(left[name].ttl.is_some());
     }

@@ -32,7 +32,7 @@ async fn a_setting_that_makes_no_sense_ends_the_server_and_is_named() {
         ("LISTEN", "here", "invalid socket address"),
         ("ADMIN_LISTEN", "here", "invalid socket address"),
         ("ALLOW_FORCE_UNLOCK", "true", "choose yes or no"),
-        ("REDIS_URL", "", "did not parse"),
+        ("REDIS_URL", "", "is no address of a Redis server"),
         ("WEBHOOK_SECRET", "whsec_%", "after whsec_"),
     ] {
         let (code, said) = ending(name, OsStr::new(value)).await;

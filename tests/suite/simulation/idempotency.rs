@@ -87,15 +87,14 @@ async fn happen(mut world: World, settings: Settings) -> History {
 fn layer(locks: &LockClient, confirm: Confirm, random: &mut Rng) -> IdempotencyLayer {
     let layer = IdempotencyLayer::new(locks.clone())
         .shared()
-        .record_cookies()
         .confirm(confirm)
         .lease(Lease::Renewed(millis(400)))
         .retention(RETENTION)
         .wait(millis([0, 500, 3_000][random.usize(..3)]))
-        .max_hold([None, Some(millis(600))][random.usize(..2)]);
+        .max_hold([Duration::MAX, millis(600)][random.usize(..2)]);
     match random.bool() {
-        true => layer.on_cancel(OnCancel::RunToCompletion),
-        false => layer,
+        true => layer,
+        false => layer.on_cancel(OnCancel::Drop),
     }
 }
 

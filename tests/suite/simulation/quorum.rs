@@ -1,7 +1,8 @@
 //! A quorum of stores, each with faults of its own.
 
 use tokio::time::sleep;
-use tower_distributed_lock::{LockClient, QuorumStore};
+use tower_distributed_lock::LockClient;
+use tower_distributed_lock_quorum::QuorumStore;
 use tower_distributed_lock_testing::Fault;
 
 use super::flaw::Flaw;

@@ -60,6 +60,11 @@ impl RedisServer {
         self.port.number()
     }
 
+    /// The password, if there is one.
+    pub(super) fn password(&self) -> Option<&str> {
+        self.settings.password.as_deref()
+    }
+
     /// The port for the other nodes of its cluster.
     pub(super) fn bus_port(&self) -> u16 {
         let port = self.bus_port.as_ref();
@@ -178,6 +183,8 @@ impl RedisServer {
     /// Every channel with subscribers, and their number (SUBSCRIBE and, from Redis 7 on, SSUBSCRIBE).
     pub(crate) async fn pubsub_channels(&self) -> BTreeMap<String, usize> {
         let mut found = self.channels("CHANNELS", "NUMSUB").await;
+        // Sentinels find each other by it.
+        found.remove("__sentinel__:hello");
         if self.knows_shards().await {
             found.extend(self.channels("SHARDCHANNELS", "SHARDNUMSUB").await);
         }

@@ -1,8 +1,7 @@
 //! One store of each kind, for tests that concern all of them.
 
-use tower_distributed_lock::{
-    LockAdmin, LockClient, LockClientBuilder, MemoryStore, QuorumStore, RedisStore,
-};
+use tower_distributed_lock::{LockAdmin, LockClient, LockClientBuilder, MemoryStore, RedisStore};
+use tower_distributed_lock_quorum::QuorumStore;
 
 use super::{RedisCluster, RedisServer};
 
@@ -40,6 +39,11 @@ impl Site {
         !matches!(self, Self::Quorum(_))
     }
 
+    /// Whether it lists its keys.
+    pub(crate) fn lists(&self) -> bool {
+        !matches!(self, Self::Quorum(_))
+    }
+
     /// A client like that of another process.
     pub(crate) async fn client(&self) -> LockClient {
         self.builder().await.build()
@@ -48,7 +52,9 @@ impl Site {
     pub(crate) async fn builder(&self) -> LockClientBuilder {
         match self {
             Self::Memory(store) => LockClient::builder(store.clone()),
-            Self::Quorum(stores) => LockClient::builder(QuorumStore::new(stores.clone()).unwrap()),
+            Self::Quorum(stores) => {
+                LockClient::builder(QuorumStore::new(stores.clone()).unwrap().inspected())
+            }
             Self::Redis(server) => {
                 LockClient::builder(RedisStore::connect(server.url()).await.unwrap())
             }

@@ -22,12 +22,12 @@ function warnings({ audit, error }) {
     all.push(make("li", { class: "error" }, error));
   }
   for (const warning of audit?.warnings ?? []) {
-    all.push(make("li", {}, warning));
+    all.push(make("li", {}, warning.text));
   }
   (audit?.members ?? []).forEach((member, place) => {
     const silent = member.error !== undefined;
-    for (const warning of silent ? [member.error] : member.warnings) {
-      all.push(make("li", { class: silent && "error" }, `Member ${place + 1}: ${warning}`));
+    for (const text of silent ? [member.error] : member.warnings.map((warning) => warning.text)) {
+      all.push(make("li", { class: silent && "error" }, `Member ${place + 1}: ${text}`));
     }
   });
   return all;

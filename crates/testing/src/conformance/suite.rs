@@ -78,7 +78,7 @@ macro_rules! conformance {
                 unpolled: a_request_that_is_not_polled_delays_nobody a_grant_that_is_not_noticed_goes_to_the_next;
             }
             [reentrant write] "never handed over: the store serves fair waiters in their order, readers share, and each permit is asked for" {
-                loss: a_stolen_hold_that_is_handed_over_is_lost;
+                loss: a_stolen_hold_that_is_handed_over_is_lost a_stolen_hold_blocks_no_waiter_of_its_process;
             }
             [reentrant read write permit] "each asks for its own place in the store's queue" {
                 any: few_requests_for_any_ask_at_each_release;
@@ -103,6 +103,7 @@ macro_rules! conformance {
             [permit] "about permits" {
                 permits: no_more_hold_than_there_are_permits every_permit_is_granted one_release_admits_one
                     one_permits_lapse_ends_no_other a_lapsed_permit_is_given_back_once two_limits_at_once_conflict
+                    a_refused_request_changes_no_limit
                     another_limit_on_several_keys_is_overlooked a_limit_ends_with_its_holds
                     permits_of_one_process_are_asked_for_at_once few_of_a_crowd_ask_at_a_release
                     every_waiter_is_granted_when_several_permits_come_free;

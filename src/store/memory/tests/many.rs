@@ -1,4 +1,4 @@
-//! Several keys in one step.
+//! Several keys.
 
 use super::*;
 use crate::store::{Fencing, Grant};

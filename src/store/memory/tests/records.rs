@@ -34,17 +34,15 @@ impl Records {
             let keys = records.iter().map(|age| &self.ages[age]);
             keys.map(|key| self.kept[key].cost).sum()
         };
-        for (name, scope) in &self.scopes {
-            assert_eq!(scope.size, costs(&scope.ages));
-            assert!(self.by_size.contains(&(scope.size, name.clone())));
+        for ((size, name), ages) in &self.scopes {
+            assert_eq!((*size, self.sizes[name]), (costs(ages), *size));
         }
-        let sizes = self.scopes.values().map(|scope| scope.size);
-        assert_eq!(self.size, sizes.sum::<usize>());
-        let counts = self.scopes.values().map(|scope| scope.ages.len());
+        assert_eq!(self.size, self.sizes.values().sum::<usize>());
+        assert_eq!(self.scopes.len(), self.sizes.len());
+        let counts = self.scopes.values().map(BTreeSet::len);
         assert_eq!(self.kept.len(), counts.sum::<usize>());
         assert_eq!(self.kept.len(), self.ages.len());
         assert_eq!(self.kept.len(), self.ends.len());
-        assert_eq!(self.scopes.len(), self.by_size.len());
     }
 }
 

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use redis::Value;
+use futures_util::future::try_join;
+use redis::{FromRedisValue, Value};
 
-use super::slots::{Address, Range, ranges};
+use super::slots::{Address, Layout, ranges};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::failure::{self, transient};
+use crate::store::redis::link::Purpose;
 use crate::store::redis::node::Node;
 use crate::store::redis::node_context::ConnectionSettings;
-use crate::store::redis::pooled::Purpose;
 
 /// Makes [`Member`]s with the same connection settings.
 pub(in super::super) struct MemberFactory {
@@ -49,13 +50,18 @@ impl Member {
     }
 
     /// Asks this server which server has which slots. Callers cannot block the connection for renewals.
-    pub(super) async fn slots(&self) -> Result<Vec<Range>, StoreError> {
-        let answer = self.query(Purpose::Renewals, "CLUSTER", "SLOTS").await?;
+    pub(super) async fn slots(&self) -> Result<Layout, StoreError> {
+        let slots = self.query(Purpose::Renewals, "CLUSTER", "SLOTS");
+        let about = self.query(Purpose::Renewals, "CLUSTER", "INFO");
+        let (answer, about) = try_join(slots, about).await?;
         let answer = failure::accepted(answer)?;
         let none = || format!("{:?} knows of no slots", self.address);
-        ranges(&answer, &self.address)
-            .filter(|ranges| !ranges.is_empty())
-            .ok_or_else(|| transient(none()))
+        let ranges = ranges(&answer, &self.address).filter(|ranges| !ranges.is_empty());
+        let ranges = ranges.ok_or_else(|| transient(none()))?;
+        Ok(Layout {
+            ranges,
+            epoch: epoch(&about),
+        })
     }
 
     /// Whether the server knows sharded channels. It asks in the same way as Redisson (PROTOCOL
@@ -64,6 +70,18 @@ impl Member {
         let answer = self.query(Purpose::Commands, "PUBSUB", "SHARDNUMSUB");
         knows_the_command(answer.await?)
     }
+}
+
+/// The epoch in the answer to `CLUSTER INFO`: a server that is cut off from a failover, or does not know of it yet, names a lower
+/// one. Zero if the user may not ask.
+fn epoch(about: &Value) -> u64 {
+    let text = String::from_redis_value_ref(about).unwrap_or_default();
+    let epoch = text
+        .lines()
+        .find_map(|line| line.strip_prefix("cluster_current_epoch:"));
+    epoch
+        .and_then(|epoch| epoch.trim().parse().ok())
+        .unwrap_or(0)
 }
 
 /// Fails if the answer does not say it, as that of a server which is busy, or which forbids the command.

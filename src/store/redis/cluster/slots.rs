@@ -75,6 +75,14 @@ pub(super) struct Range {
     pub(super) replicas: Vec<Address>,
 }
 
+/// Which server has which slots, by the answer of one server.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    pub(super) ranges: Vec<Range>,
+    /// Rises with every failover and every slot that moves.
+    pub(super) epoch: u64,
+}
+
 /// Reads the answer of the server at `teller` to `CLUSTER SLOTS`, in the order of the slots.
 pub(super) fn ranges(answer: &Value, teller: &Address) -> Option<Vec<Range>> {
     let ranges = answer.as_sequence()?.iter().map(|range| {

@@ -5,11 +5,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream::{self, Stream, StreamExt};
 use tokio::time::{Instant, sleep_until};
 
 use super::member::{Member, MemberFactory};
-use super::slots::{Address, Range};
+use super::slots::{Address, Layout, Range};
 use crate::error::StoreError;
 use crate::store::redis::failure::{more_telling, unreachable};
 use crate::store::redis::slot::Slot;
@@ -113,7 +113,7 @@ impl Cluster {
             }
         }
         let answer = self.ask(known.as_deref(), stale.as_ref()).await;
-        let installed = answer.map(|ranges| self.install(&ranges));
+        let installed = answer.map(|layout| self.install(&layout));
         if let Err(error) = &installed {
             tracing::debug!(%error, "no server of the Cluster says which server serves what");
         }
@@ -121,17 +121,22 @@ impl Cluster {
         installed
     }
 
-    /// Asks first the server that `stale` names, then the other masters, then all other servers. The first answer counts.
+    /// Asks first the server that `stale` names, then the other masters, then all other servers. The first answer counts that is
+    /// not older than the known map; if all of them are, the newest one: the Cluster may have been set up anew.
     async fn ask(
         &self,
         known: Option<&SlotMap>,
         stale: Option<&Stale>,
-    ) -> Result<Vec<Range>, StoreError> {
+    ) -> Result<Layout, StoreError> {
+        let known_epoch = known.map_or(0, |map| map.epoch);
+        let mut older = None;
         let mut failed = None;
         match stale {
             Some(Stale::Moved(address)) => {
-                if let Ok(ranges) = self.member(address).slots().await {
-                    return Ok(ranges);
+                match self.member(address).slots().await {
+                    Ok(layout) if layout.epoch >= known_epoch => return Ok(layout),
+                    Ok(layout) => older = Some(layout),
+                    Err(_) => {}
                 }
                 failed = Some(address);
             }
@@ -159,19 +164,12 @@ impl Cluster {
         let others = stream::iter(others).map(asked);
         // The others are asked when all masters have failed.
         let masters = masters.buffer_unordered(ASKED_AT_ONCE);
-        let mut answers = pin!(masters.chain(others.buffer_unordered(ASKED_AT_ONCE)));
-        let mut error = None;
-        while let Some(answer) = answers.next().await {
-            match answer {
-                Ok(ranges) => return Ok(ranges),
-                Err(failure) => error = Some(more_telling(error.take(), failure)),
-            }
-        }
-        Err(error.unwrap_or_else(|| unreachable("the Cluster has no servers")))
+        let answers = masters.chain(others.buffer_unordered(ASKED_AT_ONCE));
+        newest(answers, known_epoch, older).await
     }
 
-    fn install(&self, ranges: &[Range]) -> Arc<SlotMap> {
-        let map = Arc::new(SlotMap::new(ranges, |address| self.member(address)));
+    fn install(&self, layout: &Layout) -> Arc<SlotMap> {
+        let map = Arc::new(SlotMap::new(layout, |address| self.member(address)));
         tracing::debug!(masters = map.masters.len(), "read which server serves what");
         self.members.lock().retain(|address, _| map.has(address));
         let before = self.map.lock().replace(map.clone());
@@ -188,8 +186,36 @@ impl Cluster {
     }
 }
 
+/// The first answer that is not older than what is known; otherwise the newest of all, `older` among them.
+async fn newest(
+    answers: impl Stream<Item = Result<Layout, StoreError>>,
+    known_epoch: u64,
+    mut older: Option<Layout>,
+) -> Result<Layout, StoreError> {
+    let mut answers = pin!(answers);
+    let mut error = None;
+    while let Some(answer) = answers.next().await {
+        match answer {
+            Ok(layout) if layout.epoch >= known_epoch => return Ok(layout),
+            Ok(layout)
+                if older
+                    .as_ref()
+                    .is_none_or(|older| older.epoch < layout.epoch) =>
+            {
+                older = Some(layout);
+            }
+            Ok(_) => {}
+            Err(failure) => error = Some(more_telling(error.take(), failure)),
+        }
+    }
+    let none = || error.unwrap_or_else(|| unreachable("the Cluster has no servers"));
+    older.ok_or_else(none)
+}
+
 /// One immutable view of a Cluster. A newer one replaces it as a whole.
 pub(super) struct SlotMap {
+    /// The epoch of the answer that it was read from.
+    epoch: u64,
     /// First slot, last slot and the server that has them, in the order of the slots.
     ranges: Vec<(u16, u16, Arc<Member>)>,
     /// Every server that has slots, in the order of the addresses.
@@ -199,11 +225,15 @@ pub(super) struct SlotMap {
 
 impl SlotMap {
     /// `member` finds or makes the server at an address.
-    pub(super) fn new(ranges: &[Range], member: impl Fn(&Address) -> Arc<Member>) -> Self {
+    pub(super) fn new(
+        Layout { ranges, epoch }: &Layout,
+        member: impl Fn(&Address) -> Arc<Member>,
+    ) -> Self {
         let addresses: BTreeSet<_> = ranges.iter().map(|range| &range.master).collect();
         let placed = |range: &Range| (range.first, range.last, member(&range.master));
         let replicas = ranges.iter().flat_map(|range| &range.replicas);
         Self {
+            epoch: *epoch,
             ranges: ranges.iter().map(placed).collect(),
             masters: addresses.into_iter().map(&member).collect(),
             replicas: replicas.cloned().collect(),
@@ -216,6 +246,16 @@ impl SlotMap {
         let after = self.ranges.partition_point(|(first, ..)| *first <= slot);
         let (_, last, master) = self.ranges[..after].last()?;
         (slot <= *last).then_some(master)
+    }
+
+    /// The first slot of the server that has this one; the slot itself if no server has it.
+    pub(super) fn first_with(&self, slot: Slot) -> u16 {
+        let Some(master) = self.master(slot) else {
+            return slot.number();
+        };
+        let mut ranges = self.ranges.iter();
+        let first = ranges.find(|(.., other)| Arc::ptr_eq(other, master));
+        first.map_or(slot.number(), |(first, ..)| *first)
     }
 
     /// Whether this server has the slot.

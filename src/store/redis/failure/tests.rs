@@ -123,6 +123,10 @@ fn a_server_that_refuses_writes_is_known_also_inside_a_script() {
         let Ok(Value::ServerError(error)) = redis::parse_redis_value(answer.as_bytes()) else {
             panic!("{answer}");
         };
-        assert_eq!(is_read_only(&error), expected, "{code} {details}");
+        assert_eq!(
+            needs_another_connection(&error),
+            expected,
+            "{code} {details}"
+        );
     }
 }

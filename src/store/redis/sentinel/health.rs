@@ -18,7 +18,8 @@ impl SentinelGroup {
     /// Asks every sentinel, each with the time limit for connecting. Returns the state of those that answer, `None` without any,
     /// and a warning for each of the others.
     pub(in super::super) async fn health(&self) -> (Option<Sentinels>, Vec<Warning>) {
-        let asking = self.sentinels.iter().map(|sentinel| async {
+        let endpoints = self.sentinels.iter().map(|sentinel| &sentinel.endpoint);
+        let asking = endpoints.map(|sentinel| async move {
             let (questions, mut none) = (["MASTER", "CKQUORUM"], None);
             let answers = answers(sentinel, questions, &self.name, &mut none);
             let answers = timeout(self.server.timeouts.connect, answers).await;
@@ -42,8 +43,10 @@ fn silence(sentinel: &Endpoint, error: &StoreError) -> Warning {
     let sentinel = sentinel.address().to_string();
     let why = detail(error);
     let why = why.strip_prefix(&format!("{sentinel}: ")).unwrap_or(&why);
-    let why = why.to_owned();
-    Warning::SentinelSilent { sentinel, why }
+    Warning::new(
+        "sentinel_silent",
+        format!("sentinel {sentinel} cannot be used: {why}"),
+    )
 }
 
 /// The state by the answers of several sentinels.

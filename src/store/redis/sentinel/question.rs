@@ -28,10 +28,7 @@ pub(super) async fn answers(
     name: &str,
     kept: &mut Option<RawConnection>,
 ) -> Result<Vec<Value>, StoreError> {
-    let mut questions = redis::pipe();
-    for question in asked {
-        questions.cmd("SENTINEL").arg(question).arg(name);
-    }
+    let questions = asked.map(|question| redis::cmd("SENTINEL").arg(question).arg(name).to_owned());
     // Only an answer puts the connection back: one without an answer when the caller is dropped is not used again.
     if let Some(mut connection) = kept.take() {
         let answers = connection.ask(&questions);
@@ -40,8 +37,7 @@ pub(super) async fn answers(
             return Ok(answers);
         }
     }
-    let mut connection = sentinel.open(None).await?;
-    let answers = sentinel.first_answers(&mut connection, &questions).await?;
+    let (connection, _, answers) = sentinel.open(None, &questions).await?;
     *kept = Some(connection);
     Ok(answers)
 }

@@ -13,11 +13,21 @@ use crate::store::redis::failure::{more_telling, refused, unreachable};
 /// How long to wait for the other sentinels after the first answer.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// The sentinels' answer, and whether more than half of them answered.
+/// The sentinels' answer, and how many of them gave it.
 #[derive(Debug)]
 pub(super) struct SentinelReply {
     pub(super) master: Master,
-    pub(super) by_most: bool,
+    pub(super) by: By,
+}
+
+/// How many of the sentinels know nothing newer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// Not more than half.
+    Few,
+    /// More than half.
+    Most,
+    All,
 }
 
 /// Takes the answer with the highest configuration epoch.
@@ -31,7 +41,8 @@ pub(super) async fn gather(
     limit: Duration,
     name: &str,
 ) -> Result<SentinelReply, StoreError> {
-    let most = asking.len() / 2 + 1;
+    let all = asking.len();
+    let most = all / 2 + 1;
     let mut over = Instant::now() + limit;
     let (mut best, mut failed) = (None::<Master>, None::<StoreError>);
     let (mut told, mut unknown) = (0, false);
@@ -53,8 +64,12 @@ pub(super) async fn gather(
             None => break,
         }
     }
-    let by_most = told >= most;
-    let reply = best.map(|master| SentinelReply { master, by_most });
+    let by = match told {
+        told if told == all => By::All,
+        told if told >= most => By::Most,
+        _ => By::Few,
+    };
+    let reply = best.map(|master| SentinelReply { master, by });
     reply.ok_or_else(|| match (unknown, failed) {
         (true, _) => refused(format!("the sentinels know no master named `{name}`")),
         (false, Some(error)) => StoreError::new(
@@ -86,7 +101,7 @@ mod tests {
         let reply = gather(asking.collect(), || known, LIMIT, "main")
             .await
             .unwrap();
-        (reply.master.port, reply.by_most)
+        (reply.master.port, reply.by != By::Few)
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,63 +1,35 @@
-//! The task that sends subscriptions, and the runtimes on which it runs.
+//! The task that sends subscriptions.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::{PushKind, Value};
-use tokio::runtime::Handle;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
-use tokio_util::task::AbortOnDropHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::super::channels::Channels;
 use super::super::failure;
-use super::super::live::Live;
+use super::super::wire::Wire;
 use super::{Change, Subscriptions};
 use crate::backoff::Backoff;
 
 /// How long a connection may be silent before a `PING`.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// How long a task of a runtime that is driven waits for its turn at most.
-const STANDSTILL: Duration = Duration::from_secs(2);
-
 /// Why a connection is replaced whose server may have executed a command.
 const UNANSWERED: &str = "a command on it was not answered";
 
 impl Subscriptions {
-    /// The task runs on the runtime of the first listener, which drives the connection. When that runtime has ended, or is not
-    /// driven, it continues on the store's thread.
-    pub(super) fn begin(self: &Arc<Self>) -> AbortOnDropHandle<()> {
-        let here = Handle::current();
-        let near = AbortOnDropHandle::new(here.spawn(self.clone().run()));
-        let subscriptions = self.clone();
-        self.context.settings.background.spawn(async move {
-            tokio::select! {
-                _ = near => {}
-                () = stands_still(here) => {}
-            }
-            // The connection may be driven by the runtime of another listener. It still subscribes to what was sent.
-            let why = "the task that sent subscriptions on it does not run any more";
-            subscriptions.connection.replace_any(why);
-            // The former task may still be registered with `work`: this notification is for it, so that it does not take a later one.
-            subscriptions.work.notify_one();
-            subscriptions.run().await;
-        })
-    }
-
-    /// Sends subscriptions on one connection after the other, until the task is aborted.
-    async fn run(self: Arc<Self>) {
-        // A former task may have sent some, on a connection that is replaced.
-        self.disconnected();
+    /// Sends subscriptions on one connection after the other, on the store's thread, until the task is aborted.
+    pub(super) async fn run(self: Arc<Self>) {
         let mut backoff = Backoff::STORE;
         loop {
             let began = Instant::now();
-            match self.connection.live().await {
-                Ok(live) => {
-                    let generation = live.generation;
-                    let why = self.serve(live).await;
+            match self.link.wire().await {
+                Ok(wire) => {
+                    let why = self.serve(&wire).await;
                     // It may still subscribe to what was sent. On the next one nothing was sent.
-                    self.connection.replace(generation, why);
+                    wire.end(why);
                     self.disconnected();
                 }
                 Err(error) => self.failed(&error),
@@ -70,23 +42,20 @@ impl Subscriptions {
     }
 
     /// Sends subscriptions until the connection cannot be used any more, and returns why.
-    async fn serve(&self, live: Arc<Live>) -> &'static str {
-        let generation = live.generation;
-        let ended = live.raw.ended.clone();
-        drop(live);
+    async fn serve(&self, wire: &Wire) -> &'static str {
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let ping = redis::cmd("PING");
         loop {
-            if let Err(why) = self.send_changes(generation).await {
+            if let Err(why) = self.send_changes(wire).await {
                 return why;
             }
             tokio::select! {
-                () = ended.cancelled() => return "it broke",
+                () = wire.ended() => return "it broke",
                 () = self.work.notified() => {}
                 _ = heartbeat.tick() => {
                     // Without an answer, messages may be late as well: the listeners are woken when it answers again.
-                    if self.connection.query_on(generation, &ping).await.is_err() {
+                    if self.link.send_on(wire, &ping, false).await.is_err() {
                         return UNANSWERED;
                     }
                 }
@@ -99,14 +68,14 @@ impl Subscriptions {
     ///
     /// All go to the connection that is served. The next one begins without subscriptions, so one that was sent on it before would
     /// have no end.
-    async fn send_changes(&self, generation: u64) -> Result<(), &'static str> {
-        let channels = self.context.settings.channels.get();
-        let channels = channels.copied().unwrap_or(Channels::Plain);
+    async fn send_changes(&self, wire: &Wire) -> Result<(), &'static str> {
+        let channels = self.context.settings.channels.last();
+        let channels = channels.unwrap_or(Channels::Plain);
         let changes = self.changes();
         let answers = changes.iter().map(async |change| {
             let mut command = redis::cmd(channels.subscription(change.is_wanted));
             let command = command.arg(&*change.name);
-            self.connection.query_on(generation, command).await
+            self.link.send_on(wire, command, false).await
         });
         for (change, answer) in changes.iter().zip(join_all(answers).await) {
             match answer.map_err(|_| UNANSWERED)? {
@@ -115,19 +84,10 @@ impl Subscriptions {
                 }
                 Value::ServerError(_) => {}
                 answer if fits(&answer, change) => {}
-                // When a server ends a subscription without a request, its message has the form of an answer, and the `redis`
-                // crate takes it for the answer to the last command.
                 _ => return Err("an answer on it belongs to another command"),
             }
         }
         Ok(())
-    }
-}
-
-/// Returns when the runtime is not driven, as between two calls of `block_on`, or has ended.
-async fn stands_still(runtime: Handle) {
-    while let Ok(Ok(())) = timeout(STANDSTILL, runtime.spawn(async {})).await {
-        sleep(STANDSTILL).await;
     }
 }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 use redis::IntoConnectionInfo;
 
 use super::*;
+use crate::store::redis::access::Access;
+use crate::store::redis::channels::ChannelKind;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::node_context::ConnectionSettings;
@@ -19,12 +21,12 @@ fn subscriptions() -> Arc<Subscriptions> {
     let address = "redis://127.0.0.1:1".into_connection_info().unwrap();
     let tls = Tls::default().config([&address]).unwrap();
     let timeouts = Timeouts::default();
-    let connector = Connector::Server(Endpoint::new(address, tls, timeouts), None);
+    let connector = Connector::Server(Endpoint::new(address, tls, timeouts, Access::default()));
     let settings = ConnectionSettings {
         timeouts,
         acknowledgement: Acknowledgement::default(),
         background: Arc::default(),
-        channels: Arc::default(),
+        channels: Arc::new(ChannelKind::new(None)),
     };
     Subscriptions::new(&NodeContext::new(connector, settings))
 }

@@ -24,9 +24,7 @@ async fn nothing_is_wider_than_a_phone_and_the_picture_can_be_made() {
     let peer = "return document.querySelector('#peers a').href + document.querySelector('#peers a').innerText";
     let peer = browser.run(peer, vec![]).await;
     assert_eq!(peer, "https://api-2.internal/_locksapi-2");
-    browser
-        .shows("#durations", "/accounts/{id}/transfers")
-        .await;
+    browser.shows("#durations", "/orders/{id}").await;
     let chart = "return document.querySelector('#durations svg').ariaLabel";
     let chart = browser.run(chart, vec![]).await;
     assert!(

@@ -84,7 +84,10 @@ pub(super) const TESTS: Tests = &[
     ),
     (
         "server: maxclients",
-        &["faults::outages::a_server_at_its_connection_limit_fails_waits_and_loses_no_lock"],
+        &[
+            "faults::outages::a_server_at_its_connection_limit_fails_waits_and_loses_no_lock",
+            "faults::outages::a_server_with_a_password_at_its_connection_limit_fails_waits_and_loses_no_lock",
+        ],
     ),
     (
         "server: output-buffer limit on pub/sub",
@@ -94,6 +97,7 @@ pub(super) const TESTS: Tests = &[
         "server: clock stepped forward",
         &[
             "faults::clock::an_audit_shows_how_far_the_clock_was_stepped",
+            "faults::clock::an_audit_shows_a_replica_whose_clock_is_ahead_of_its_masters",
             "faults::clock::a_clock_put_forward_ends_every_lease_and_no_release_is_confirmed",
         ],
     ),

@@ -56,7 +56,10 @@ async fn readers_stream_together_and_a_writer_waits_for_the_last_of_them() {
     for confirm in [Confirm::Strict, Confirm::Store, Confirm::Deadline] {
         for response in BODIES {
             let (store, layer) = at_body_end();
-            let app = answering(layer.confirm_reads(confirm), response);
+            let app = answering(
+                layer.reads(crate::layer::confirmed::confirmed_by(confirm)),
+                response,
+            );
             let first = send(&app, request("GET", "/orders/1")).await;
             let last = send(&app, request("GET", "/orders/1")).await;
             let mut writer = Box::pin(put(&app, "/orders/1"));
@@ -85,7 +88,10 @@ async fn the_end_of_a_read_is_confirmed_otherwise_than_that_of_a_write() {
     ] {
         for response in BODIES {
             let (store, layer) = at_body_end();
-            let app = answering(layer.confirm_reads(reads), response);
+            let app = answering(
+                layer.reads(crate::layer::confirmed::confirmed_by(reads)),
+                response,
+            );
             let response = send(&app, request(method, "/orders/1")).await;
             store.silence(true);
             let mut end = response.into_body().collect();

@@ -22,7 +22,7 @@ async fn a_write_that_the_store_does_not_confirm_is_never_answered_by_default_an
         let app = going_silent(layer, &store);
         let response = send(&app, request(method, "/orders/1")).await;
         assert_eq!(response.status(), status, "{method}");
-        let found = response.extensions().get::<Confirmation>().copied();
+        let found = super::confirmation(&response);
         assert_eq!(found, confirmation, "{method}");
     }
 }

@@ -48,7 +48,7 @@ async fn a_wait_ends_although_its_client_is_not_seen_to_disconnect() {
 async fn a_client_that_expects_100_continue_gets_it_and_its_end_is_noticed() {
     let (store, locks, layer) = patient();
     let _held = elsewhere(&store).await;
-    let address = serve(endless().layer(layer.buffer_body(16))).await;
+    let address = serve(endless().layer(layer)).await;
     let mut client = http1(address, EXPECTING).await;
     let mut answer = [0; 25];
     client.read_exact(&mut answer).await.unwrap();
@@ -63,7 +63,7 @@ async fn a_client_that_expects_100_continue_gets_it_and_its_end_is_noticed() {
 #[tokio::test]
 async fn an_unfinished_body_that_is_buffered_asks_for_no_lock() {
     let (store, locks, layer) = patient();
-    let address = serve(endless().layer(layer.buffer_body(16))).await;
+    let address = serve(endless().layer(layer)).await;
     let client = http1(address, UNFINISHED).await;
     tokio::time::sleep(A_WHILE).await;
     drop(client);

@@ -221,27 +221,3 @@ async fn a_connection_to_a_server_that_became_a_replica_is_replaced_but_not_each
     let () = server.ask(&["REPLICAOF", "NO", "ONE"]).await;
     recovers(&store).await;
 }
-
-#[tokio::test]
-async fn a_broken_connection_is_replaced_in_the_pool() {
-    let server = RedisServer::start().await;
-    let pool = deadpool_redis::Config::from_url(server.url())
-        .create_pool(Some(deadpool_redis::Runtime::Tokio1))
-        .unwrap();
-    let store = RedisStore::from_pool(pool.clone(), server.url())
-        .connect()
-        .await
-        .unwrap();
-    for _ in 0..5 {
-        let mut redis = server.connection().await;
-        let kill = redis::cmd("CLIENT")
-            .arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])
-            .to_owned();
-        kill.exec_async(&mut redis).await.unwrap();
-        recovers(&store).await;
-        for n in 0..8 {
-            recovers_on(&store, &format!("k{n}")).await;
-        }
-        assert_eq!(pool.status().size, 2);
-    }
-}

@@ -8,12 +8,7 @@ async fn redissons_limit_counts_and_stays() {
     let mut redis = redis_of(&server).await;
     let soon = now_ms(&mut redis).await + 5_000;
     redissons(&server, 1, soon).await;
-    let other = error(&store, &permit("n", 3)).await;
-    assert_eq!(other.kind(), StoreErrorKind::Conflict);
-    let text = std::error::Error::source(&other).unwrap().to_string();
-    assert!(text.contains("2 permits"), "{text}");
-
-    let (mine, next) = (permit("n", 2), permit("n", 2));
+    let (mine, next) = (permit("n", 3), permit("n", 5));
     assert!(asks(&store, &mine).await);
     let after = retry_after(&store, &next).await;
     assert!(after > Duration::from_secs(2) && after <= Duration::from_secs(5));
@@ -31,11 +26,57 @@ async fn redissons_limit_counts_and_stays() {
     }
     redis.del("{n}:timeout").await.unwrap();
     redis.set("n", 2).await.unwrap();
-    assert_eq!(
-        error_kind(&store, &permit("n", 3)).await,
-        StoreErrorKind::Conflict
-    );
+    assert!(asks(&store, &permit("n", 3)).await);
     assert_eq!(inspect(&store).await.limit, Some(2));
+}
+
+/// Redisson's `setPermits` adds the difference, and keeps the expiry that an attempt of ours gave the string.
+#[tokio::test]
+async fn a_limit_that_redisson_sets_counts_while_our_permits_are_held() {
+    let (server, store) = server_and_store().await;
+    let held = permit("n", 2);
+    assert!(asks(&store, &held).await);
+    let other = error(&store, &permit("n", 3)).await;
+    assert_eq!(other.kind(), StoreErrorKind::Conflict);
+    let text = std::error::Error::source(&other).unwrap().to_string();
+    assert!(text.contains("2 permits"), "{text}");
+    let mut redis = redis_of(&server).await;
+    redis.incr("n", 2).await.unwrap();
+    let more = [2, 2, 3].map(|named| permit("n", named));
+    for attempt in &more {
+        assert!(asks(&store, attempt).await);
+    }
+    assert!(!asks(&store, &permit("n", 2)).await);
+    assert_eq!(inspect(&store).await.limit, Some(4));
+}
+
+/// A number with an expiry that no attempt and no permit has left, such as a counter of requests.
+#[tokio::test]
+async fn a_number_of_the_application_is_no_stock_and_stays() {
+    let (server, store) = server_and_store().await;
+    let mut redis = redis_of(&server).await;
+    for number in [17, 0] {
+        redis.set_ex("n", number, 600).await.unwrap();
+        for patience in [None, Some(LEASE)] {
+            let attempt = permit("n", 3).patience(patience);
+            assert_eq!(error_kind(&store, &attempt).await, StoreErrorKind::Conflict);
+            assert_eq!(free(&server).await, number.to_string());
+            assert!(entry(&server, "n").await.ttl.unwrap() <= Duration::from_secs(600));
+            assert_eq!(server.dump().await.len(), 1);
+        }
+    }
+}
+
+/// The number that attempts leave when all permits are free binds none that come later.
+#[tokio::test]
+async fn a_limit_that_attempts_named_ends_with_the_last_permit() {
+    let (_server, store) = server_and_store().await;
+    for limit in [3, 1, 2] {
+        let held = permit("n", limit);
+        assert!(asks(&store, &held).await);
+        assert_eq!(inspect(&store).await.limit, Some(limit));
+        assert!(releases(&store, &held).await);
+    }
 }
 
 /// Redisson's `addPermits` removes the expiry of the string, and leaves that of the set.
@@ -132,7 +173,7 @@ async fn a_limit_that_is_set_counts_in_place_of_what_attempts_name() {
     assert!(asks(&store, &one).await && !asks(&store, &permit("n", 9)).await);
 
     // The limit of attempts counts again when no permit is held.
-    admin.leave_permits("n").await.unwrap();
+    admin.clear_permit_limit("n").await.unwrap();
     assert_eq!(
         error_kind(&store, &permit("n", 2)).await,
         StoreErrorKind::Conflict

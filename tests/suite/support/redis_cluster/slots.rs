@@ -70,7 +70,10 @@ impl RedisCluster {
     /// Moves one key of a slot that is being moved.
     pub(crate) async fn move_key(&self, key: &str, from: usize, to: usize) {
         let port = self.nodes[to].port().to_string();
-        let words = ["MIGRATE", "127.0.0.1", &port, key, "0", "5000"];
+        let mut words = vec!["MIGRATE", "127.0.0.1", &port, key, "0", "5000"];
+        if let Some(password) = self.nodes[to].password() {
+            words.extend(["AUTH", password]);
+        }
         self.nodes[from].ask::<()>(&words).await;
     }
 

@@ -47,6 +47,21 @@ pub async fn a_lost_hold_blocks_no_request(env: &Harness) {
     next.release().await.unwrap();
 }
 
+/// Somebody broke it. Its own process would learn of that at the next renewal, and this hold is never renewed.
+pub async fn a_stolen_hold_blocks_no_waiter_of_its_process(env: &Harness) {
+    let lease = Lease::Fixed(Duration::from_secs(60));
+    let guard = env.here.request().lease(lease).await.unwrap();
+    let waiter = env.waits(env.here.request()).await;
+    env.steal().await;
+    let granted = timeout(Duration::from_secs(5), waiter.granted()).await;
+    granted
+        .expect("the store is asked")
+        .release()
+        .await
+        .unwrap();
+    assert_err!(guard.release().await, Lost);
+}
+
 /// The release of a shared or handed-over hold asks the store whether it was held until then.
 pub async fn the_release_of_a_stolen_shared_hold_is_not_confirmed(env: &Harness) {
     let asking = env.here.owned();

@@ -132,6 +132,22 @@ pub async fn another_limit_on_several_keys_is_overlooked(env: &Harness) {
     guards.release().await.unwrap();
 }
 
+/// Neither a request that names another limit nor one that comes too late.
+pub async fn a_refused_request_changes_no_limit(env: &Harness) {
+    let mut guards = all(env.both()).await;
+    for process in env.both() {
+        let now = |limit| process.lock(KEY).permits(limit).wait(Duration::ZERO);
+        for other in [1, LIMIT - 1, LIMIT + 1, 1000] {
+            assert_err!(now(other).await, Conflict);
+            assert_err!(now(LIMIT).await, Busy);
+        }
+        guards.remove(0).release().await.unwrap();
+        guards.push(now(LIMIT).await.unwrap());
+        assert_err!(now(LIMIT).await, Busy);
+    }
+    release_all(guards).await;
+}
+
 /// A new version of the program has another limit.
 pub async fn a_limit_ends_with_its_holds(env: &Harness) {
     let [here, elsewhere] = env.both();

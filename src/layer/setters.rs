@@ -1,0 +1,109 @@
+//! The setters that both layers have.
+
+/// Declares the setters of a layer. Its method `serve` changes the [`ServeSettings`](super::ServeSettings), and panics if the
+/// result is wrong.
+macro_rules! shared_setters {
+    () => {
+        /// Sets the wait for the lock: a `Duration`, or a closure over `&Parts` that chooses it for each request. Zero: one attempt.
+        ///
+        /// The server does not always notice a disconnected client while its request waits (HTTP/1 with an unread body, or with any
+        /// byte after the request), so the wait is always finite.
+        #[track_caller]
+        pub fn wait(self, wait: impl $crate::layer::WaitPolicy) -> Self {
+            let wait = std::sync::Arc::new(wait);
+            self.serve(|serve| serve.wait = $crate::layer::Closure(wait))
+        }
+
+        /// Sets how long the lock outlives a process that dies, and whether it is renewed (default: renewed, 30 s).
+        ///
+        /// # Panics
+        ///
+        /// If it is shorter than 10 ms.
+        #[track_caller]
+        pub fn lease(self, lease: $crate::lock::Lease) -> Self {
+            self.serve(|serve| serve.lease = lease)
+        }
+
+        /// Sets how long a request may hold its lock (default 5 min), so that a handler that hangs does not hold it forever. After
+        /// that the lock counts as lost.
+        ///
+        /// # Panics
+        ///
+        /// If it is shorter than 10 ms.
+        #[track_caller]
+        pub fn max_hold(self, max_hold: std::time::Duration) -> Self {
+            self.serve(|serve| serve.max_hold = max_hold)
+        }
+
+        /// Sets how many requests of this process may wait for the same key at a time. One more gets a 503 `lock-overloaded`
+        /// without waiting. The request that asks the store for all of them does not count.
+        #[track_caller]
+        pub fn max_waiters(self, max_waiters: usize) -> Self {
+            self.serve(|serve| serve.max_waiters = max_waiters)
+        }
+
+        /// Sets what happens to a handler whose client has disconnected.
+        #[track_caller]
+        pub fn on_cancel(self, on_cancel: $crate::layer::OnCancel) -> Self {
+            self.serve(|serve| serve.on_cancel = on_cancel)
+        }
+
+        /// Sets your own response to requests that are not served. The layer puts the [`Rejection`](crate::Rejection) into its
+        /// extensions, and removes the body of a response to HEAD.
+        ///
+        /// ```
+        /// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore, Rejection};
+        /// # let locks = LockClient::new(MemoryStore::new());
+        /// DistributedLockLayer::new(locks).rejection(|rejection| {
+        ///     let mut response = rejection.to_response();
+        ///     *response.body_mut() = format!("sorry: {rejection}");
+        ///     response
+        /// })
+        /// # ;
+        /// ```
+        #[track_caller]
+        pub fn rejection<F, B>(self, respond: F) -> Self
+        where
+            F: Fn(&$crate::layer::Rejection) -> http::Response<B> + Send + Sync + 'static,
+            B: http_body::Body<Data = bytes::Bytes, Error: Into<$crate::error::BoxError>>
+                + Send
+                + 'static,
+        {
+            let responder = $crate::layer::Responder::new(respond);
+            self.serve(|serve| serve.responder = responder)
+        }
+    };
+}
+
+/// The setter `tenant_from` of a layer that has the setter `tenant`.
+macro_rules! tenant_from {
+    () => {
+        /// Takes the tenant from an extension of the type `T`, which the authentication has put into the request: see
+        /// [`tenant`](Self::tenant).
+        ///
+        /// ```
+        /// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore, key};
+        /// #[derive(Clone)]
+        /// struct Tenant(String);
+        ///
+        /// impl AsRef<str> for Tenant {
+        ///     fn as_ref(&self) -> &str {
+        ///         &self.0
+        ///     }
+        /// }
+        ///
+        /// # let locks = LockClient::new(MemoryStore::new());
+        /// DistributedLockLayer::new(locks).key(key::path()).tenant_from::<Tenant>()
+        /// # ;
+        /// ```
+        #[track_caller]
+        pub fn tenant_from<T>(self) -> Self
+        where
+            T: AsRef<str> + Send + Sync + 'static,
+        {
+            self.tenant(|parts| Some(parts.extensions.get::<T>()?.as_ref().to_owned()))
+        }
+    };
+}
+
+pub(crate) use {shared_setters, tenant_from};

@@ -1,0 +1,143 @@
+//! The key of a request, and its body, which is read where the key is in it.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{HeaderValue, Method};
+use http_body::Body;
+
+use super::DistributedLockLayer;
+use super::body_budget::Share;
+use super::body_reader::{BodyReader, ReadBody};
+use super::rejection::{Rejection, RejectionKind};
+use crate::error::BoxError;
+use crate::key::{AnyKey, KeyError, Keys, RequestBody};
+use sealed::Take;
+
+/// A layer that serves requests with the body `B`. By default it reads the body before it asks for the lock, so it must be able to
+/// make a new body of the bytes. After [`stream_body`](DistributedLockLayer::stream_body) it takes any body. The trait is sealed.
+#[diagnostic::on_unimplemented(
+    message = "a `DistributedLockLayer` cannot read a request's body of the type `{B}` before its lock is requested",
+    label = "call `stream_body` on the layer, which leaves the body to the handler",
+    note = "call `stream_body` on the layer to leave the body to the handler, or make it one that comes `From<Bytes>`, as \
+            `axum::body::Body` does",
+    note = "on axum, put layers that change the request's body (a limit, a time-out, decompression) into a `.layer` call of their \
+            own, or `.map_request(|request: Request<_>| request.map(Body::new))` before this layer"
+)]
+pub trait TakesBody<B>: Take<B> {}
+
+#[diagnostic::do_not_recommend]
+impl<B, L: Take<B>> TakesBody<B> for L {}
+
+mod sealed {
+    use super::{BodyReader, Parts, ReadBody, RejectionKind};
+
+    /// How a layer takes a body.
+    pub trait Take<B> {
+        /// The body for the handler, and its bytes if they were read.
+        fn take(
+            reader: &BodyReader,
+            parts: &mut Parts,
+            body: B,
+        ) -> impl Future<Output = Result<(B, Option<ReadBody>), RejectionKind>> + Send;
+    }
+}
+
+/// The body is left to the handler.
+impl<B: Send> Take<B> for DistributedLockLayer<true> {
+    async fn take(
+        _: &BodyReader,
+        _: &mut Parts,
+        body: B,
+    ) -> Result<(B, Option<ReadBody>), RejectionKind> {
+        Ok((body, None))
+    }
+}
+
+/// The body is read, unless its client waits for an answer before it ends.
+impl<B> Take<B> for DistributedLockLayer<false>
+where
+    B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
+{
+    async fn take(
+        reader: &BodyReader,
+        parts: &mut Parts,
+        body: B,
+    ) -> Result<(B, Option<ReadBody>), RejectionKind> {
+        match is_dialogue(parts) {
+            true => Ok((body, None)),
+            false => WholeBody::take(reader, parts, body).await,
+        }
+    }
+}
+
+/// Reads each body.
+pub(crate) enum WholeBody {}
+
+impl<B> Take<B> for WholeBody
+where
+    B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
+{
+    async fn take(
+        reader: &BodyReader,
+        parts: &mut Parts,
+        body: B,
+    ) -> Result<(B, Option<ReadBody>), RejectionKind> {
+        if body.is_end_stream() {
+            return Ok((body, Some((Bytes::new(), Share::default()))));
+        }
+        // Boxed, because most requests have no body, and it is large.
+        let (bytes, share) = Box::pin(reader.read(parts, body)).await?;
+        Ok((bytes.clone().into(), Some((bytes, share))))
+    }
+}
+
+/// Whether the client may send its body while it reads the answer: a gRPC call, or a WebSocket over HTTP/2.
+fn is_dialogue(parts: &Parts) -> bool {
+    let is_grpc =
+        |content_type: &HeaderValue| content_type.as_bytes().starts_with(b"application/grpc");
+    parts.method == Method::CONNECT || parts.headers.get(CONTENT_TYPE).is_some_and(is_grpc)
+}
+
+/// A request's body, and its bytes, once they are read.
+pub(crate) struct Payload<B> {
+    pub(crate) body: B,
+    read: Option<ReadBody>,
+}
+
+impl<B: Send> Payload<B> {
+    /// The body as the layer `L` takes it, and its bytes if that layer reads it.
+    pub(crate) async fn take<L: Take<B>>(
+        self,
+        reader: &BodyReader,
+        parts: &mut Parts,
+    ) -> Result<(B, Option<ReadBody>), Rejection> {
+        match self.read {
+            None => L::take(reader, parts, self.body)
+                .await
+                .map_err(Rejection::new),
+            read => Ok((self.body, read)),
+        }
+    }
+}
+
+/// The keys, or why there are none. Reads the body if the keys are in it.
+pub(crate) async fn extract<L: Take<B>, B: Send>(
+    key: &AnyKey,
+    reader: &BodyReader,
+    parts: &mut Parts,
+    body: B,
+) -> Result<(Result<Keys, KeyError>, Payload<B>), Rejection> {
+    let mut found = key.extract(parts).await;
+    if !found.as_ref().is_err_and(KeyError::is_body_unread) {
+        return Ok((found, Payload { body, read: None }));
+    }
+    let (body, read) = L::take(reader, parts, body).await.map_err(Rejection::new)?;
+    if let Some((bytes, _)) = &read {
+        parts.extensions.insert(RequestBody(bytes.clone()));
+        found = key.extract(parts).await;
+        // A layer further in may read another body.
+        parts.extensions.remove::<RequestBody>();
+    }
+    Ok((found, Payload { body, read }))
+}

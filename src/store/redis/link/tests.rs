@@ -1,0 +1,242 @@
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf, duplex};
+use tokio::sync::watch;
+
+use tokio::time::Instant;
+
+use super::*;
+use crate::error::StoreErrorKind;
+use crate::store::redis::access::Access;
+use crate::store::redis::channels::ChannelKind;
+use crate::store::redis::connector::Connector;
+use crate::store::redis::endpoint::{Endpoint, RawConnection};
+use crate::store::redis::node_context::ConnectionSettings;
+use crate::store::redis::replicas::Acknowledgement;
+use crate::store::redis::sentinel::{FollowedMaster, Master};
+use crate::store::redis::timeouts::Timeouts;
+use crate::store::redis::tls::Tls;
+
+fn link() -> Arc<Link> {
+    let address = "redis://127.0.0.1:1".into_connection_info().unwrap();
+    let tls = Tls::default().config([&address]).unwrap();
+    let timeouts = Timeouts::default();
+    let connector = Connector::Server(Endpoint::new(address, tls, timeouts, Access::default()));
+    let settings = ConnectionSettings {
+        timeouts,
+        acknowledgement: Acknowledgement::default(),
+        background: Arc::default(),
+        channels: Arc::new(ChannelKind::new(None)),
+    };
+    Link::new(
+        &NodeContext::new(connector, settings),
+        Purpose::Commands,
+        None,
+    )
+}
+
+/// A connection that an attempt to connect has just opened, and its other end.
+async fn opened() -> (Opened, DuplexStream) {
+    let (near, far) = duplex(64);
+    let (opened, driver) = opened_on(near).await;
+    tokio::spawn(driver);
+    (opened, far)
+}
+
+type Drive = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A connection on `stream`, and the future that drives it.
+async fn opened_on(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> (Opened, Drive) {
+    let settings = RedisConnectionInfo::default();
+    let settings = settings
+        .set_skip_set_lib_name()
+        .set_protocol(ProtocolVersion::RESP2);
+    let config = AsyncConnectionConfig::new();
+    let opening = MultiplexedConnection::new_with_config(&settings, stream, config);
+    let (handle, driver) = opening.await.unwrap();
+    let raw = RawConnection::new(handle, std::future::pending());
+    let up = telemetry::store::connected(telemetry::store::COMMANDS);
+    let (wire, master) = (Wire::new(raw, None, up), None);
+    let opened = Opened { wire, master };
+    (opened, Box::pin(driver))
+}
+
+/// A stream that ends as soon as something is written to it.
+#[derive(Clone, Default)]
+struct EndsWhenWritten(Arc<std::sync::Mutex<Written>>);
+
+#[derive(Default)]
+struct Written {
+    bytes: Vec<u8>,
+    reader: Option<Waker>,
+}
+
+impl AsyncRead for EndsWhenWritten {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut written = self.0.lock().unwrap();
+        if written.bytes.is_empty() {
+            written.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for EndsWhenWritten {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut written = self.0.lock().unwrap();
+        written.bytes.extend(bytes);
+        let reader = written.reader.take();
+        drop(written);
+        reader.into_iter().for_each(Waker::wake);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Polls a driver within the call that wakes it, as another thread may do while that call is not over.
+struct AtOnce {
+    driver: std::sync::Mutex<Option<Drive>>,
+    woken: AtomicBool,
+}
+
+impl AtOnce {
+    fn drive(driver: Drive) {
+        let driver = Self {
+            driver: std::sync::Mutex::new(Some(driver)),
+            woken: AtomicBool::new(false),
+        };
+        Arc::new(driver).wake();
+    }
+}
+
+impl Wake for AtOnce {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, Ordering::SeqCst);
+        let waker = Waker::from(self.clone());
+        let mut cx = Context::from_waker(&waker);
+        // A call from within a poll leaves the mark to the loop around that poll.
+        let Ok(mut running) = self.driver.try_lock() else {
+            return;
+        };
+        while self.woken.swap(false, Ordering::SeqCst) {
+            running.take_if(|driver| driver.as_mut().poll(&mut cx).is_ready());
+        }
+    }
+}
+
+async fn has_ended(mut far: DuplexStream) -> bool {
+    let end = timeout(Duration::from_secs(60), far.read_u8()).await;
+    end.is_ok_and(|end| end.is_err())
+}
+
+/// `close` aborts the task, but a caller that connects meanwhile is past its last await.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_opened_while_the_store_ends_is_closed() {
+    let link = link();
+    let (before, far) = opened().await;
+    link.start(Some(before));
+    drop(link.wire().await.unwrap());
+    assert!(link.is_up());
+    link.close();
+    assert!(!link.is_up());
+    assert!(has_ended(far).await, "the store is gone");
+
+    let (late, far) = opened().await;
+    link.start(Some(late));
+    assert!(!link.is_up());
+    assert!(has_ended(far).await, "the store was gone before");
+    let error = link.query(&redis::cmd("PING")).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unreachable);
+    assert!(link.task.lock().is_none(), "no task starts");
+}
+
+/// The command is written, and the connection ends, before the caller's first poll has returned. On several threads that
+/// is a matter of chance.
+#[tokio::test(start_paused = true)]
+async fn a_command_that_fails_at_its_first_poll_may_have_been_sent() {
+    let link = link();
+    let stream = EndsWhenWritten::default();
+    let (opened, driver) = opened_on(stream.clone()).await;
+    AtOnce::drive(driver);
+    link.start(Some(opened));
+    drop(link.wire().await.unwrap());
+
+    let command = redis::cmd("PING");
+    let answer = link.query(&command).now_or_never();
+    let error = answer.expect("it fails at once").unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unanswered);
+    let written = stream.0.lock().unwrap().bytes.clone();
+    assert_eq!(written, command.get_packed_command(), "it is sent once");
+}
+
+/// A command without an answer keeps the connection for seconds.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_to_be_replaced_is_not_used_while_a_command_keeps_it() {
+    let link = link();
+    let (before, _far) = opened().await;
+    link.start(Some(before));
+    let kept = link.wire().await.unwrap();
+    kept.end("another server is the master");
+    assert!(kept.has_ended() && !link.is_up());
+    assert_eq!(kept.why(), "another server is the master");
+}
+
+/// A connection to the new master may have been opened before: its replicas count, and not those of the former one.
+#[test]
+fn a_connection_to_a_master_that_is_replaced_meanwhile_is_not_used() {
+    let [former, new] = [(6379, 3), (6380, 4)].map(|(port, epoch)| Master {
+        host: "localhost".to_owned(),
+        port,
+        epoch,
+    });
+    let current = watch::Sender::new(Some(former.clone()));
+    for moves in [false, true] {
+        let master = FollowedMaster::new(former.clone(), current.subscribe());
+        assert!(master.is_some());
+        if moves {
+            current.send_replace(Some(new.clone()));
+        }
+        assert_eq!(opening::unless_replaced(master).is_err(), moves);
+    }
+}
+
+/// The text is sent by the first of those that find out, and again when the server has forgotten it since.
+#[tokio::test(start_paused = true)]
+async fn the_text_of_a_script_is_sent_by_one_of_many_callers() {
+    let (opened, _far) = opened().await;
+    let call = crate::store::redis::rights::question();
+    let began = Instant::now();
+    assert!(opened.wire.must_load(&call, began), "the first");
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert!(
+        !opened
+            .wire
+            .must_load(&call, began - Duration::from_millis(1))
+    );
+    let again = Instant::now();
+    assert!(opened.wire.must_load(&call, again), "forgotten since");
+}
