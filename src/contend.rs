@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -87,7 +88,7 @@ impl Contending {
         }
         loop {
             let now = Instant::now();
-            let (next, out) = self.core.table.next(&self.key, self.side, self.fair, now);
+            let (next, out) = self.core.table.next(&self.key, self.side, self.fair, &self.task, now);
             self.core.run(out);
             match next {
                 Next::Done => {
@@ -146,7 +147,7 @@ impl Contending {
             Ok(Reply::Granted(grants)) => {
                 self.asked_again = false;
                 let mut granted = pending.granted(&grants, |_| terms);
-                match granted.as_mut().and_then(Vec::pop) {
+                match granted.as_mut().and_then(SmallVec::pop) {
                     Some(held) => {
                         self.pending = None;
                         give(&self.core, held, self.fair);
@@ -175,7 +176,7 @@ impl Contending {
     fn ask_more(&self, terms: &Terms) -> impl Future<Output = Vec<bool>> + use<> {
         let more = match self.more {
             0 => 0,
-            more => more.min(self.core.table.waiting(&self.key, self.side).saturating_sub(1)),
+            more => more.min(self.core.table.waiting(&self.key, self.side)),
         };
         let (core, terms) = (self.core.clone(), terms.clone());
         let attempts = (0..more).map(|_| Pending::one(&core, &self.key, &terms, core.next_number()));
@@ -243,7 +244,7 @@ impl Drop for Contending {
                 "the task that asks for the key has ended with its runtime",
             );
             let error = LockError::Unavailable(error);
-            let out = self.core.table.abandoned(&self.key, self.side, self.fair, &error);
+            let out = self.core.table.abandoned(&self.key, self.side, self.fair, &self.task, &error);
             self.core.run(out);
         }
     }

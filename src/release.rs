@@ -16,7 +16,7 @@ use crate::hold::{Held, Question};
 use crate::limits::ANSWER_TIME;
 use crate::lock::HoldId;
 use crate::spawn::Spawner;
-use crate::store::{BATCH, HoldStatus, Release, Renewal, Store, undecided};
+use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, Store, undecided};
 use crate::sync::{Mutex, call_outside};
 use crate::table::{Grant, Out, Table};
 use crate::telemetry::{self, Events, Seldom};
@@ -165,9 +165,23 @@ impl Core {
         confirmed.unwrap_or_else(|_| Err(undecided().into()))
     }
 
-    /// A hold that nobody wants is released.
+    /// The store has answered the release of a hold, or will not.
+    fn freed(self: &Arc<Self>, held: Arc<Held>, released: Released) {
+        let out = self.table.released(&held, released);
+        if let Some(pause) = out.later {
+            let core = self.clone();
+            self.spawner.run(async move {
+                tokio::time::sleep(pause).await;
+                core.freed(held, HoldStatus::Held.into());
+            });
+        }
+        self.run(out);
+    }
+
+    /// A hold that no request wants is released.
     pub(crate) fn give_back(self: &Arc<Self>, held: Arc<Held>) {
-        Ending::new(self.clone(), held, false, Instant::now()).in_background();
+        let counted = self.spawner.tracker.token();
+        Ending::new(self.clone(), held, false, Instant::now(), counted).in_background();
     }
 
     /// A place among the releases of a partition that no caller waits for.

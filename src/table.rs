@@ -141,6 +141,8 @@ pub(crate) struct Out {
     pub(crate) wake: SmallVec<[Arc<Notify>; 2]>,
     /// When the keeper must visit a hold that it did not know.
     pub(crate) visit: Option<Instant>,
+    /// The same event comes again after this time: others ask first.
+    pub(crate) later: Option<Duration>,
 }
 
 /// The answer to a request that waits.
@@ -279,7 +281,8 @@ impl Table {
         })
     }
 
-    /// The request `number` asked the store in vain, and waits now. `until`: when the holder's lease ends, if that is known.
+    /// The request `number` asked the store in vain, and waits now. `until`: when the holder's lease ends, if that is known. `leaves`:
+    /// the request has something in the store, with which a task that starts goes on.
     ///
     /// # Errors
     ///
@@ -290,22 +293,21 @@ impl Table {
         number: u64,
         terms: &Terms,
         slot: &mut Option<Arc<Slot>>,
-        until: Option<Instant>,
+        (until, leaves): (Option<Instant>, bool),
         now: Instant,
     ) -> Result<(Entered, Out), LockError> {
         self.change(key, true, |shard, _| {
             let closed = shard.closed;
             let Shard { keys, wheel, .. } = shard;
             let state = keys.get_mut(key).expect("it was inserted");
-            state.no_more_asking(number);
             if closed {
+                state.no_more_asking(number);
                 return Err(LockError::Shutdown);
             }
-            if let Some(until) = until {
-                state.news(Side::of(terms.mode), now, Some(until));
-            }
-            let entered = state.wait(number, terms, slot, wheel, self.at(now))?;
-            Ok((entered, Out::visits(wheel)))
+            let at = self.at(now);
+            let (entered, mut out) = state.refused(number, terms, slot, (until, leaves), wheel, at)?;
+            out.see(wheel);
+            Ok((entered, out))
         })
     }
 
@@ -336,8 +338,15 @@ impl Table {
     }
 
     /// The task of a contended key ends early: those who wait have the answer `error`.
-    pub(crate) fn abandoned(&self, key: &LockKey, side: Side, fair: Option<u64>, error: &LockError) -> Out {
-        let abandoned = self.with(key, |state, _| state.abandoned(side, fair, error));
+    pub(crate) fn abandoned(
+        &self,
+        key: &LockKey,
+        side: Side,
+        fair: Option<u64>,
+        work: &Arc<Notify>,
+        error: &LockError,
+    ) -> Out {
+        let abandoned = self.with(key, |state, _| state.abandoned(side, fair, work, error));
         abandoned.unwrap_or_default()
     }
 
@@ -368,10 +377,8 @@ impl Table {
     }
 
     /// The store has answered the release of a hold, or will not.
-    pub(crate) fn released(&self, held: &Held, released: Released, now: Instant) -> Out {
-        let released = self.with(&held.hold.key, |state, _| {
-            state.released(held, released, now)
-        });
+    pub(crate) fn released(&self, held: &Held, released: Released) -> Out {
+        let released = self.with(&held.hold.key, |state, _| state.released(held, released));
         released.unwrap_or_default()
     }
 
@@ -387,13 +394,14 @@ impl Table {
         key: &LockKey,
         side: Side,
         fair: Option<u64>,
+        work: &Arc<Notify>,
         now: Instant,
     ) -> (Next, Out) {
-        let next = self.with(key, |state, _| state.next(side, fair, now));
+        let next = self.with(key, |state, _| state.next(side, fair, work, now));
         next.unwrap_or_default()
     }
 
-    /// How many requests wait on one side of a key.
+    /// How many requests wait on one side of a key, behind the one for which the store is asked.
     pub(crate) fn waiting(&self, key: &LockKey, side: Side) -> usize {
         self.read(key, |state| state.waiting(side)).unwrap_or_default()
     }

@@ -1,17 +1,19 @@
 //! One key, or any of several: the one question that a free lock costs, and then a ticket.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::wait::{Wait, over};
 use crate::contend::{Contending, Pending, Reply, answered_late, attempt};
 use crate::error::{LockError, StoreError, StoreErrorKind};
+use crate::hold::Held;
 use crate::lock::{LockKey, LockMode};
 use crate::release::{Core, Share};
 use crate::store::Want;
@@ -32,6 +34,8 @@ pub(super) struct Asker {
     terms: Terms,
     number: u64,
     is_done: bool,
+    /// A shutdown waits for it.
+    _counted: TaskTrackerToken,
 }
 
 /// The places of a request that waits: the first grant is its answer. If it is dropped, it leaves them; a grant that it has not taken
@@ -58,6 +62,8 @@ pub(super) fn enter(
     now: Instant,
 ) -> Result<Option<Step>, LockError> {
     let number = core.next_number();
+    // Before the table may refuse it: a shutdown that closes the table afterwards waits for it.
+    let counted = core.spawner.tracker.token();
     let (entered, out) = core.table.enter(key, number, terms, &mut ticket.slot, now)?;
     core.run(out);
     Ok(match entered {
@@ -68,6 +74,7 @@ pub(super) fn enter(
             terms: terms.clone(),
             number,
             is_done: false,
+            _counted: counted,
         })),
         Entered::Wait { start } => {
             ticket.add(key, terms, number);
@@ -92,18 +99,19 @@ pub(super) fn enter_one(
     Ok(step.unwrap_or(Step::Wait(ticket)))
 }
 
-/// Takes one key: asks the store if the request may, and waits.
-pub(super) async fn take(step: Step, wait: Wait) -> Result<Share, LockError> {
-    let ticket = match step {
-        Step::Share(share) => return Ok(share),
-        Step::Wait(ticket) => ticket,
-        Step::Ask(asker) => match asker.ask(wait).await? {
-            Step::Share(share) => return Ok(share),
-            Step::Wait(ticket) => ticket,
-            Step::Ask(_) => unreachable!("it has asked"),
-        },
-    };
-    ticket.wait(wait).await
+/// Takes one key: asks the store if the request may, and waits. The step is borrowed, so that the future has no copies of it.
+pub(super) async fn take(step: &mut Option<Step>, wait: Wait) -> Result<Share, LockError> {
+    if let Some(Step::Ask(asker)) = step {
+        let next = asker.ask(wait).await?;
+        *step = Some(next);
+    }
+    if let Some(Step::Wait(ticket)) = step {
+        return ticket.wait(wait).await;
+    }
+    match step.take() {
+        Some(Step::Share(share)) => Ok(share),
+        _ => unreachable!("it has asked"),
+    }
 }
 
 impl Asker {
@@ -120,15 +128,24 @@ impl Asker {
     }
 
     /// Asks once. If the store is silent or refuses, a request that waits gets a ticket, and a task asks for it.
-    pub(super) async fn ask(self, wait: Wait) -> Result<Step, LockError> {
-        let Self {
-            core, key, terms, ..
-        } = &self;
-        let mut pending = Pending::one(core, key, terms, self.number);
-        let answer = unless_closed(core, wait, pending.ask()).await?;
+    pub(super) async fn ask(&mut self, wait: Wait) -> Result<Step, LockError> {
+        let mut pending = Pending::one(&self.core, &self.key, &self.terms, self.number);
+        let answer = {
+            let asking = pin!(pending.ask());
+            unless_closed(&self.core, wait, asking).await?
+        };
+        self.answered(wait, pending, answer)
+    }
+
+    fn answered(
+        &mut self,
+        wait: Wait,
+        mut pending: Pending,
+        answer: Result<Reply, StoreError>,
+    ) -> Result<Step, LockError> {
         let answer = match answer {
             Ok(Reply::Granted(grants)) => {
-                match pending.granted(&grants, |_| terms).and_then(|mut holds| holds.pop()) {
+                match pending.granted(&grants, |_| &self.terms).and_then(|mut holds| holds.pop()) {
                     Some(held) => return self.granted(held).map(Step::Share),
                     None => Err(answered_late()),
                 }
@@ -146,10 +163,7 @@ impl Asker {
     }
 
     /// The store has granted the hold.
-    pub(super) fn granted(
-        mut self,
-        held: Arc<crate::hold::Held>,
-    ) -> Result<Share, LockError> {
+    pub(super) fn granted(&mut self, held: Arc<Held>) -> Result<Share, LockError> {
         self.is_done = true;
         let core = &self.core;
         match core.table.granted(self.number, &held, &self.terms, Instant::now()) {
@@ -167,7 +181,7 @@ impl Asker {
 
     /// The request waits. The task that asks for it goes on with its attempt.
     fn wait(
-        self,
+        &mut self,
         pending: Pending,
         answer: Result<Duration, StoreError>,
     ) -> Result<Step, LockError> {
@@ -182,18 +196,18 @@ impl Asker {
 
     /// Takes its place in the line of its key.
     fn stand(
-        mut self,
+        &mut self,
         ticket: &mut Ticket,
         retry_after: Option<Duration>,
         pending: Option<Pending>,
         answer: Option<Result<Duration, StoreErrorKind>>,
     ) -> Result<Option<Share>, LockError> {
-        self.is_done = true;
         let (core, key, terms, number) = (&self.core, &self.key, &self.terms, self.number);
         let now = Instant::now();
         let until = retry_after.and_then(|retry_after| now.checked_add(retry_after));
-        let slot = &mut ticket.slot;
-        let (entered, out) = core.table.refused(key, number, terms, slot, until, now)?;
+        let news = (until, pending.is_some());
+        let (entered, out) = core.table.refused(key, number, terms, &mut ticket.slot, news, now)?;
+        self.is_done = true;
         core.run(out);
         match entered {
             Entered::Share(grant) => return Ok(Some(core.share(grant))),
@@ -238,7 +252,7 @@ impl Ticket {
     }
 
     /// Waits for a grant.
-    pub(super) async fn wait(mut self, wait: Wait) -> Result<Share, LockError> {
+    async fn wait(&mut self, wait: Wait) -> Result<Share, LockError> {
         match timeout_at(wait.until, poll_fn(|cx| self.poll(cx))).await {
             Ok(given) => {
                 if let Ok(share) = &given {
@@ -288,7 +302,7 @@ impl Ticket {
             return Ok(None);
         };
         let (key, terms, now) = (&place.key, &place.terms, Instant::now());
-        let (entered, out) = core.table.refused(key, number, terms, slot, None, now)?;
+        let (entered, out) = core.table.refused(key, number, terms, slot, (None, false), now)?;
         core.run(out);
         match entered {
             Entered::Share(grant) => return Ok(Some(core.share(grant))),
@@ -381,7 +395,7 @@ async fn ask_any(
         attempt(core, &asker.key, &terms, asker.number)
     });
     let mut pending = Pending::several(core, attempts.collect(), Want::Any);
-    let answer = unless_closed(core, wait, pending.ask()).await?;
+    let answer = unless_closed(core, wait, pin!(pending.ask())).await?;
     let retry_after = match answer {
         Ok(Reply::Granted(grants)) => {
             let granted = pending.granted(&grants, |index| &askers[index].terms);
@@ -420,9 +434,8 @@ async fn ask_any(
 pub(super) async fn unless_closed<T>(
     core: &Core,
     wait: Wait,
-    work: impl Future<Output = T>,
+    mut work: Pin<&mut impl Future<Output = T>>,
 ) -> Result<T, LockError> {
-    let mut work = pin!(work);
     // In memory it is done by now, also outside of a runtime.
     if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
         return Ok(done);

@@ -1,5 +1,6 @@
 //! All of several keys, in rounds.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,7 +132,8 @@ impl AllOf<'_> {
             });
             let attempts: SmallVec<[_; 1]> = attempts.collect();
             let mut pending = Pending::several(self.core, attempts, Want::All);
-            let holds = match unless_closed(self.core, self.wait, pending.ask()).await?? {
+            let answer = unless_closed(self.core, self.wait, pin!(pending.ask())).await?;
+            let holds = match answer? {
                 Reply::Granted(grants) => {
                     let granted = pending.granted(&grants, |index| askers[index].1.terms());
                     granted.ok_or_else(answered_late)?
@@ -145,7 +147,7 @@ impl AllOf<'_> {
             };
             // All of them are holds before any of them may fail.
             let granted = askers.into_iter().zip(holds);
-            let granted = granted.map(|((index, asker), held)| (index, asker.granted(held)));
+            let granted = granted.map(|((index, mut asker), held)| (index, asker.granted(held)));
             for (index, share) in granted.collect::<Vec<_>>() {
                 shares[index] = Some(share?);
             }
@@ -186,6 +188,6 @@ impl AllOf<'_> {
     async fn take_one(&self, index: usize, wait: Wait) -> Result<Share, LockError> {
         let (key, mode) = self.keys[index];
         let step = enter_one(self.core, key, &self.terms.in_mode(mode), Instant::now())?;
-        take(step, wait).await
+        take(&mut Some(step), wait).await
     }
 }

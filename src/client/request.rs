@@ -244,7 +244,7 @@ impl LockRequest {
     fn enter(&self, target: &Target, wait: Wait, now: Instant) -> Result<Step, LockError> {
         let core = &self.client.inner.core;
         match enter_one(core, &target.key, &self.terms, now)? {
-            Step::Ask(asker) if core.store.answers_at_once() => {
+            Step::Ask(mut asker) if core.store.answers_at_once() => {
                 let asked = asker.ask(wait).now_or_never();
                 asked.expect("it is answered at once")
             }
@@ -431,14 +431,11 @@ impl<'a> Acquisition<'a> {
         async move {
             let (core, terms) = (&request.client.inner.core, &request.terms);
             // Pinned here, so that the futures around it move only a pointer.
+            let mut step = step;
             let work = pin!(async {
-                match (&request.targets, step) {
-                    (Targets::One(_), Some(step)) => take(step, wait).await.map(guard),
-                    (Targets::One(target), None) => {
-                        let step = enter_one(core, &target.key, terms, now)?;
-                        take(step, wait).await.map(guard)
-                    }
-                    (Targets::All(targets), _) => {
+                match &request.targets {
+                    Targets::One(_) => take(&mut step, wait).await.map(guard),
+                    Targets::All(targets) => {
                         let keys = &in_order(targets, request.mode)?;
                         let all = AllOf {
                             core,
@@ -448,7 +445,7 @@ impl<'a> Acquisition<'a> {
                         };
                         Box::pin(all.take()).await.map(LockGuard::new)
                     }
-                    (Targets::Any(targets), _) => {
+                    Targets::Any(targets) => {
                         let mut keys = in_order(targets, request.mode)?;
                         // Requests begin at different keys, so that the keys are used equally.
                         fastrand::shuffle(&mut keys);

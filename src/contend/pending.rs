@@ -8,7 +8,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
@@ -34,8 +33,6 @@ pub(crate) struct Pending {
     left: Left,
     /// An instant before the last question was sent, from which leases count.
     sent: Instant,
-    /// A shutdown waits for it.
-    _counted: TaskTrackerToken,
 }
 
 /// A question under way.
@@ -84,7 +81,6 @@ impl Pending {
             asking: None,
             left: Left::Nothing,
             sent: Instant::now(),
-            _counted: core.spawner.tracker.token(),
             core: core.clone(),
         }
     }
@@ -134,7 +130,7 @@ impl Pending {
         &mut self,
         grants: &[Grant],
         terms: impl Fn(usize) -> &'a Terms,
-    ) -> Option<Vec<Arc<Held>>> {
+    ) -> Option<SmallVec<[Arc<Held>; 1]>> {
         let now = Instant::now();
         let is_over = |grant: &Grant| self.sent + valid_for(self.attempts[grant.index].lease) <= now;
         if grants.iter().any(is_over) {

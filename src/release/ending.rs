@@ -12,14 +12,14 @@ use super::{Core, ShareRelease};
 use crate::backoff::Backoff;
 use crate::error::{LockError, StoreError, StoreErrorKind, worst};
 use crate::hold::{End, Held, Question};
-use crate::store::{BATCH, Asked, HoldStatus, Record, Release, Released, undecided};
+use crate::store::{self, Answer, BATCH, HoldStatus, Record, Release, Released, undecided};
 
 /// The pause between two tries of a release that the store refuses.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// A hold without shares, whose release has begun: the duty to release it.
 pub(super) struct Ending {
-    core: Arc<Core>,
+    pub(super) core: Arc<Core>,
     held: Arc<Held>,
     /// The table waits for its end.
     awaited: bool,
@@ -29,6 +29,7 @@ pub(super) struct Ending {
     kept_until: Option<Instant>,
     /// The question by which it is released.
     question: Question,
+    tries: Tries,
     is_over: bool,
     /// Its place among the releases that no caller waits for, until the store's first answer.
     place: Option<OwnedSemaphorePermit>,
@@ -37,14 +38,22 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    pub(super) fn new(core: Arc<Core>, held: Arc<Held>, awaited: bool, now: Instant) -> Self {
+    /// `counted`: a token from before the hold left the table.
+    pub(super) fn new(
+        core: Arc<Core>,
+        held: Arc<Held>,
+        awaited: bool,
+        now: Instant,
+        counted: TaskTrackerToken,
+    ) -> Self {
         let (is_held, question) = held.begin_release(now);
         if !is_held && held.lose() {
             core.report_loss(&held, held.why_over());
         }
         let kept_until = held.kept_until(now);
         Self {
-            _counted: core.spawner.tracker.token(),
+            _counted: counted,
+            tries: Tries::default(),
             core,
             held,
             awaited,
@@ -67,17 +76,18 @@ impl Ending {
         let core = self.core.clone();
         let release = Release::new(self.held.hold.clone()).record(record.clone());
         match core.store.release_one(release) {
-            Asked::Now(released) => {
-                self.first_answer(&released);
-                let result = Tries::default().decided(&self.held, released);
-                let result = result.unwrap_or_else(|| Err(undecided().into()));
-                ShareRelease::done(self.ended(result)).lost_if(!is_held)
+            store::Asked::Now(released) => {
+                let result = self.answered(released);
+                let result = result.unwrap_or_else(|| self.ended(Err(undecided().into())));
+                ShareRelease::done(result)
             }
-            Asked::Later(answer) => {
-                let work = self.released(Some(answer), record);
-                ShareRelease::kept(core, Box::pin(work)).lost_if(!is_held)
-            }
+            store::Asked::Later(answer) => ShareRelease::asked(Asked {
+                ending: self,
+                answer,
+                record,
+            }),
         }
+        .lost_if(!is_held)
     }
 
     /// The same where no caller waits.
@@ -113,29 +123,47 @@ impl Ending {
         }
     }
 
-    /// Asks until the release is decided, with pauses between. `first`: the answer to the first question, which was asked.
-    async fn released(
+    /// Asks until the release is decided. `first`: the answer to the first question, which was asked.
+    pub(super) async fn released(
         mut self,
-        first: Option<crate::store::Answer<Released>>,
+        first: Option<Answer<Released>>,
         record: Option<Record>,
     ) -> Result<(), LockError> {
-        let mut tries = Tries::default();
-        let mut backoff = Backoff::STORE;
-        let mut answer = first;
-        loop {
-            let released = match answer.take() {
-                Some(answer) => answer.await,
-                None => {
-                    let release = Release::new(self.held.hold.clone()).record(record.clone());
-                    self.core.store.release_one(release).answer().await
-                }
-            };
-            self.first_answer(&released);
-            if let Some(result) = tries.decided(&self.held, released) {
-                return self.ended(result);
-            }
-            backoff.pause().await;
+        let released = match first {
+            Some(answer) => answer.await,
+            None => self.ask(&record).await,
+        };
+        match self.answered(released) {
+            Some(result) => result,
+            None => self.repeated(record).await,
         }
+    }
+
+    /// Asks again until the release is decided, with pauses between.
+    pub(super) async fn repeated(mut self, record: Option<Record>) -> Result<(), LockError> {
+        let mut backoff = Backoff::STORE;
+        loop {
+            backoff.pause().await;
+            let released = self.ask(&record).await;
+            if let Some(result) = self.answered(released) {
+                return result;
+            }
+        }
+    }
+
+    async fn ask(&self, record: &Option<Record>) -> Result<Released, StoreError> {
+        let release = Release::new(self.held.hold.clone()).record(record.clone());
+        self.core.store.release_one(release).answer().await
+    }
+
+    /// The result by the store's answer; `None` if it must be asked again.
+    pub(super) fn answered(
+        &mut self,
+        released: Result<Released, StoreError>,
+    ) -> Option<Result<(), LockError>> {
+        self.first_answer(&released);
+        let result = self.tries.decided(&self.held, released)?;
+        Some(self.ended(result))
     }
 
     /// The store has answered for the first time, which may be an error: what waits for that goes on.
@@ -147,8 +175,7 @@ impl Ending {
 
     fn freed(&mut self, released: Released) {
         if std::mem::take(&mut self.awaited) {
-            let out = self.core.table.released(&self.held, released, Instant::now());
-            self.core.run(out);
+            self.core.freed(self.held.clone(), released);
         }
     }
 
@@ -162,6 +189,13 @@ impl Ending {
         finish(&self.core, &self.held, self.question, &result);
         result
     }
+}
+
+/// A release that the store was asked for.
+pub(super) struct Asked {
+    pub(super) ending: Ending,
+    pub(super) answer: Answer<Released>,
+    pub(super) record: Option<Record>,
 }
 
 /// A release that is dropped before its end, with its runtime, ends with an unknown result, so that nobody waits for it.
@@ -235,13 +269,9 @@ pub(super) async fn release_together(
             for (index, &place) in batch.iter().enumerate() {
                 let released = answer.as_ref().map(|released| released[index]);
                 let released = released.map_err(Clone::clone);
-                if let Some(end) = ends.get_mut(place) {
-                    end.first_answer(&released);
-                }
-                let result = tries[place].decided(&holds[place], released);
-                results[place] = match (result, ends.get_mut(place)) {
-                    (Some(result), Some(end)) => Some(end.ended(result)),
-                    (result, _) => result,
+                results[place] = match ends.get_mut(place) {
+                    Some(end) => end.answered(released),
+                    None => tries[place].decided(&holds[place], released),
                 };
             }
         }

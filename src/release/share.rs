@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use super::Core;
-use super::ending::{Ending, end_all};
+use super::ending::{Asked, Ending, end_all};
 use crate::error::{LockError, worst};
 use crate::hold::Held;
 use crate::limits::ANSWER_TIME;
@@ -138,12 +138,14 @@ impl Share {
         let Some(core) = self.core.take() else {
             return Left::Shared;
         };
+        // Before the hold leaves the table: a shutdown that does not find it there waits for its release.
+        let counted = core.spawner.tracker.token();
         let (ended, out) = core.table.ended(&self.held, &self.holder, pass_on, now);
         core.run(out);
         match ended {
             Ended::GoesOn => Left::Shared,
             Ended::Release { awaited } => {
-                Left::Last(Ending::new(core, self.held.clone(), awaited, now))
+                Left::Last(Ending::new(core, self.held.clone(), awaited, now, counted))
             }
         }
     }
@@ -260,6 +262,8 @@ pub(crate) struct ShareRelease {
 
 enum Work {
     Done(Option<Result<(), LockError>>),
+    /// The store was asked once. A release that must be repeated is `Kept`.
+    Asked(Option<Asked>),
     /// Only the caller waits for it.
     Waits(BoxFuture<'static, Result<(), LockError>>),
     /// It is driven to its end, with its client.
@@ -288,6 +292,13 @@ impl ShareRelease {
         }
     }
 
+    pub(super) fn asked(asked: Asked) -> Self {
+        Self {
+            work: Work::Asked(Some(asked)),
+            is_lost: false,
+        }
+    }
+
     /// The same, which also fails as lost if `is_lost`.
     pub(super) fn lost_if(mut self, is_lost: bool) -> Self {
         self.is_lost |= is_lost;
@@ -304,14 +315,28 @@ impl Future for ShareRelease {
     type Output = Result<(), LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let released = match &mut self.work {
-            Work::Done(result) => result.take().expect("polled after it was ready"),
-            Work::Waits(work) => ready!(work.as_mut().poll(cx)),
-            Work::Kept(kept) => {
-                let (_, work) = kept.as_mut().expect("polled after it was ready");
-                let released = ready!(work.as_mut().poll(cx));
-                *kept = None;
-                released
+        let released = loop {
+            match &mut self.work {
+                Work::Done(result) => break result.take().expect("polled after it was ready"),
+                Work::Waits(work) => break ready!(work.as_mut().poll(cx)),
+                Work::Asked(asked) => {
+                    let answer = &mut asked.as_mut().expect("polled after it was ready").answer;
+                    let released = ready!(answer.as_mut().poll(cx));
+                    let Asked { mut ending, record, .. } = asked.take().expect("it was there");
+                    match ending.answered(released) {
+                        Some(result) => break result,
+                        None => {
+                            let (core, work) = (ending.core.clone(), ending.repeated(record));
+                            self.work = Work::Kept(Some((core, Box::pin(work))));
+                        }
+                    }
+                }
+                Work::Kept(kept) => {
+                    let (_, work) = kept.as_mut().expect("polled after it was ready");
+                    let released = ready!(work.as_mut().poll(cx));
+                    *kept = None;
+                    break released;
+                }
             }
         };
         Poll::Ready(match self.is_lost {
@@ -323,12 +348,23 @@ impl Future for ShareRelease {
 
 impl Drop for ShareRelease {
     fn drop(&mut self) {
-        if let Work::Kept(kept) = &mut self.work
-            && let Some((core, work)) = kept.take()
-        {
-            core.spawner.run(async move {
-                drop(work.await);
-            });
+        match &mut self.work {
+            Work::Kept(kept) => {
+                if let Some((core, work)) = kept.take() {
+                    core.spawner.run(async move {
+                        drop(work.await);
+                    });
+                }
+            }
+            Work::Asked(asked) => {
+                if let Some(Asked { ending, answer, record }) = asked.take() {
+                    let core = ending.core.clone();
+                    core.spawner.run(async move {
+                        drop(ending.released(Some(answer), record).await);
+                    });
+                }
+            }
+            Work::Done(_) | Work::Waits(_) => {}
         }
     }
 }

@@ -213,10 +213,7 @@ impl Store {
         }
         match &self.kind {
             Kind::Memory(store) => {
-                match at_once(store.release(slice::from_ref(&release))) {
-                    Asked::Now(released) => Asked::Now(released.and_then(only)),
-                    Asked::Later(_) => unreachable!("it answers at once"),
-                }
+                Asked::Now(store.release_now(&release.hold, release.record.as_ref()))
             }
             Kind::Other(store) => Asked::Later(store.clone().release_one(release)),
         }

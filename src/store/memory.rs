@@ -216,7 +216,7 @@ impl LockStore for MemoryStore {
 
 impl MemoryStore {
     /// [`LockStore::release`] of one hold.
-    fn release_now(
+    pub(super) fn release_now(
         &self,
         hold: &Hold,
         record: Option<&Record>,

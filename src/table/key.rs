@@ -1,5 +1,6 @@
 //! The state machine of one key.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ use crate::store::Released;
 /// How many read holds of one key a process has in the store. Further readers join the youngest of them.
 const MAX_READ_HOLDS: usize = 64;
 
-/// How long this process lets others ask first, in a store without a line whose release woke some: as long as a message takes.
+/// How long this process lets others ask first, in a store without a line whose release woke some: as long as a message takes, and up
+/// to so much more.
 const YIELD: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(3));
 
 /// The holds and the requests of one key in this process.
@@ -122,7 +124,8 @@ impl Key {
         self.wait(number, terms, slot, wheel, at)
     }
 
-    /// How many requests wait before a new one: of its owner, if it waits for another of them.
+    /// How many requests wait before a new one: of its owner, if it waits for another of them. The one for which the store is asked
+    /// does not count.
     fn others(&self, terms: &Terms) -> usize {
         let is_of_owner = |owner: &Option<Owner>| owner.is_some() && *owner == terms.owner;
         let waiting = self.waiters().filter(|waiter| is_of_owner(&waiter.terms.owner)).count();
@@ -130,10 +133,20 @@ impl Key {
         if asks || waiting > 0 {
             return waiting - usize::from(!asks);
         }
-        let side = Side::of(terms.mode);
-        let in_line = self.line(side).map_or(0, Line::len);
-        let asking = self.busy.iter().filter(|busy| side == Side::Fair && busy.side == side);
-        in_line + asking.count()
+        self.waiting(Side::of(terms.mode))
+    }
+
+    /// How many requests wait on a side, behind the one for which the store is asked. In a fair queue each asks.
+    pub(super) fn waiting(&self, side: Side) -> usize {
+        let line = self.line(side);
+        let len = line.map_or(0, Line::len);
+        match side {
+            Side::Fair => {
+                let busy = self.busy.iter();
+                len + busy.filter(|busy| busy.side == side && !busy.releases).count()
+            }
+            _ => len - usize::from(len > 0 && line.is_some_and(|line| line.asks)),
+        }
     }
 
     /// Whether a new request asks the store itself.
@@ -293,6 +306,38 @@ impl Key {
         self.busy.retain(|busy| busy.number != number || busy.releases);
     }
 
+    /// The request `number` asked in vain, and waits. `leaves`: it has something in the store, with which the task of its side goes
+    /// on, unless that has asked, too.
+    pub(super) fn refused(
+        &mut self,
+        number: u64,
+        terms: &Terms,
+        slot: &mut Option<Arc<Slot>>,
+        (until, leaves): (Option<Instant>, bool),
+        wheel: &mut Wheel,
+        at: At,
+    ) -> Result<(Entered, Out), LockError> {
+        let mut out = Out::default();
+        let side = Side::of(terms.mode);
+        self.no_more_asking(number);
+        if let Some(until) = until {
+            self.news(side, at.now, Some(until));
+        }
+        let mut entered = self.wait(number, terms, slot, wheel, at)?;
+        if let Entered::Wait { start } = &mut entered
+            && side != Side::Fair
+        {
+            let line = self.line_mut(side);
+            if leaves && start.is_none() && !line.asks {
+                *start = Some(Arc::default());
+                out.wake.extend(mem::replace(&mut line.task, start.clone()));
+            }
+            line.asks |= leaves && start.is_some();
+        }
+        self.wake(&mut out);
+        Ok((entered, out))
+    }
+
     /// The store has granted a hold, to the request with these terms. Returns its share.
     pub(super) fn granted(
         &mut self,
@@ -334,7 +379,9 @@ impl Key {
         let Some(first) = first else {
             return (false, out);
         };
-        let waiter = self.line_mut(side).give(first, at.now);
+        let line = self.line_mut(side);
+        line.asks = false;
+        let waiter = line.give(first, at.now);
         let grant = shared.join(&waiter.terms, wheel, at.now);
         out.tell(waiter.slot, waiter.ticket, Ok(grant));
         self.admit(shared, wheel, at, &mut out);
@@ -350,10 +397,9 @@ impl Key {
         if has_lines {
             let line = self.line_mut(side);
             line.news(at.now, None);
-            if std::mem::take(&mut line.yields) {
+            if mem::take(&mut line.yields) {
                 shared.stay();
             }
-            line.yields_until = None;
             if mode == LockMode::Read {
                 let mut index = 0;
                 while index < line.len() {
@@ -491,24 +537,25 @@ impl Key {
         true
     }
 
-    /// The store has answered a release. If it has woken clients that stand in no line, they get the next turn.
-    pub(super) fn released(&mut self, held: &Held, released: Released, now: Instant) -> Out {
+    /// The store has answered a release. If it has woken clients that stand in no line, they get the next turn; in a store without a
+    /// line, they ask first, and the release counts as under way until then.
+    pub(super) fn released(&mut self, held: &Held, released: Released) -> Out {
         let mut out = Out::default();
         let number = held.hold.id.number();
-        self.busy.retain(|busy| busy.number != number || !busy.releases);
-        if let Some(lines) = &mut self.lines {
-            let line = &mut lines[Side::of(held.hold.mode) as usize];
-            // In a store without a line, this process may be one of those that the release woke.
-            let own = usize::from(!released.in_line && line.listens);
-            if released.notified > own && !line.is_idle() {
-                line.yields = true;
-                if !released.in_line {
-                    let pause = YIELD.0 + YIELD.1.mul_f64(fastrand::f64());
-                    line.yields_until = Some(now + pause);
-                }
+        let side = Side::of(held.hold.mode);
+        // In a store without a line, this process may be one of those that the release woke.
+        let listens = self.line(side).is_some_and(|line| line.listens);
+        if released.notified > usize::from(listens && !released.in_line) {
+            if self.line(side).is_some_and(|line| !line.is_idle()) {
+                self.line_mut(side).yields = true;
             }
-            self.wake(&mut out);
+            if !released.in_line {
+                out.later = Some(YIELD.0 + YIELD.1.mul_f64(fastrand::f64()));
+                return out;
+            }
         }
+        self.busy.retain(|busy| busy.number != number || !busy.releases);
+        self.wake(&mut out);
         out
     }
 
@@ -547,8 +594,14 @@ impl Key {
         out
     }
 
-    /// The task of a side ends early.
-    pub(super) fn abandoned(&mut self, side: Side, fair: Option<u64>, error: &LockError) -> Out {
+    /// A task ends early.
+    pub(super) fn abandoned(
+        &mut self,
+        side: Side,
+        fair: Option<u64>,
+        work: &Arc<Notify>,
+        error: &LockError,
+    ) -> Out {
         let mut out = Out::default();
         let line = self.line_mut(side);
         match fair {
@@ -556,10 +609,11 @@ impl Key {
                 let waiter = line.remove(ticket);
                 out.tell.extend(waiter.map(|waiter| told(waiter, error)));
             }
-            None => {
-                line.task = None;
+            None if line.is_task(work) => {
+                line.end_task();
                 out.tell.extend(line.take_all().map(|waiter| told(waiter, error)));
             }
+            None => {}
         }
         out
     }
@@ -575,13 +629,22 @@ impl Key {
         out
     }
 
-    /// What a task does next.
-    pub(super) fn next(&mut self, side: Side, fair: Option<u64>, now: Instant) -> (Next, Out) {
+    /// What a task does next. One that another has replaced ends.
+    pub(super) fn next(
+        &mut self,
+        side: Side,
+        fair: Option<u64>,
+        work: &Arc<Notify>,
+        now: Instant,
+    ) -> (Next, Out) {
         let mut out = Out::default();
         if self.lines.is_none() {
             return (Next::Done, out);
         }
         let line = self.line_mut(side);
+        if fair.is_none() && !line.is_task(work) {
+            return (Next::Done, out);
+        }
         let untaken = line.revoke(now, &mut out);
         let is_over = match fair {
             Some(ticket) => !line.iter().any(|waiter| waiter.ticket == ticket),
@@ -591,7 +654,9 @@ impl Key {
             return match untaken {
                 Some(until) => (Next::Wait { until, holds: None }, out),
                 None => {
-                    line.task = None;
+                    if fair.is_none() {
+                        line.end_task();
+                    }
                     (Next::Done, out)
                 }
             };
@@ -601,36 +666,33 @@ impl Key {
             holds,
         };
         let line = self.line(side).expect("it is there");
-        let mut waiters = line.iter();
-        let first = waiters.find(|waiter| {
+        let is_next = |waiter: &&Waiter| {
             fair.is_none_or(|ticket| ticket == waiter.ticket) && self.is_first_of_owner(waiter)
-        });
+        };
+        let first = line.iter().find(is_next);
         let Some(first) = first else {
             return (wait(now + POLL, None), out);
         };
         if side == Side::Exclusive && !first.terms.mode.is_permit() && let Some(own) = self.own_hold(first.terms.mode) {
             return (wait(now + POLL, Some(own.held.clone())), out);
         }
-        let mut until = line.yields_until;
+        let mut until = None;
         if side != Side::Fair && !first.terms.mode.is_permit() {
             let busy = self.busy.iter().filter(|busy| busy.side == side);
             let over = busy.map(|busy| match busy.releases {
                 true => busy.since + ANSWER_TIME,
                 false => busy.since + LAST_MOMENT,
             });
-            until = until.into_iter().chain(over).max();
+            until = over.max();
         }
         match until.filter(|until| *until > now) {
             Some(until) => (wait(until, None), out),
             None => {
                 let (ticket, terms) = (first.ticket, first.terms.clone());
+                self.line_mut(side).asks = true;
                 (Next::Ask { ticket, terms }, out)
             }
         }
-    }
-
-    pub(super) fn waiting(&self, side: Side) -> usize {
-        self.line(side).map_or(0, Line::len)
     }
 
     pub(super) fn listens(&mut self, side: Side, listens: bool) {

@@ -86,12 +86,12 @@ pub(super) struct Line {
     held_until: Option<Instant>,
     /// The store has refused the task since it last granted.
     pub(super) was_refused: bool,
+    /// The task has something in the store, and with it perhaps a place in line.
+    pub(super) asks: bool,
     /// The task hears the messages of releases.
     pub(super) listens: bool,
     /// Other processes wait: the next hold is not handed over.
     pub(super) yields: bool,
-    /// In a store without a line, they ask first.
-    pub(super) yields_until: Option<Instant>,
 }
 
 impl Line {
@@ -189,6 +189,16 @@ impl Line {
 
     pub(super) fn held_until(&self) -> Option<Instant> {
         self.held_until
+    }
+
+    pub(super) fn is_task(&self, work: &Arc<Notify>) -> bool {
+        self.task.as_ref().is_some_and(|task| Arc::ptr_eq(task, work))
+    }
+
+    /// The task has ended.
+    pub(super) fn end_task(&mut self) {
+        self.task = None;
+        (self.asks, self.listens) = (false, false);
     }
 
     /// Wakes the task, or in a fair queue all.

@@ -157,9 +157,9 @@ impl World {
                 let Place::Asks(mode) = std::mem::take(&mut self.requests[n as usize]) else {
                     unreachable!("it asks");
                 };
-                let (mut slot, until) = (None, Some(self.now + Duration::from_secs(1)));
+                let (mut slot, news) = (None, (Some(self.now + Duration::from_secs(1)), true));
                 let (key, terms) = (self.key.clone(), terms(mode));
-                let entered = self.table.refused(&key, n, &terms, &mut slot, until, self.now);
+                let entered = self.table.refused(&key, n, &terms, &mut slot, news, self.now);
                 let (entered, out) = entered.expect("it may wait");
                 self.requests[n as usize] = self.placed(entered, mode, slot);
                 self.run(out);
@@ -175,7 +175,7 @@ impl World {
                     Poll::Ready(Taken::Revoked(_)) => {
                         let mut again = Some(slot);
                         let (key, terms) = (self.key.clone(), terms(mode));
-                        let entered = self.table.refused(&key, n, &terms, &mut again, None, self.now);
+                        let entered = self.table.refused(&key, n, &terms, &mut again, (None, false), self.now);
                         let (entered, out) = entered.expect("it may wait");
                         let place = self.placed(entered, mode, again);
                         self.run(out);
@@ -216,7 +216,7 @@ impl World {
                 }
             }
             Event::Gives(side) => {
-                let (next, out) = self.table.next(&self.key, side, None, self.now);
+                let (next, out) = self.next(side);
                 self.run(out);
                 if let Next::Ask { terms, .. } = next
                     && self.is_free(terms.mode)
@@ -230,7 +230,7 @@ impl World {
             Event::Passes => {
                 self.now += 2 * super::line::CLAIM;
                 for side in [Side::Exclusive, Side::Read] {
-                    let (_, out) = self.table.next(&self.key, side, None, self.now);
+                    let (_, out) = self.next(side);
                     self.run(out);
                 }
             }
@@ -249,13 +249,27 @@ impl World {
         }
     }
 
+    /// What the present task of a side does. One that was replaced ends.
+    fn next(&mut self, side: Side) -> (Next, Out) {
+        let tasks: Vec<_> = self.tasks.iter().filter(|(of, _)| *of == side).collect();
+        let (before, last) = match tasks.split_last() {
+            Some((last, before)) => (before, last),
+            None => return (Next::Done, Out::default()),
+        };
+        for (_, task) in before {
+            let (next, _) = self.table.next(&self.key, side, None, task, self.now);
+            assert!(matches!(next, Next::Done), "two tasks: {next:?}");
+        }
+        self.table.next(&self.key, side, None, &last.1, self.now)
+    }
+
     fn end(&mut self, grant: Grant) {
         let (ended, out) = self.table.ended(&grant.held, &grant.holder, true, self.now);
         self.run(out);
         if let Ended::Release { awaited } = ended {
             let (_, question) = grant.held.begin_release(self.now);
             if awaited {
-                let out = self.table.released(&grant.held, HoldStatus::Held.into(), self.now);
+                let out = self.table.released(&grant.held, HoldStatus::Held.into());
                 self.run(out);
             }
             grant.held.finish(question, crate::hold::End::Released);
@@ -362,7 +376,10 @@ async fn an_owner_joins_its_own_hold_and_reads_under_its_own_write() {
     assert!(matches!(entered, Entered::Ask));
     let read = owned(LockMode::Read);
     let (entered, _) = world.table.enter(&key, 2, &read, &mut slot, now).unwrap();
-    assert!(matches!(entered, Entered::Wait { .. }), "behind its owner");
+    let Entered::Wait { start: Some(task) } = entered else {
+        panic!("it waits behind its owner");
+    };
+    world.tasks.push((Side::Read, task));
     let held = world.hold(LockMode::Write);
     let (first, out) = world.table.granted(1, &held, &write, now).unwrap();
     world.run(out);
@@ -375,7 +392,7 @@ async fn an_owner_joins_its_own_hold_and_reads_under_its_own_write() {
     world.end(first);
     assert!(held.is_open(now), "the read goes on");
     world.end(second);
-    let out = world.table.next(&key, Side::Read, None, now).1;
+    let out = world.next(Side::Read).1;
     world.run(out);
     assert_eq!(world.table.len(), 0);
 }

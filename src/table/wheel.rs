@@ -12,6 +12,9 @@ use crate::hold::Held;
 const SLOTS: usize = 64;
 const SLOT: Duration = Duration::from_millis(500);
 
+/// An empty slot keeps room for so many holds, so that a hold that comes and goes allocates nothing.
+const KEPT: usize = 8;
+
 /// The place of a hold that is not in the wheel.
 const NOWHERE: u32 = u32::MAX;
 
@@ -68,7 +71,10 @@ impl Wheel {
                 moved.place.store(place, Ordering::Relaxed);
             }
             if slot.holds.is_empty() {
-                *slot = Slot::default();
+                slot.first = None;
+                if slot.holds.capacity() > KEPT {
+                    slot.holds = Vec::new();
+                }
             }
         }
     }
