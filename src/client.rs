@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -17,7 +16,7 @@ use crate::keeper;
 use crate::limits::{CONFIRMATION, FOR_EVER};
 use crate::lock::{LockKey, LockMode, Namespace};
 use crate::release::Core;
-use crate::store::{Asked, DynInspect, Feature, LockStore, Unsupported, undecided};
+use crate::store::{Asked, DynInspect, Feature, LockStore, Unsupported};
 use crate::telemetry::{self, Events};
 
 mod acquire;
@@ -364,11 +363,7 @@ impl LockClient {
         };
         let ready = self.ready().map_err(|error| StoreError::new(StoreErrorKind::Unreachable, error));
         ready?;
-        let (sender, answered) = oneshot::channel();
-        self.inner.core.spawner.run(async move {
-            drop(sender.send(answer.await));
-        });
-        answered.await.unwrap_or_else(|_| Err(undecided()))
+        self.inner.core.kept(answer).await
     }
 
     /// Whether background work can run.

@@ -1,4 +1,4 @@
-//! The task of a contended key: from the first request that waits until nobody does, it alone asks the store for that side of the key,
+//! The task of a contended key: from the first request that waits to the last, it alone asks the store for that side of the key,
 //! listens, and keeps its place in line. In a fair queue each request that waits has a task of its own.
 //!
 //! A request only holds a ticket, so that no request delays another, whether it is polled or not.
@@ -27,7 +27,7 @@ pub(crate) use pending::{Pending, Reply, answered_late, attempt};
 /// The pause before the next question to a store that cannot serve now.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The task of one side of a key. If it is dropped before its end, with its runtime, those who wait are told.
+/// The task of one side of a key. If it is dropped before its end, with its runtime, those who wait get an error.
 pub(crate) struct Contending {
     core: Arc<Core>,
     key: LockKey,
@@ -70,12 +70,12 @@ impl Contending {
             pending,
             listening: Listening::default(),
             rests_until,
-            asked_again: matches!(answer, Some(Err(kind)) if !may_pass(kind)),
+            asked_again: matches!(answer, Some(Err(kind)) if !kind.may_pass()),
             more: 0,
             checked: now,
             is_done: false,
         };
-        let pauses = matches!(answer, Some(Err(kind)) if may_pass(kind));
+        let pauses = matches!(answer, Some(Err(kind)) if kind.may_pass());
         core.spawner.run(contending.run(pauses));
     }
 
@@ -195,7 +195,7 @@ impl Contending {
     }
 
     /// A question has failed. An unreachable or silent store is asked once more. A store that cannot serve now, or whose replicas do
-    /// not acknowledge, is asked again after a pause, for as long as anybody waits. Otherwise the request has the error, and the next
+    /// not acknowledge, is asked again after a pause, for as long as a request waits. Otherwise the request has the error, and the next
     /// one its turn.
     async fn failed(&mut self, ticket: u64, error: StoreError) {
         if error.kind() == StoreErrorKind::Unanswered {
@@ -210,7 +210,7 @@ impl Contending {
             StoreErrorKind::Unanswered | StoreErrorKind::Unreachable => {
                 !std::mem::replace(&mut self.asked_again, true)
             }
-            kind if may_pass(kind) => {
+            kind if kind.may_pass() => {
                 self.asked_again = false;
                 tokio::time::sleep(jittered(PAUSE)).await;
                 true
@@ -257,12 +257,6 @@ fn give(core: &Arc<Core>, held: Arc<crate::hold::Held>, fair: Option<u64>) {
     if !is_taken {
         core.give_back(held);
     }
-}
-
-/// Whether the failure ends without this process. What too few replicas acknowledged was withdrawn: they may be back when the failover
-/// is over.
-fn may_pass(kind: StoreErrorKind) -> bool {
-    matches!(kind, StoreErrorKind::Transient | StoreErrorKind::Unacknowledged)
 }
 
 /// When to ask again after a refusal, unless a wake-up comes first.

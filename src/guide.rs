@@ -37,7 +37,7 @@ macro_rules! pages {
                 "LockClientBuilder::namespace" "LockClientBuilder::runtime" "LockError::Conflict"
                 "LockError::Invalid" "LockError::Lost" "LockHandle" "LockHandle::lost"
                 "LockMode::Fair" "LockMode::Read" "LockMode::Reentrant" "LockMode::Write" "LockMode::permits"
-                "LockGuard::hold_at_least" "LockStore" "MemoryStore" "OnCancel::RunToCompletion" "OnLost::Abort"
+                "LockRequest::run_at_least" "LockStore" "MemoryStore" "OnCancel::RunToCompletion" "OnLost::Abort"
                 "Owner" "RedisStoreBuilder::response_timeout" "Rejection"
                 "ReleaseOn::BodyEnd" "ReleaseOn::Head" "Replicas" "Resource" "idempotency::IdempotencyKey" "idempotency::Recording" "idempotency::key::cloud_events()" "idempotency::key::github()"
                 "idempotency::key::shopify()" "idempotency::key::standard_webhooks()" "idempotency::key::stripe()" "layer"

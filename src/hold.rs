@@ -19,7 +19,7 @@ use crate::telemetry::{ObservedHold, Route};
 /// Everything that this process knows of one grant.
 ///
 /// What an ended share may say of its work is one comparison, [`Held::verdict`]: the store carried the hold at a later question,
-/// whoever asked it. No method that only reads changes anything.
+/// for a check, a renewal or a release. No method that only reads changes anything.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) hold: Hold,
@@ -40,7 +40,7 @@ pub(crate) struct Held {
 ///
 /// * `deadline` moves only by an answer "held" to a renewal that came before it, and was sent after the last that moved it.
 /// * `held_through` never moves back; it also moves after the end, because it is a fact about the store.
-/// * `end` is final. A hold that is past its deadline and not being released is lost, even before anybody has noticed.
+/// * `end` is final. A hold that is past its deadline and not being released is lost, even before the keeper has noticed.
 #[derive(Debug)]
 struct State {
     /// Until when the store certainly keeps the hold, by this process's clock.
@@ -167,6 +167,11 @@ impl Held {
     pub(crate) fn is_open(&self, now: Instant) -> bool {
         let state = self.state.lock();
         state.is_open() && now < state.deadline
+    }
+
+    /// Whether its loss was noticed.
+    pub(crate) fn was_lost(&self) -> bool {
+        matches!(self.state.lock().end, Some(End::Lost))
     }
 
     pub(crate) fn has_ended(&self) -> bool {

@@ -62,7 +62,7 @@ enum Heard {
 
 type Running = FuturesUnordered<BoxFuture<'static, Heard>>;
 
-/// The state of the task, which nobody else sees.
+/// The state of the task alone.
 #[derive(Default)]
 struct Keeper {
     outages: Outages,
@@ -302,7 +302,7 @@ impl Keeper {
     }
 }
 
-/// The next visit of a hold, unless it has ended: from then on nobody visits it.
+/// The next visit of a hold, unless it has ended: from then on it is not visited.
 fn place(core: &Core, held: &Arc<Held>, visit: Instant) {
     let mut shard = core.table.shard_of(&held.hold.key);
     if held.was_asked() {

@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -178,6 +181,14 @@ impl Core {
         self.run(out);
     }
 
+    /// Work that is driven to its end, also if its caller is dropped.
+    pub(crate) fn kept<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Kept<T> {
+        Kept(Some((self.clone(), Box::pin(work))))
+    }
+
     /// A hold that no request wants is released.
     pub(crate) fn give_back(self: &Arc<Self>, held: Arc<Held>) {
         let counted = self.spawner.tracker.token();
@@ -250,6 +261,31 @@ impl Core {
             let core = self.clone();
             self.spawner.run(async move {
                 release_together(&core, holds, &mut []).await;
+            });
+        }
+    }
+}
+
+/// See [`Core::kept`]. Its caller polls it; if the caller is dropped, it continues in the background.
+#[must_use]
+pub(crate) struct Kept<T: Send + 'static>(Option<(Arc<Core>, BoxFuture<'static, T>)>);
+
+impl<T: Send + 'static> Future for Kept<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let (_, work) = self.0.as_mut().expect("polled after it was ready");
+        let done = ready!(work.as_mut().poll(cx));
+        self.0 = None;
+        Poll::Ready(done)
+    }
+}
+
+impl<T: Send + 'static> Drop for Kept<T> {
+    fn drop(&mut self) {
+        if let Some((core, work)) = self.0.take() {
+            core.spawner.run(async move {
+                drop(work.await);
             });
         }
     }

@@ -114,7 +114,7 @@ impl Default for HandoverLimits {
     }
 }
 
-/// A share in a hold, as data: whoever gets it must end it.
+/// A share in a hold, as data: the caller that gets it must end it.
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) held: Arc<Held>,
@@ -135,7 +135,7 @@ pub(crate) struct Holder {
 pub(crate) struct Out {
     /// Requests that get their answer. A grant that is not taken is ended.
     pub(crate) tell: SmallVec<[Told; 1]>,
-    /// Grants that nobody has taken for too long: they are ended.
+    /// Grants that no request has taken for too long: they are ended.
     pub(crate) untaken: SmallVec<[Grant; 1]>,
     /// Tasks that have something to do.
     pub(crate) wake: SmallVec<[Arc<Notify>; 2]>,
@@ -204,7 +204,7 @@ impl Table {
         }
     }
 
-    /// A request comes, with the `number` that it may ask and wait by. A request that waits is told in `slot`.
+    /// A request comes, with the `number` that it may ask and wait by. One that waits gets its answer in `slot`.
     ///
     /// # Errors
     ///
@@ -382,7 +382,7 @@ impl Table {
         released.unwrap_or_default()
     }
 
-    /// A hold is lost: nobody waits for its shares any more. `None`: it is not here, because its last share has ended.
+    /// A hold is lost: no request waits for its shares any more. `None`: it is not here, because its last share has ended.
     pub(crate) fn lost(&self, held: &Arc<Held>) -> Option<Out> {
         self.with(&held.hold.key, |state, wheel| state.lost(held, wheel))
             .flatten()

@@ -76,11 +76,11 @@ impl AllOf<'_> {
                 Err(LockError::Unavailable(error))
                     if is_polite && !error.is_final() && !self.wait.is_one_try() =>
                 {
-                    let is_transient = error.kind() == StoreErrorKind::Transient;
-                    if self.wait.is_over() || !is_transient && std::mem::replace(&mut failed, true) {
+                    let may_pass = error.kind().may_pass();
+                    if self.wait.is_over() || !may_pass && std::mem::replace(&mut failed, true) {
                         return Err(error.into());
                     }
-                    if is_transient {
+                    if may_pass {
                         let pause = Instant::now() + backoff.next();
                         sleep_until(pause.min(self.wait.until)).await;
                     }

@@ -117,10 +117,7 @@ impl Ending {
         core.table.shard_of(&held.hold.key).wheel.place(&held, until);
         core.agenda.visit(until);
         core.check(&held);
-        match held.verdict(last) {
-            Some(verdict) => ShareRelease::done(verdict),
-            None => ShareRelease::waits(Box::pin(Core::confirmed(held, last))),
-        }
+        ShareRelease::confirmed(&held, last)
     }
 
     /// Asks until the release is decided. `first`: the answer to the first question, which was asked.
@@ -198,7 +195,7 @@ pub(super) struct Asked {
     pub(super) record: Option<Record>,
 }
 
-/// A release that is dropped before its end, with its runtime, ends with an unknown result, so that nobody waits for it.
+/// A release that is dropped before its end, with its runtime, ends with an unknown result, so that no caller waits for it.
 impl Drop for Ending {
     fn drop(&mut self) {
         if !self.is_over {
@@ -251,7 +248,7 @@ pub(super) fn end_all(
     }
 }
 
-/// Releases many holds of one partition, up to [`BATCH`] in a question. Each end is told as soon as it is known.
+/// Releases many holds of one partition, up to [`BATCH`] in a question. Each result is known as soon as its batch is answered.
 pub(super) async fn release_together(
     core: &Arc<Core>,
     holds: Vec<Arc<Held>>,

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::future::{BoxFuture, join_all};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use super::Core;
+use super::{Core, Kept};
 use super::ending::{Asked, Ending, end_all};
 use crate::error::{LockError, worst};
-use crate::hold::Held;
+use crate::hold::{Held, Question};
 use crate::limits::ANSWER_TIME;
 use crate::lock::FencingToken;
 use crate::store::{Record, undecided};
@@ -92,10 +92,7 @@ impl Share {
             ))),
             Left::Shared => {
                 core.check(&held);
-                match held.verdict(last) {
-                    Some(verdict) => ShareRelease::done(verdict),
-                    None => ShareRelease::waits(Box::pin(Core::confirmed(held, last))),
-                }
+                ShareRelease::confirmed(&held, last)
             }
         }
     }
@@ -107,6 +104,7 @@ impl Share {
         let Some(core) = shares.first().map(|share| share.core().clone()) else {
             return ShareRelease::done(Ok(()));
         };
+        let holds: SmallVec<_> = shares.iter().map(|share| share.held.clone()).collect();
         let (mut last, mut shared) = (Vec::new(), Vec::new());
         for mut share in shares {
             let question = share.held.latest_question();
@@ -121,16 +119,17 @@ impl Share {
         let checks = shared.into_iter();
         let checks = checks.map(|(held, last)| Core::confirmed(held, last));
         let checks = join_all(checks.collect::<Vec<_>>());
-        if last.is_empty() {
-            let checked = async move { worst(checks.await) };
-            return ShareRelease::waits(Box::pin(checked)).lost_if(is_lost);
-        }
-        let work = end_all(core.clone(), last, false);
-        let released = async move {
-            let (released, checked) = tokio::join!(work, checks);
-            worst(checked.into_iter().chain([released]))
+        let work = match last.is_empty() {
+            true => Work::Waits(Box::pin(async move { worst(checks.await) })),
+            false => {
+                let work = end_all(core.clone(), last, false);
+                Work::Kept(core.kept(async move {
+                    let (released, checked) = tokio::join!(work, checks);
+                    worst(checked.into_iter().chain([released]))
+                }))
+            }
         };
-        ShareRelease::kept(core, Box::pin(released)).lost_if(is_lost)
+        ShareRelease::new(work, holds).lost_if(is_lost)
     }
 
     /// Ends the share in this process.
@@ -240,10 +239,7 @@ impl Drop for Shares {
                 Left::Last(ending) => Some(ending),
                 Left::Shared => None,
             });
-            let work = end_all(core.clone(), ends.collect(), true);
-            core.spawner.run(async move {
-                drop(work.await);
-            });
+            drop(core.kept(end_all(core.clone(), ends.collect(), true)));
         }
     }
 }
@@ -258,6 +254,8 @@ pub(crate) struct ShareRelease {
     work: Work,
     /// It fails as lost, whatever the store answers.
     is_lost: bool,
+    /// The holds whose loss may become known before the end.
+    holds: SmallVec<[Arc<Held>; 1]>,
 }
 
 enum Work {
@@ -266,37 +264,33 @@ enum Work {
     Asked(Option<Asked>),
     /// Only the caller waits for it.
     Waits(BoxFuture<'static, Result<(), LockError>>),
-    /// It is driven to its end, with its client.
-    Kept(Option<(Arc<Core>, BoxFuture<'static, Result<(), LockError>>)>),
+    /// It is driven to its end.
+    Kept(Kept<Result<(), LockError>>),
 }
 
 impl ShareRelease {
+    fn new(work: Work, holds: SmallVec<[Arc<Held>; 1]>) -> Self {
+        let is_lost = false;
+        Self { work, is_lost, holds }
+    }
+
     pub(crate) fn done(result: Result<(), LockError>) -> Self {
-        Self {
-            work: Work::Done(Some(result)),
-            is_lost: false,
-        }
+        Self::new(Work::Done(Some(result)), SmallVec::new())
     }
 
-    pub(super) fn waits(work: BoxFuture<'static, Result<(), LockError>>) -> Self {
-        Self {
-            work: Work::Waits(work),
-            is_lost: false,
-        }
-    }
-
-    pub(super) fn kept(core: Arc<Core>, work: BoxFuture<'static, Result<(), LockError>>) -> Self {
-        Self {
-            work: Work::Kept(Some((core, work))),
-            is_lost: false,
+    /// Waits for the verdict about a share that ended after the question `last`.
+    pub(super) fn confirmed(held: &Arc<Held>, last: Question) -> Self {
+        match held.verdict(last) {
+            Some(verdict) => Self::done(verdict),
+            None => {
+                let work = Box::pin(Core::confirmed(held.clone(), last));
+                Self::new(Work::Waits(work), smallvec![held.clone()])
+            }
         }
     }
 
     pub(super) fn asked(asked: Asked) -> Self {
-        Self {
-            work: Work::Asked(Some(asked)),
-            is_lost: false,
-        }
+        Self::new(Work::Asked(Some(asked)), SmallVec::new())
     }
 
     /// The same, which also fails as lost if `is_lost`.
@@ -305,9 +299,9 @@ impl ShareRelease {
         self
     }
 
-    /// Whether it fails as lost, by what was known when it began.
+    /// Whether it fails as lost, by what is known now, whatever the store still answers.
     pub(crate) fn is_lost(&self) -> bool {
-        self.is_lost
+        self.is_lost || self.holds.iter().any(|held| held.was_lost())
     }
 }
 
@@ -326,17 +320,12 @@ impl Future for ShareRelease {
                     match ending.answered(released) {
                         Some(result) => break result,
                         None => {
-                            let (core, work) = (ending.core.clone(), ending.repeated(record));
-                            self.work = Work::Kept(Some((core, Box::pin(work))));
+                            let core = ending.core.clone();
+                            self.work = Work::Kept(core.kept(ending.repeated(record)));
                         }
                     }
                 }
-                Work::Kept(kept) => {
-                    let (_, work) = kept.as_mut().expect("polled after it was ready");
-                    let released = ready!(work.as_mut().poll(cx));
-                    *kept = None;
-                    break released;
-                }
+                Work::Kept(work) => break ready!(Pin::new(work).poll(cx)),
             }
         };
         Poll::Ready(match self.is_lost {
@@ -348,23 +337,11 @@ impl Future for ShareRelease {
 
 impl Drop for ShareRelease {
     fn drop(&mut self) {
-        match &mut self.work {
-            Work::Kept(kept) => {
-                if let Some((core, work)) = kept.take() {
-                    core.spawner.run(async move {
-                        drop(work.await);
-                    });
-                }
-            }
-            Work::Asked(asked) => {
-                if let Some(Asked { ending, answer, record }) = asked.take() {
-                    let core = ending.core.clone();
-                    core.spawner.run(async move {
-                        drop(ending.released(Some(answer), record).await);
-                    });
-                }
-            }
-            Work::Done(_) | Work::Waits(_) => {}
+        if let Work::Asked(asked) = &mut self.work
+            && let Some(Asked { ending, answer, record }) = asked.take()
+        {
+            let core = ending.core.clone();
+            drop(core.kept(ending.released(Some(answer), record)));
         }
     }
 }

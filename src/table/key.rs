@@ -58,7 +58,7 @@ pub(crate) enum Entered {
     Share(Grant),
     /// It asks the store.
     Ask,
-    /// It waits. If nobody asks for its side yet, this task must be started.
+    /// It waits. If no task asks for its side yet, this task must be started.
     Wait { start: Option<Arc<Notify>> },
 }
 
@@ -353,7 +353,7 @@ impl Key {
         (grant, out)
     }
 
-    /// The store has granted a hold for those who wait: the first whom it fits gets it. Returns whether anybody does.
+    /// The store has granted a hold for those who wait: the first whom it fits gets it. Returns whether there is one.
     pub(super) fn given(
         &mut self,
         held: &Arc<Held>,
@@ -618,7 +618,7 @@ impl Key {
         out
     }
 
-    /// The client is shut down: nobody waits any more.
+    /// The client is shut down: no request waits any more.
     pub(super) fn closed(&mut self) -> Out {
         let mut out = Out::default();
         for line in self.lines.iter_mut().flat_map(|lines| lines.iter_mut()) {

@@ -13,7 +13,7 @@ use crate::exploration::{self, Mutant};
 use crate::hold::Held;
 use crate::lock::LockMode;
 
-/// How long a request may leave a grant untaken before it goes to somebody else.
+/// How long a request may leave a grant untaken before it goes to another request.
 pub(crate) const CLAIM: Duration = Duration::from_millis(250);
 
 /// The sides of a key. Requests of one side wait in one line, and one task asks for them; in a fair queue each has its own place.
@@ -47,7 +47,7 @@ pub(crate) enum Next {
         until: Instant,
         holds: Option<Arc<Held>>,
     },
-    /// Nobody waits: the task ends.
+    /// No request waits: the task ends.
     #[default]
     Done,
 }
@@ -74,7 +74,7 @@ struct Given {
 
 /// The line of one side.
 ///
-/// While anybody waits, or a grant is not taken, there is a task, which ends only by [`Next::Done`]; in a fair queue each waiter has
+/// While a request waits, or a grant is not taken, there is a task, which ends only by [`Next::Done`]; in a fair queue each waiter has
 /// one. Waiters are sorted by ticket.
 #[derive(Debug, Default)]
 pub(super) struct Line {
@@ -145,7 +145,7 @@ impl Line {
         waiter
     }
 
-    /// Takes all requests out that are told something else than a grant.
+    /// Takes all requests out, whose answer is no grant.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Waiter> {
         self.waiters.drain(..)
     }

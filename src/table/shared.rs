@@ -36,7 +36,7 @@ struct More {
     holder: Option<(Route, Instant)>,
     /// It is released at its end: other processes have their turn.
     stays: bool,
-    /// It was lost before its last share ended: it excludes nobody.
+    /// It was lost before its last share ended: it excludes no other.
     lost: bool,
 }
 

@@ -10,7 +10,7 @@ use crate::sync::Mutex;
 
 /// The answer to a request, which may wait for several keys: the first grant is its answer.
 ///
-/// The request polls it. A grant that it does not take for a while goes to somebody else.
+/// The request polls it. A grant that it does not take for a while goes to another request.
 #[derive(Debug)]
 pub(crate) struct Slot(Mutex<SlotState>);
 

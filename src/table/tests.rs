@@ -304,7 +304,7 @@ impl World {
         for side in [Side::Exclusive, Side::Read] {
             let waits = self.table.waiting(&self.key, side) > 0;
             let has_task = self.tasks.iter().any(|(of, _)| *of == side);
-            assert!(!waits || has_task, "nobody asks for {side:?} after {event:?}");
+            assert!(!waits || has_task, "no task asks for {side:?} after {event:?}");
         }
     }
 
@@ -326,7 +326,7 @@ impl World {
             }
         }
         let is_over = |place: &Place| matches!(place, Place::Over | Place::Outside);
-        assert!(self.requests.iter().all(is_over), "somebody waits after {history:?}");
+        assert!(self.requests.iter().all(is_over), "a request waits after {history:?}");
         assert_eq!(self.table.len(), 0, "the key is not forgotten after {history:?}");
     }
 }

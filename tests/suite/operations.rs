@@ -101,10 +101,10 @@ fn the_runbook_has_every_reason_of_a_loss() {
     let listed: BTreeSet<_> = listed.map(str::to_owned).collect();
     let mut reasons = BTreeSet::new();
     let files = [
-        "src/watchdog.rs",
-        "src/watchdog/live/renewing.rs",
-        "src/background.rs",
-        "src/background/release.rs",
+        "src/hold.rs",
+        "src/keeper.rs",
+        "src/release.rs",
+        "src/release/ending.rs",
     ];
     let searched = Command::new("grep")
         .args(["-rlF", "-e", ".lose(", "-e", "telemetry::lost(", "src"])
