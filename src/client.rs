@@ -22,12 +22,14 @@ use crate::telemetry::{self, Events};
 mod acquire;
 mod all;
 mod announcement;
+mod any;
 mod builder;
 mod events;
 mod held;
 mod request;
 mod snapshot;
 mod target;
+mod ticket;
 mod wait;
 
 use announcement::Announcement;
@@ -239,7 +241,11 @@ impl LockClient {
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
         let core = &self.inner.core;
         core.closing.cancel();
-        core.table.refuse_all().into_iter().for_each(|out| core.run(out));
+        core.table
+            .close()
+            .1
+            .into_iter()
+            .for_each(|out| core.run(out));
         self.inner.tasks.close();
         let until = Instant::now() + timeout.min(FOR_EVER);
         {
@@ -361,7 +367,9 @@ impl LockClient {
             Asked::Now(answer) => return answer,
             Asked::Later(answer) => answer,
         };
-        let ready = self.ready().map_err(|error| StoreError::new(StoreErrorKind::Unreachable, error));
+        let ready = self
+            .ready()
+            .map_err(|error| StoreError::new(StoreErrorKind::Unreachable, error));
         ready?;
         self.inner.core.kept(answer).await
     }
@@ -370,7 +378,8 @@ impl LockClient {
     fn ready(&self) -> Result<(), LockError> {
         let core = &self.inner.core;
         let runtime = || core.store.capabilities.runtime();
-        core.spawner.ready(runtime, || keeper::keep(Arc::downgrade(core)))?;
+        core.spawner
+            .ready(runtime, || keeper::keep(Arc::downgrade(core)))?;
         if let Some(announcement) = &self.inner.announcement {
             announcement.begin(core);
         }

@@ -60,7 +60,9 @@ impl Contending {
         answer: Option<Result<Duration, StoreErrorKind>>,
     ) {
         let now = Instant::now();
-        let rests_until = answer.and_then(Result::ok).map(|retry_after| rest(now, retry_after));
+        let rests_until = answer
+            .and_then(Result::ok)
+            .map(|retry_after| rest(now, retry_after));
         let contending = Self {
             core: core.clone(),
             key: key.clone(),
@@ -88,7 +90,10 @@ impl Contending {
         }
         loop {
             let now = Instant::now();
-            let (next, out) = self.core.table.next(&self.key, self.side, self.fair, &self.task, now);
+            let (next, out) = self
+                .core
+                .table
+                .next(&self.key, self.side, self.fair, &self.task, now);
             self.core.run(out);
             match next {
                 Next::Done => {
@@ -162,7 +167,9 @@ impl Contending {
                 let now = Instant::now();
                 let until = now.checked_add(retry_after);
                 if let Some(until) = until {
-                    self.core.table.line_refused(&self.key, self.side, until, now);
+                    self.core
+                        .table
+                        .line_refused(&self.key, self.side, until, now);
                 }
                 if !self.listen(retry_after.min(POLL)).await {
                     self.rests_until = Some(rest(now, retry_after));
@@ -179,7 +186,8 @@ impl Contending {
             more => more.min(self.core.table.waiting(&self.key, self.side)),
         };
         let (core, terms) = (self.core.clone(), terms.clone());
-        let attempts = (0..more).map(|_| Pending::one(&core, &self.key, &terms, core.next_number()));
+        let attempts =
+            (0..more).map(|_| Pending::one(&core, &self.key, &terms, core.next_number()));
         let attempts: Vec<_> = attempts.collect();
         let asked = attempts.into_iter().map(move |mut pending| {
             let (core, terms) = (core.clone(), terms.clone());
@@ -187,7 +195,9 @@ impl Contending {
                 let Ok(Reply::Granted(grants)) = pending.ask().await else {
                     return false;
                 };
-                let held = pending.granted(&grants, |_| &terms).and_then(|mut holds| holds.pop());
+                let held = pending
+                    .granted(&grants, |_| &terms)
+                    .and_then(|mut holds| holds.pop());
                 held.map(|held| give(&core, held, None)).is_some()
             }
         });
@@ -218,7 +228,10 @@ impl Contending {
             _ => false,
         };
         if !again {
-            let out = self.core.table.failed(&self.key, self.side, ticket, error.into());
+            let out = self
+                .core
+                .table
+                .failed(&self.key, self.side, ticket, error.into());
             self.core.run(out);
         }
     }
@@ -230,8 +243,13 @@ impl Contending {
             return false;
         };
         let until = Instant::now() + time;
-        let again = self.listening.begin(&self.core, pending.attempt(), until).await;
-        self.core.table.listens(&self.key, self.side, self.listening.is_on());
+        let again = self
+            .listening
+            .begin(&self.core, pending.attempt(), until)
+            .await;
+        self.core
+            .table
+            .listens(&self.key, self.side, self.listening.is_on());
         again
     }
 }
@@ -244,7 +262,10 @@ impl Drop for Contending {
                 "the task that asks for the key has ended with its runtime",
             );
             let error = LockError::Unavailable(error);
-            let out = self.core.table.abandoned(&self.key, self.side, self.fair, &self.task, &error);
+            let out = self
+                .core
+                .table
+                .abandoned(&self.key, self.side, self.fair, &self.task, &error);
             self.core.run(out);
         }
     }

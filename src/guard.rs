@@ -251,7 +251,9 @@ impl Releasing {
         // A timer reads the clock, and needs a runtime. In memory the release is done by now.
         let released = match first {
             Poll::Ready(released) => released,
-            Poll::Pending => timeout(ANSWER_TIME, &mut self).await.unwrap_or_else(|_| late()),
+            Poll::Pending => timeout(ANSWER_TIME, &mut self)
+                .await
+                .unwrap_or_else(|_| late()),
         };
         let released = match released {
             Err(LockError::Unavailable(_)) if self.is_lost() => Err(LockError::Lost),

@@ -3,7 +3,7 @@
 //!
 //! It has no timer for a hold: the [wheel](crate::table) of each shard says which are due.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, FuturesUnordered};
 use tokio::time::Instant;
 
-use crate::backoff::Backoff;
 use crate::error::StoreError;
 use crate::hold::{Due, Held, Question};
-use crate::limits::{CONFIRMATION, LAST_MOMENT};
 use crate::lock::Lease;
 use crate::release::{Agenda, Core};
 use crate::store::{BATCH, HoldStatus, Renewal, undecided};
 use crate::table::SHARDS;
 use crate::telemetry;
 
+mod checks;
 mod outage;
 
+use checks::Checks;
 use outage::Outages;
 
 /// How many holds are visited under the mutex of a shard at a time.
@@ -70,15 +70,11 @@ struct Keeper {
     checks: BTreeMap<u16, Checks>,
 }
 
-#[derive(Default)]
-struct Checks {
-    waiting: Vec<(Arc<Held>, Instant)>,
-    asking: Vec<Instant>,
-}
-
 /// Keeps the holds of a client until it ends. The task does not keep the client alive.
 pub(crate) async fn keep(core: Weak<Core>) {
-    let Some((agenda, stop)) = core.upgrade().map(|core| (core.agenda.clone(), core.spawner.stop.clone()))
+    let Some((agenda, stop)) = core
+        .upgrade()
+        .map(|core| (core.agenda.clone(), core.spawner.stop.clone()))
     else {
         return;
     };
@@ -117,11 +113,19 @@ impl Keeper {
         let mut renewals: BTreeMap<u16, Vec<Renewed>> = BTreeMap::new();
         let mut losses = 0;
         for shard in 0..SHARDS {
-            while self.visit(&core, shard, now, &mut renewals, &mut losses).await {}
+            while self
+                .visit(&core, shard, now, &mut renewals, &mut losses)
+                .await
+            {}
         }
         renewals.retain(|partition, holds| !self.outages.wait(*partition, holds));
         for (partition, holds) in renewals {
-            running.push(Box::pin(renew_all(core.clone(), partition, holds, answers.clone())));
+            running.push(Box::pin(renew_all(
+                core.clone(),
+                partition,
+                holds,
+                answers.clone(),
+            )));
         }
         for (partition, holds) in self.outages.probes(now) {
             running.push(Box::pin(renew(core.clone(), Batch { partition, holds })));
@@ -210,7 +214,10 @@ impl Keeper {
                     true => Ok(statuses),
                     false => Err(undecided()),
                 }) {
-                    Ok(statuses) => self.renewed(&core, &batch, (sent, &questions), &statuses).await,
+                    Ok(statuses) => {
+                        self.renewed(&core, &batch, (sent, &questions), &statuses)
+                            .await
+                    }
                     Err(error) => self.not_renewed(&batch, sent, &error),
                 }
             }
@@ -274,32 +281,6 @@ impl Keeper {
         }
         self.outages.failed(batch.partition, &batch.holds, error);
     }
-
-    /// Asks about the holds whose shares have ended. Checks of one partition share a question; those that come while one is under way
-    /// share the next.
-    fn ask(&mut self, core: &Arc<Core>, agenda: &Agenda, running: &mut Running, now: Instant) {
-        for (held, since) in std::mem::take(&mut *agenda.checks.lock()) {
-            let partition = core.store.partition_of(&held.hold.key);
-            self.checks.entry(partition).or_default().waiting.push((held, since));
-        }
-        for (&partition, checks) in &mut self.checks {
-            // One that hangs does not keep others from asking.
-            let is_blocked = checks.asking.last().is_some_and(|since| now < *since + LAST_MOMENT);
-            if is_blocked || checks.waiting.is_empty() {
-                continue;
-            }
-            checks.asking.push(now);
-            let mut known = HashSet::new();
-            let mut waiting = std::mem::take(&mut checks.waiting);
-            waiting.retain(|(held, _)| known.insert(Arc::as_ptr(held) as usize));
-            running.push(Box::pin(check(core.clone(), partition, waiting)));
-        }
-    }
-
-    fn next_check(&self) -> Option<Instant> {
-        let blocked = self.checks.values().filter(|checks| !checks.waiting.is_empty());
-        blocked.filter_map(|checks| checks.asking.last()).map(|since| *since + LAST_MOMENT).min()
-    }
 }
 
 /// The next visit of a hold, unless it has ended: from then on it is not visited.
@@ -313,8 +294,13 @@ fn place(core: &Core, held: &Arc<Held>, visit: Instant) {
 /// A third of the lease after the renewal; earlier, if that was cut at a limit that has been extended since.
 fn next_visit(held: &Held, lease: Duration, sent: Instant) -> Duration {
     let full = held.lease.duration();
-    let is_cut_too_short = lease < full && held.renewal(sent).is_some_and(|allowed| lease < allowed);
-    if is_cut_too_short { lease / 3 } else { full / 3 }
+    let is_cut_too_short =
+        lease < full && held.renewal(sent).is_some_and(|allowed| lease < allowed);
+    if is_cut_too_short {
+        lease / 3
+    } else {
+        full / 3
+    }
 }
 
 /// Renews holds of one partition, a few batches at a time.
@@ -342,7 +328,11 @@ async fn renew_all(
 async fn renew(core: Arc<Core>, batch: Batch) -> Heard {
     let renewals = batch.holds.iter();
     let renewals = renewals.map(|(held, lease)| Renewal::new(held.hold.clone(), *lease));
-    let questions = batch.holds.iter().map(|(held, _)| held.question()).collect();
+    let questions = batch
+        .holds
+        .iter()
+        .map(|(held, _)| held.question())
+        .collect();
     let sent = Instant::now();
     let answer = core.store.renew(renewals.collect()).answer().await;
     Heard::Renewed {
@@ -350,36 +340,5 @@ async fn renew(core: Arc<Core>, batch: Batch) -> Heard {
         sent,
         questions,
         answer,
-    }
-}
-
-/// Asks about holds until the store decides, or the time for a confirmation is over.
-async fn check(core: Arc<Core>, partition: u16, mut holds: Vec<(Arc<Held>, Instant)>) -> Heard {
-    let mut backoff = Backoff::STORE;
-    let over = holds.iter().map(|(_, since)| *since).max();
-    let over = over.unwrap_or_else(Instant::now) + CONFIRMATION;
-    loop {
-        let mut open = Vec::new();
-        for batch in holds.chunks(BATCH) {
-            let checks = batch.iter().map(|(held, _)| Renewal::check(held.hold.clone()));
-            let questions: Vec<_> = batch.iter().map(|(held, _)| held.question()).collect();
-            match core.store.renew(checks.collect()).answer().await {
-                Ok(statuses) => {
-                    for (((held, since), question), status) in batch.iter().zip(questions).zip(statuses) {
-                        if held.answered(question, status, None) {
-                            core.lose(held, "the store does not carry it any more");
-                        }
-                        if status == HoldStatus::Unknown {
-                            open.push((held.clone(), *since));
-                        }
-                    }
-                }
-                Err(_) => open.extend_from_slice(batch),
-            }
-        }
-        holds = open;
-        if holds.is_empty() || !backoff.pause_before(over).await {
-            return Heard::Checked(partition);
-        }
     }
 }

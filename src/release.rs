@@ -25,10 +25,12 @@ use crate::table::{Grant, Out, Table};
 use crate::telemetry::{self, Events, Seldom};
 
 mod ending;
+mod releasing;
 mod share;
 
 use ending::{Ending, release_together};
-pub(crate) use share::{Share, ShareRelease, Shares};
+pub(crate) use releasing::ShareRelease;
+pub(crate) use share::{Share, Shares};
 
 /// What a client has in this process: its store, its table, and where its background work runs.
 pub(crate) struct Core {
@@ -199,7 +201,9 @@ impl Core {
     fn place(&self, partition: u16) -> Arc<Semaphore> {
         let mut places = self.places.lock();
         let place = places.entry(partition);
-        place.or_insert_with(|| Arc::new(Semaphore::new(BATCH))).clone()
+        place
+            .or_insert_with(|| Arc::new(Semaphore::new(BATCH)))
+            .clone()
     }
 
     /// Has the store keep holds for this time at least. A later renewal does not shorten it.
@@ -255,7 +259,9 @@ impl Core {
             self.table.lost(held);
             self.report_loss(held, "the client was shut down");
         }
-        let lost = lost.into_iter().filter(|held| held.kept_until(now).is_none());
+        let lost = lost
+            .into_iter()
+            .filter(|held| held.kept_until(now).is_none());
         let partitions = self.store.by_partition(lost, |held| &held.hold.key);
         for holds in partitions.into_values() {
             let core = self.clone();

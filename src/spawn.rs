@@ -97,7 +97,10 @@ impl Spawner {
     }
 }
 
-fn spawn(runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) -> Option<JoinHandle<()>> {
+fn spawn(
+    runtime: &Handle,
+    work: impl Future<Output = ()> + Send + 'static,
+) -> Option<JoinHandle<()>> {
     #[cfg(test)]
     let work = crate::exploration::spawn(work)?;
     Some(runtime.spawn(work))

@@ -3,22 +3,20 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::ticket::Ticket;
 use super::wait::{Wait, over};
-use crate::contend::{Contending, Pending, Reply, answered_late, attempt};
+use crate::contend::{Contending, Pending, Reply, answered_late};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::hold::Held;
-use crate::lock::{LockKey, LockMode};
+use crate::lock::LockKey;
 use crate::release::{Core, Share};
-use crate::store::Want;
-use crate::table::{Entered, Side, Slot, Taken, Terms};
-use crate::telemetry::LockEventKind;
+use crate::table::{Entered, Side, Terms};
 
 /// A request that has come in.
 pub(super) enum Step {
@@ -38,21 +36,6 @@ pub(super) struct Asker {
     _counted: TaskTrackerToken,
 }
 
-/// The places of a request that waits: the first grant is its answer. If it is dropped, it leaves them; a grant that it has not taken
-/// goes to the next request.
-pub(super) struct Ticket {
-    core: Arc<Core>,
-    slot: Option<Arc<Slot>>,
-    places: SmallVec<[Place; 1]>,
-    since: Instant,
-}
-
-struct Place {
-    key: LockKey,
-    terms: Terms,
-    number: u64,
-}
-
 /// A request for `key` comes in.
 pub(super) fn enter(
     core: &Arc<Core>,
@@ -64,7 +47,9 @@ pub(super) fn enter(
     let number = core.next_number();
     // Before the table may refuse it: a shutdown that closes the table afterwards waits for it.
     let counted = core.spawner.tracker.token();
-    let (entered, out) = core.table.enter(key, number, terms, &mut ticket.slot, now)?;
+    let (entered, out) = core
+        .table
+        .enter(key, number, terms, &mut ticket.slot, now)?;
     core.run(out);
     Ok(match entered {
         Entered::Share(grant) => Some(Step::Share(core.share(grant))),
@@ -145,7 +130,10 @@ impl Asker {
     ) -> Result<Step, LockError> {
         let answer = match answer {
             Ok(Reply::Granted(grants)) => {
-                match pending.granted(&grants, |_| &self.terms).and_then(|mut holds| holds.pop()) {
+                match pending
+                    .granted(&grants, |_| &self.terms)
+                    .and_then(|mut holds| holds.pop())
+                {
                     Some(held) => return self.granted(held).map(Step::Share),
                     None => Err(answered_late()),
                 }
@@ -166,7 +154,10 @@ impl Asker {
     pub(super) fn granted(&mut self, held: Arc<Held>) -> Result<Share, LockError> {
         self.is_done = true;
         let core = &self.core;
-        match core.table.granted(self.number, &held, &self.terms, Instant::now()) {
+        match core
+            .table
+            .granted(self.number, &held, &self.terms, Instant::now())
+        {
             Ok((grant, out)) => {
                 let share = core.share(grant);
                 core.run(out);
@@ -190,8 +181,25 @@ impl Asker {
         let answer = answer.map_err(|error| error.kind());
         // One that may still be granted is withdrawn, and the next question has another id.
         let is_known = answer != Err(StoreErrorKind::Unanswered);
-        let share = self.stand(&mut ticket, retry_after, is_known.then_some(pending), Some(answer))?;
+        let share = self.stand(
+            &mut ticket,
+            retry_after,
+            is_known.then_some(pending),
+            Some(answer),
+        )?;
         Ok(share.map_or(Step::Wait(ticket), Step::Share))
+    }
+
+    /// Waits after a question for several keys, which left no place in the store: what waits has another id.
+    pub(super) fn stand_anew(
+        &mut self,
+        ticket: &mut Ticket,
+        retry_after: Option<Duration>,
+    ) -> Result<Option<Share>, LockError> {
+        let out = self.core.table.asked(&self.key, self.number);
+        self.core.run(out);
+        self.number = self.core.next_number();
+        self.stand(ticket, retry_after, None, None)
     }
 
     /// Takes its place in the line of its key.
@@ -206,7 +214,9 @@ impl Asker {
         let now = Instant::now();
         let until = retry_after.and_then(|retry_after| now.checked_add(retry_after));
         let news = (until, pending.is_some());
-        let (entered, out) = core.table.refused(key, number, terms, &mut ticket.slot, news, now)?;
+        let (entered, out) = core
+            .table
+            .refused(key, number, terms, &mut ticket.slot, news, now)?;
         self.is_done = true;
         core.run(out);
         match entered {
@@ -233,203 +243,6 @@ impl Drop for Asker {
     }
 }
 
-impl Ticket {
-    pub(super) fn new(core: &Arc<Core>, since: Instant) -> Self {
-        Self {
-            core: core.clone(),
-            slot: None,
-            places: SmallVec::new(),
-            since,
-        }
-    }
-
-    fn add(&mut self, key: &LockKey, terms: &Terms, number: u64) {
-        self.places.push(Place {
-            key: key.clone(),
-            terms: terms.clone(),
-            number,
-        });
-    }
-
-    /// Waits for a grant.
-    async fn wait(&mut self, wait: Wait) -> Result<Share, LockError> {
-        match timeout_at(wait.until, poll_fn(|cx| self.poll(cx))).await {
-            Ok(given) => {
-                if let Ok(share) = &given {
-                    self.tell(share);
-                }
-                given
-            }
-            Err(_) => Err(self.why_not()),
-        }
-    }
-
-    /// Reports the grant, for which the request has waited.
-    fn tell(&self, share: &Share) {
-        let hold = &share.held().hold;
-        let waited = || LockEventKind::Granted {
-            waited: self.since.elapsed(),
-        };
-        if let Some(place) = self.places.first() {
-            let route = &place.terms.route;
-            self.core.events.tell(&hold.key, Some(hold.mode), route, waited);
-        }
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Share, LockError>> {
-        let Some(slot) = self.slot.clone() else {
-            return Poll::Pending;
-        };
-        loop {
-            match slot.poll(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Taken::Answer(answer)) => {
-                    return Poll::Ready(answer.map(|grant| self.core.share(grant)));
-                }
-                // It was not polled for a while. Its place is still the same.
-                Poll::Ready(Taken::Revoked(number)) => match self.stand_again(number) {
-                    Ok(Some(share)) => return Poll::Ready(Ok(share)),
-                    Ok(None) => {}
-                    Err(error) => return Poll::Ready(Err(error)),
-                },
-            }
-        }
-    }
-
-    fn stand_again(&mut self, number: u64) -> Result<Option<Share>, LockError> {
-        let (core, slot) = (&self.core, &mut self.slot);
-        let Some(place) = self.places.iter().find(|place| place.number == number) else {
-            return Ok(None);
-        };
-        let (key, terms, now) = (&place.key, &place.terms, Instant::now());
-        let (entered, out) = core.table.refused(key, number, terms, slot, (None, false), now)?;
-        core.run(out);
-        match entered {
-            Entered::Share(grant) => return Ok(Some(core.share(grant))),
-            Entered::Wait { start: Some(task) } => {
-                let place = (key, Side::of(terms.mode), number);
-                Contending::start(core, place, task, None, None);
-            }
-            Entered::Wait { start: None } | Entered::Ask => {}
-        }
-        Ok(None)
-    }
-
-    /// The error after the time-out: others hold the keys, or the store never answered.
-    fn why_not(&self) -> LockError {
-        let now = Instant::now();
-        let known = self.places.iter().filter_map(|place| {
-            let (key, mode) = (&place.key, place.terms.mode);
-            self.core.table.known(key, mode, self.since, now)
-        });
-        match known.reduce(|one, other| one.into_iter().chain(other).min()) {
-            Some(retry_after) => LockError::Busy { retry_after },
-            None => over(None),
-        }
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        let Some(slot) = self.slot.take() else {
-            return;
-        };
-        if let Some(grant) = slot.close() {
-            drop(self.core.share(grant));
-        }
-        for place in &self.places {
-            let side = Side::of(place.terms.mode);
-            let out = self.core.table.left(&place.key, side, place.number);
-            self.core.run(out);
-        }
-    }
-}
-
-/// Takes one of several keys: the first that this process can share, or that the store grants.
-pub(super) async fn take_any(
-    core: &Arc<Core>,
-    keys: &[(&LockKey, LockMode)],
-    terms: &Terms,
-    wait: Wait,
-    now: Instant,
-) -> Result<Share, LockError> {
-    let mut ticket = Ticket::new(core, now);
-    let (mut askers, mut refused) = (Vec::new(), None);
-    for &(key, mode) in keys {
-        match enter(core, key, &terms.in_mode(mode), &mut ticket, now) {
-            Ok(Some(Step::Share(share))) => return Ok(share),
-            Ok(Some(Step::Ask(asker))) => askers.push(asker),
-            Ok(Some(Step::Wait(_)) | None) => {}
-            Err(error @ (LockError::Busy { .. } | LockError::Overloaded)) => {
-                refused = Some(sooner(refused, error));
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    match refused {
-        Some(error) if askers.is_empty() && ticket.places.is_empty() => return Err(error),
-        _ => {}
-    }
-    if !askers.is_empty() {
-        match ask_any(core, askers, &mut ticket, wait).await? {
-            Some(share) => return Ok(share),
-            None if ticket.places.is_empty() => return Err(over(None)),
-            None => {}
-        }
-    }
-    ticket.wait(wait).await
-}
-
-/// Asks for the first free one of several keys. If none is, the request waits for all of them.
-async fn ask_any(
-    core: &Arc<Core>,
-    mut askers: Vec<Asker>,
-    ticket: &mut Ticket,
-    wait: Wait,
-) -> Result<Option<Share>, LockError> {
-    let attempts = askers.iter().map(|asker| {
-        let terms = Terms {
-            max_waiters: None,
-            ..asker.terms.clone()
-        };
-        attempt(core, &asker.key, &terms, asker.number)
-    });
-    let mut pending = Pending::several(core, attempts.collect(), Want::Any);
-    let answer = unless_closed(core, wait, pin!(pending.ask())).await?;
-    let retry_after = match answer {
-        Ok(Reply::Granted(grants)) => {
-            let granted = pending.granted(&grants, |index| &askers[index].terms);
-            match granted.and_then(|mut holds| Some((grants[0].index, holds.pop()?))) {
-                Some((index, held)) => return askers.swap_remove(index).granted(held).map(Some),
-                None if wait.is_one_try() => return Err(answered_late().into()),
-                None => None,
-            }
-        }
-        Ok(Reply::Refused { retry_after, .. }) if wait.is_one_try() => {
-            return Err(LockError::Busy {
-                retry_after: Some(retry_after),
-            });
-        }
-        Ok(Reply::Refused { retry_after, .. }) => Some(retry_after),
-        Err(error) if wait.is_one_try() || error.is_final() => return Err(error.into()),
-        Err(_) => None,
-    };
-    drop(pending);
-    for mut asker in askers {
-        // What asked has no place in the store; what waits has another id.
-        let number = core.next_number();
-        let out = core.table.asked(&asker.key, asker.number);
-        core.run(out);
-        asker.number = number;
-        match asker.stand(ticket, retry_after, None, None) {
-            Ok(Some(share)) => return Ok(Some(share)),
-            Ok(None) | Err(LockError::Overloaded) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(None)
-}
-
 /// Waits for an answer until the wait is over, or the client is shut down.
 pub(super) async fn unless_closed<T>(
     core: &Core,
@@ -444,18 +257,5 @@ pub(super) async fn unless_closed<T>(
         biased; // without chance, a simulation replays
         done = timeout_at(wait.until, work) => done.map_err(|_| over(None)),
         () = core.closing.cancelled() => Err(LockError::Shutdown),
-    }
-}
-
-/// Picks the reason with the better prospect: a lease that ends, before a full queue.
-fn sooner(one: Option<LockError>, other: LockError) -> LockError {
-    match (one, other) {
-        (Some(LockError::Busy { retry_after: one }), LockError::Busy { retry_after: other }) => {
-            LockError::Busy {
-                retry_after: one.into_iter().chain(other).min(),
-            }
-        }
-        (Some(LockError::Busy { retry_after }), _) => LockError::Busy { retry_after },
-        (_, other) => other,
     }
 }

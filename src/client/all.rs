@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, sleep_until};
 
 use super::acquire::{Step, enter, enter_one, take, unless_closed};
-use super::acquire::Ticket;
+use super::ticket::Ticket;
 use super::wait::Wait;
 use crate::backoff::Backoff;
 use crate::contend::{Pending, Reply, answered_late, attempt};
@@ -127,9 +127,9 @@ impl AllOf<'_> {
             }
         }
         if !askers.is_empty() {
-            let attempts = askers.iter().map(|(_, asker)| {
-                attempt(self.core, asker.key(), asker.terms(), asker.number())
-            });
+            let attempts = askers
+                .iter()
+                .map(|(_, asker)| attempt(self.core, asker.key(), asker.terms(), asker.number()));
             let attempts: SmallVec<[_; 1]> = attempts.collect();
             let mut pending = Pending::several(self.core, attempts, Want::All);
             let answer = unless_closed(self.core, self.wait, pin!(pending.ask())).await?;
@@ -153,7 +153,9 @@ impl AllOf<'_> {
             }
         }
         let shares: Option<SmallVec<_>> = shares.into_iter().collect();
-        Ok(Ok(Shares::new(shares.expect("the store granted every key"))))
+        Ok(Ok(Shares::new(
+            shares.expect("the store granted every key"),
+        )))
     }
 
     /// Takes one key after the other.

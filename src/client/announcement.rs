@@ -70,7 +70,12 @@ impl Drop for Announcement {
 }
 
 /// Renews the entry until the client ends, and then removes it.
-async fn renew(entry: Arc<Entry>, client: Uuid, core: Weak<Core>, [ended, stop]: [CancellationToken; 2]) {
+async fn renew(
+    entry: Arc<Entry>,
+    client: Uuid,
+    core: Weak<Core>,
+    [ended, stop]: [CancellationToken; 2],
+) {
     let mut has_failed = false;
     while !ended.is_cancelled() && !stop.is_cancelled() {
         match entry.keep(client, &core, LIFETIME).await {

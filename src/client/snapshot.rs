@@ -152,7 +152,11 @@ fn hold_shown(hold: &HoldView, now: Instant) -> HoldSnapshot {
         remaining: hold.deadline.saturating_duration_since(now),
         guards: hold.guards,
         token: hold.token,
-        state: if hold.is_lost { HoldState::Lost } else { HoldState::Held },
+        state: if hold.is_lost {
+            HoldState::Lost
+        } else {
+            HoldState::Held
+        },
     }
 }
 

@@ -37,7 +37,11 @@ impl Listening {
         attempt: &Attempt,
         until: Instant,
     ) -> bool {
-        if self.wakeups.as_ref().is_some_and(|wakeups| !wakeups.is_over()) {
+        if self
+            .wakeups
+            .as_ref()
+            .is_some_and(|wakeups| !wakeups.is_over())
+        {
             return false;
         }
         // The end of the former one must not end what the new one has begun.

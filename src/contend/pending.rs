@@ -16,7 +16,8 @@ use crate::limits::WITHDRAWAL;
 use crate::lock::{Hold, LockKey};
 use crate::release::Core;
 use crate::store::{
-    Answer, Asked, Attempt, BATCH, Fencing, Grant, HoldStatus, Outcome, Release, SeveralOutcome, Want,
+    Answer, Asked, Attempt, BATCH, Fencing, Grant, HoldStatus, Outcome, Release, SeveralOutcome,
+    Want,
 };
 use crate::table::Terms;
 
@@ -109,7 +110,11 @@ impl Pending {
                 Asked::Now(answer) => answer.map(Reply::from),
                 Asked::Later(answer) => self.answer(Asking::One(answer)).await,
             },
-            Some(want) => match self.core.store.acquire_several(self.attempts.to_vec(), want) {
+            Some(want) => match self
+                .core
+                .store
+                .acquire_several(self.attempts.to_vec(), want)
+            {
                 Asked::Now(answer) => answer.map(Reply::from),
                 Asked::Later(answer) => self.answer(Asking::Several(answer)).await,
             },
@@ -132,7 +137,8 @@ impl Pending {
         terms: impl Fn(usize) -> &'a Terms,
     ) -> Option<SmallVec<[Arc<Held>; 1]>> {
         let now = Instant::now();
-        let is_over = |grant: &Grant| self.sent + valid_for(self.attempts[grant.index].lease) <= now;
+        let is_over =
+            |grant: &Grant| self.sent + valid_for(self.attempts[grant.index].lease) <= now;
         if grants.iter().any(is_over) {
             return None;
         }
@@ -142,7 +148,14 @@ impl Pending {
             let attempt = &self.attempts[grant.index];
             let terms = terms(grant.index);
             let (hold, route) = (attempt.hold.clone(), terms.route.clone());
-            let held = Held::new(hold, terms.lease, route, grant.token, self.sent, attempt.lease);
+            let held = Held::new(
+                hold,
+                terms.lease,
+                route,
+                grant.token,
+                self.sent,
+                attempt.lease,
+            );
             Arc::new(held)
         });
         Some(holds.collect())
@@ -159,7 +172,9 @@ pub(crate) fn attempt(core: &Core, key: &LockKey, terms: &Terms, number: u64) ->
     let fencing = Fencing::new(core.token_retention, core.table.limits.handovers);
     let patience = terms.max_waiters.map(|_| terms.wait);
     let attempt = Attempt::new(hold, terms.granted_lease());
-    attempt.patience(patience).fencing(terms.needs_token().then_some(fencing))
+    attempt
+        .patience(patience)
+        .fencing(terms.needs_token().then_some(fencing))
 }
 
 impl Drop for Pending {
@@ -245,7 +260,9 @@ impl Left {
 /// Releases the holds of answered attempts, by partition. Such attempts have no patience, and leave no waiter's entry. Returns
 /// those of which the store does not say whether they have left a hold.
 async fn give_back(core: &Arc<Core>, attempts: Vec<Attempt>) -> Vec<Attempt> {
-    let partitions = core.store.by_partition(attempts, |attempt| &attempt.hold.key);
+    let partitions = core
+        .store
+        .by_partition(attempts, |attempt| &attempt.hold.key);
     let in_batches = |attempts: Vec<Attempt>| async move {
         let mut undecided = Vec::new();
         for batch in attempts.chunks(BATCH) {
@@ -269,7 +286,12 @@ async fn give_back(core: &Arc<Core>, attempts: Vec<Attempt>) -> Vec<Attempt> {
 async fn withdraw(core: &Arc<Core>, attempt: Attempt, unanswered: bool) {
     let over = Instant::now() + attempt.lease.max(WITHDRAWAL);
     let mut backoff = Backoff::STORE;
-    while let Err(error) = core.store.withdraw(attempt.clone(), unanswered).answer().await {
+    while let Err(error) = core
+        .store
+        .withdraw(attempt.clone(), unanswered)
+        .answer()
+        .await
+    {
         if error.is_final() || Instant::now() >= over {
             let error = &error as &dyn Error;
             tracing::warn!(error, "could not withdraw an attempt: its lease ends it");

@@ -62,7 +62,14 @@ impl Outages {
         let is_first = outage.waiting.is_empty();
         for (held, _) in holds {
             // It may be a probe, whose holds wait already.
-            if held.is_open(now) && !outage.waiting.iter().rev().take(BATCH).any(|other| Arc::ptr_eq(other, held)) {
+            if held.is_open(now)
+                && !outage
+                    .waiting
+                    .iter()
+                    .rev()
+                    .take(BATCH)
+                    .any(|other| Arc::ptr_eq(other, held))
+            {
                 outage.add(held);
             }
         }
@@ -74,7 +81,11 @@ impl Outages {
             return;
         }
         self.began.get_or_insert(now);
-        let holds = self.partitions.values().map(|outage| outage.waiting.len()).sum();
+        let holds = self
+            .partitions
+            .values()
+            .map(|outage| outage.waiting.len())
+            .sum();
         self.warn(error, holds, is_new);
     }
 

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::{Core, ShareRelease};
+use super::Core;
 use crate::backoff::Backoff;
-use crate::error::{LockError, StoreError, StoreErrorKind, worst};
+use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::hold::{End, Held, Question};
-use crate::store::{self, Answer, BATCH, HoldStatus, Record, Release, Released, undecided};
+use crate::store::{Answer, BATCH, HoldStatus, Record, Release, Released, undecided};
 
 /// The pause between two tries of a release that the store refuses.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
@@ -20,19 +19,19 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 /// A hold without shares, whose release has begun: the duty to release it.
 pub(super) struct Ending {
     pub(super) core: Arc<Core>,
-    held: Arc<Held>,
+    pub(super) held: Arc<Held>,
     /// The table waits for its end.
     awaited: bool,
     /// Whether it was held when its last share ended.
-    is_held: bool,
+    pub(super) is_held: bool,
     /// The end of its minimum, if the store keeps it until then.
-    kept_until: Option<Instant>,
+    pub(super) kept_until: Option<Instant>,
     /// The question by which it is released.
     question: Question,
     tries: Tries,
-    is_over: bool,
+    pub(super) is_over: bool,
     /// Its place among the releases that no caller waits for, until the store's first answer.
-    place: Option<OwnedSemaphorePermit>,
+    pub(super) place: Option<OwnedSemaphorePermit>,
     /// A shutdown waits for it.
     _counted: TaskTrackerToken,
 }
@@ -63,61 +62,6 @@ impl Ending {
             is_over: false,
             place: None,
         }
-    }
-
-    /// Releases it. A store that answers at once has answered when this returns.
-    pub(super) fn begin(mut self, record: Option<Record>) -> ShareRelease {
-        if self.kept_until.is_some() && record.is_none() {
-            return self.leave();
-        }
-        // A lost hold is released as well, because the store may still carry it.
-        let is_held = self.is_held;
-        let record = record.filter(|_| is_held);
-        let core = self.core.clone();
-        let release = Release::new(self.held.hold.clone()).record(record.clone());
-        match core.store.release_one(release) {
-            store::Asked::Now(released) => {
-                let result = self.answered(released);
-                let result = result.unwrap_or_else(|| self.ended(Err(undecided().into())));
-                ShareRelease::done(result)
-            }
-            store::Asked::Later(answer) => ShareRelease::asked(Asked {
-                ending: self,
-                answer,
-                record,
-            }),
-        }
-        .lost_if(!is_held)
-    }
-
-    /// The same where no caller waits.
-    pub(super) fn in_background(mut self) {
-        let core = self.core.clone();
-        if self.kept_until.is_some() || core.store.answers_at_once() {
-            drop(self.begin(None));
-            return;
-        }
-        core.spawner.run(async move {
-            let place = self.core.place(self.core.store.partition_of(&self.held.hold.key));
-            self.place = place.acquire_owned().await.ok();
-            drop(self.released(None, None).await);
-        });
-    }
-
-    /// Leaves it in the store until its minimum is over, and asks whether the store carries it.
-    fn leave(mut self) -> ShareRelease {
-        let until = self.kept_until.expect("it has a minimum");
-        self.freed(HoldStatus::Held.into());
-        self.is_over = true;
-        if !self.is_held {
-            return ShareRelease::done(Err(LockError::Lost));
-        }
-        let (core, held) = (self.core.clone(), self.held.clone());
-        let last = held.latest_question();
-        core.table.shard_of(&held.hold.key).wheel.place(&held, until);
-        core.agenda.visit(until);
-        core.check(&held);
-        ShareRelease::confirmed(&held, last)
     }
 
     /// Asks until the release is decided. `first`: the answer to the first question, which was asked.
@@ -170,14 +114,14 @@ impl Ending {
         self.freed(released.unwrap_or_else(|_| HoldStatus::Unknown.into()));
     }
 
-    fn freed(&mut self, released: Released) {
+    pub(super) fn freed(&mut self, released: Released) {
         if std::mem::take(&mut self.awaited) {
             self.core.freed(self.held.clone(), released);
         }
     }
 
     /// The release has this result.
-    fn ended(&mut self, result: Result<(), LockError>) -> Result<(), LockError> {
+    pub(super) fn ended(&mut self, result: Result<(), LockError>) -> Result<(), LockError> {
         self.is_over = true;
         if was_refused(&result) {
             let (core, held) = (self.core.clone(), self.held.clone());
@@ -186,13 +130,6 @@ impl Ending {
         finish(&self.core, &self.held, self.question, &result);
         result
     }
-}
-
-/// A release that the store was asked for.
-pub(super) struct Asked {
-    pub(super) ending: Ending,
-    pub(super) answer: Answer<Released>,
-    pub(super) record: Option<Record>,
 }
 
 /// A release that is dropped before its end, with its runtime, ends with an unknown result, so that no caller waits for it.
@@ -220,32 +157,6 @@ fn finish(core: &Core, held: &Held, question: Question, result: &Result<(), Lock
         Err(_) => End::Unknown(undecided()),
     };
     held.finish(question, end);
-}
-
-/// Ends several holds together, those of one partition in few questions. Returns whether the store carried all of them until then.
-pub(super) fn end_all(
-    core: Arc<Core>,
-    ends: Vec<Ending>,
-    background: bool,
-) -> impl Future<Output = Result<(), LockError>> + Send + 'static {
-    let (kept, ends): (Vec<_>, Vec<_>) = ends.into_iter().partition(|end| end.kept_until.is_some());
-    let kept: Vec<_> = kept.into_iter().map(Ending::leave).collect();
-    let partitions = core.store.by_partition(ends, |end| &end.held.hold.key);
-    async move {
-        let releases = partitions.into_iter().map(|(partition, mut ends)| {
-            let core = core.clone();
-            async move {
-                if background {
-                    let place = core.place(partition).acquire_owned().await.ok();
-                    ends[0].place = place;
-                }
-                let holds = ends.iter().map(|end| end.held.clone()).collect();
-                release_together(&core, holds, &mut ends).await
-            }
-        });
-        let (released, left) = tokio::join!(join_all(releases), join_all(kept));
-        worst(released.into_iter().flatten().chain(left))
-    }
 }
 
 /// Releases many holds of one partition, up to [`BATCH`] in a question. Each result is known as soon as its batch is answered.
@@ -307,12 +218,14 @@ impl Tries {
             Err(error) => error,
         };
         let now = Instant::now();
-        let over = *self.over.get_or_insert_with(|| now + held.longest_rest(now));
+        let over = *self
+            .over
+            .get_or_insert_with(|| now + held.longest_rest(now));
         match error.kind() {
             // After `Unacknowledged` the hold is released, and a repeat would not find it.
-            StoreErrorKind::Refused
-            | StoreErrorKind::Conflict
-            | StoreErrorKind::Unacknowledged => Some(Err(error.into())),
+            StoreErrorKind::Refused | StoreErrorKind::Conflict | StoreErrorKind::Unacknowledged => {
+                Some(Err(error.into()))
+            }
             _ if now >= over => Some(Err(error.into())),
             StoreErrorKind::Unanswered => {
                 self.unanswered = Some(error);

@@ -1,19 +1,18 @@
 //! A share in a hold, and its release.
 
 use std::ops::Deref;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
-use futures_util::future::{BoxFuture, join_all};
-use smallvec::{SmallVec, smallvec};
+use futures_util::future::join_all;
+use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use super::{Core, Kept};
-use super::ending::{Asked, Ending, end_all};
+use super::Core;
+use super::ending::Ending;
+use super::releasing::{ShareRelease, Work, end_all};
 use crate::error::{LockError, worst};
-use crate::hold::{Held, Question};
+use crate::hold::Held;
 use crate::limits::ANSWER_TIME;
 use crate::lock::FencingToken;
 use crate::store::{Record, undecided};
@@ -235,113 +234,14 @@ impl Drop for Shares {
         if self.0.len() > 1 {
             let now = Instant::now();
             let core = self.0[0].core().clone();
-            let ends = self.0.drain(..).filter_map(|mut share| match share.end(true, now) {
-                Left::Last(ending) => Some(ending),
-                Left::Shared => None,
-            });
+            let ends = self
+                .0
+                .drain(..)
+                .filter_map(|mut share| match share.end(true, now) {
+                    Left::Last(ending) => Some(ending),
+                    Left::Shared => None,
+                });
             drop(core.kept(end_all(core.clone(), ends.collect(), true)));
-        }
-    }
-}
-
-/// The release of shares, as a future. It is small, because each request of a layer has one.
-///
-/// # Cancel safety
-///
-/// A release in the store that has begun continues in the background.
-#[must_use = "it says whether the lock was held"]
-pub(crate) struct ShareRelease {
-    work: Work,
-    /// It fails as lost, whatever the store answers.
-    is_lost: bool,
-    /// The holds whose loss may become known before the end.
-    holds: SmallVec<[Arc<Held>; 1]>,
-}
-
-enum Work {
-    Done(Option<Result<(), LockError>>),
-    /// The store was asked once. A release that must be repeated is `Kept`.
-    Asked(Option<Asked>),
-    /// Only the caller waits for it.
-    Waits(BoxFuture<'static, Result<(), LockError>>),
-    /// It is driven to its end.
-    Kept(Kept<Result<(), LockError>>),
-}
-
-impl ShareRelease {
-    fn new(work: Work, holds: SmallVec<[Arc<Held>; 1]>) -> Self {
-        let is_lost = false;
-        Self { work, is_lost, holds }
-    }
-
-    pub(crate) fn done(result: Result<(), LockError>) -> Self {
-        Self::new(Work::Done(Some(result)), SmallVec::new())
-    }
-
-    /// Waits for the verdict about a share that ended after the question `last`.
-    pub(super) fn confirmed(held: &Arc<Held>, last: Question) -> Self {
-        match held.verdict(last) {
-            Some(verdict) => Self::done(verdict),
-            None => {
-                let work = Box::pin(Core::confirmed(held.clone(), last));
-                Self::new(Work::Waits(work), smallvec![held.clone()])
-            }
-        }
-    }
-
-    pub(super) fn asked(asked: Asked) -> Self {
-        Self::new(Work::Asked(Some(asked)), SmallVec::new())
-    }
-
-    /// The same, which also fails as lost if `is_lost`.
-    pub(super) fn lost_if(mut self, is_lost: bool) -> Self {
-        self.is_lost |= is_lost;
-        self
-    }
-
-    /// Whether it fails as lost, by what is known now, whatever the store still answers.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.is_lost || self.holds.iter().any(|held| held.was_lost())
-    }
-}
-
-impl Future for ShareRelease {
-    type Output = Result<(), LockError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let released = loop {
-            match &mut self.work {
-                Work::Done(result) => break result.take().expect("polled after it was ready"),
-                Work::Waits(work) => break ready!(work.as_mut().poll(cx)),
-                Work::Asked(asked) => {
-                    let answer = &mut asked.as_mut().expect("polled after it was ready").answer;
-                    let released = ready!(answer.as_mut().poll(cx));
-                    let Asked { mut ending, record, .. } = asked.take().expect("it was there");
-                    match ending.answered(released) {
-                        Some(result) => break result,
-                        None => {
-                            let core = ending.core.clone();
-                            self.work = Work::Kept(core.kept(ending.repeated(record)));
-                        }
-                    }
-                }
-                Work::Kept(work) => break ready!(Pin::new(work).poll(cx)),
-            }
-        };
-        Poll::Ready(match self.is_lost {
-            true => Err(LockError::Lost),
-            false => released,
-        })
-    }
-}
-
-impl Drop for ShareRelease {
-    fn drop(&mut self) {
-        if let Work::Asked(asked) = &mut self.work
-            && let Some(Asked { ending, answer, record }) = asked.take()
-        {
-            let core = ending.core.clone();
-            drop(core.kept(ending.released(Some(answer), record)));
         }
     }
 }

@@ -170,7 +170,11 @@ impl Store {
         }
     }
 
-    pub(crate) fn acquire_several(&self, attempts: Vec<Attempt>, want: Want) -> Asked<SeveralOutcome> {
+    pub(crate) fn acquire_several(
+        &self,
+        attempts: Vec<Attempt>,
+        want: Want,
+    ) -> Asked<SeveralOutcome> {
         match &self.kind {
             Kind::Memory(store) => at_once(store.acquire_several(&attempts, want)),
             Kind::Other(store) => Asked::Later(store.clone().acquire_several(attempts, want)),

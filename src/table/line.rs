@@ -122,14 +122,19 @@ impl Line {
         if exploration::has(Mutant::LastInFirstOut) {
             return self.waiters.push_front(waiter);
         }
-        let place = self.waiters.partition_point(|other| other.ticket < waiter.ticket);
+        let place = self
+            .waiters
+            .partition_point(|other| other.ticket < waiter.ticket);
         self.waiters.insert(place, waiter);
     }
 
     /// A request is over.
     pub(super) fn remove(&mut self, ticket: u64) -> Option<Waiter> {
         self.given.retain(|given| given.ticket != ticket);
-        let place = self.waiters.iter().position(|waiter| waiter.ticket == ticket)?;
+        let place = self
+            .waiters
+            .iter()
+            .position(|waiter| waiter.ticket == ticket)?;
         self.waiters.remove(place)
     }
 
@@ -192,7 +197,9 @@ impl Line {
     }
 
     pub(super) fn is_task(&self, work: &Arc<Notify>) -> bool {
-        self.task.as_ref().is_some_and(|task| Arc::ptr_eq(task, work))
+        self.task
+            .as_ref()
+            .is_some_and(|task| Arc::ptr_eq(task, work))
     }
 
     /// The task has ended.
@@ -205,6 +212,7 @@ impl Line {
     pub(super) fn wake(&self, out: &mut Out) {
         out.wake.extend(self.task.clone());
         let fair = self.waiters.iter();
-        out.wake.extend(fair.filter_map(|waiter| waiter.task.clone()));
+        out.wake
+            .extend(fair.filter_map(|waiter| waiter.task.clone()));
     }
 }

@@ -135,7 +135,9 @@ impl Shared {
         let deadline = self.held.deadline();
         terms.lease == self.held.lease
             && now + terms.granted_lease() / 3 < deadline
-            && terms.max_hold.is_none_or(|max_hold| deadline <= now + max_hold)
+            && terms
+                .max_hold
+                .is_none_or(|max_hold| deadline <= now + max_hold)
             && (!terms.needs_token() || self.held.token().is_some())
     }
 

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use super::Grant;
+use super::grant::Grant;
 use crate::error::LockError;
 use crate::sync::Mutex;
 
@@ -18,10 +18,20 @@ pub(crate) struct Slot(Mutex<SlotState>);
 #[derive(Debug)]
 enum SlotState {
     /// For how many keys it waits.
-    Waits { tickets: usize, waker: Option<Waker> },
-    Given { ticket: u64, answer: Result<Grant, LockError>, tickets: usize },
+    Waits {
+        tickets: usize,
+        waker: Option<Waker>,
+    },
+    Given {
+        ticket: u64,
+        answer: Result<Grant, LockError>,
+        tickets: usize,
+    },
     /// The grant of this ticket was taken away.
-    Revoked { ticket: u64, tickets: usize },
+    Revoked {
+        ticket: u64,
+        tickets: usize,
+    },
     Over,
 }
 
@@ -45,7 +55,9 @@ impl Slot {
 
     /// One more ticket waits with it.
     pub(super) fn add(&self) {
-        if let SlotState::Waits { tickets, .. } | SlotState::Revoked { tickets, .. } = &mut *self.0.lock() {
+        if let SlotState::Waits { tickets, .. } | SlotState::Revoked { tickets, .. } =
+            &mut *self.0.lock()
+        {
             *tickets += 1;
         }
     }
@@ -97,7 +109,10 @@ impl Slot {
 
     /// Whether a grant for this ticket may still be on its way, or is not taken.
     pub(super) fn is_untaken(&self) -> bool {
-        matches!(&*self.0.lock(), SlotState::Waits { .. } | SlotState::Given { .. })
+        matches!(
+            &*self.0.lock(),
+            SlotState::Waits { .. } | SlotState::Given { .. }
+        )
     }
 
     /// The mode of a grant that is not taken.
@@ -116,7 +131,9 @@ impl Slot {
         let mut state = self.0.lock();
         match &mut *state {
             SlotState::Waits { waker, .. } => {
-                let is_same = waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+                let is_same = waker
+                    .as_ref()
+                    .is_some_and(|waker| waker.will_wake(cx.waker()));
                 let before = match is_same {
                     true => None,
                     false => waker.replace(cx.waker().clone()),

@@ -70,7 +70,11 @@ impl Table {
     pub(crate) fn view(&self, page: usize) -> Option<Vec<KeyView>> {
         (page < SHARDS).then(|| {
             let state = self.shard(page);
-            state.keys.iter().map(|(key, state)| view(key, state)).collect()
+            state
+                .keys
+                .iter()
+                .map(|(key, state)| view(key, state))
+                .collect()
         })
     }
 
@@ -81,12 +85,14 @@ impl Table {
 }
 
 fn view(key: &LockKey, state: &Key) -> KeyView {
-    let waiters = state.waiters_with_places().map(|(waiter, in_store)| WaiterView {
-        mode: waiter.terms.mode,
-        route: waiter.terms.route.clone(),
-        since: waiter.since,
-        in_store,
-    });
+    let waiters = state
+        .waiters_with_places()
+        .map(|(waiter, in_store)| WaiterView {
+            mode: waiter.terms.mode,
+            route: waiter.terms.route.clone(),
+            since: waiter.since,
+            in_store,
+        });
     KeyView {
         key: key.clone(),
         holds: state.holds().map(hold).collect(),

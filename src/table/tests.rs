@@ -6,8 +6,9 @@ use uuid::Uuid;
 
 use super::*;
 use crate::hold::Due;
-use crate::lock::{Hold, HoldId};
+use crate::lock::{Hold, HoldId, Lease, LockMode, Owner};
 use crate::store::HoldStatus;
+use crate::telemetry::Route;
 
 const REQUESTS: u64 = 3;
 
@@ -82,8 +83,12 @@ impl World {
         let mut events = Vec::new();
         for (n, place) in (0..).zip(&self.requests) {
             match place {
-                Place::Outside => events.extend(self.modes.iter().map(|mode| Event::Enters(n, *mode))),
-                Place::Asks(_) => events.extend([Event::Granted(n), Event::Refused(n), Event::Leaves(n)]),
+                Place::Outside => {
+                    events.extend(self.modes.iter().map(|mode| Event::Enters(n, *mode)))
+                }
+                Place::Asks(_) => {
+                    events.extend([Event::Granted(n), Event::Refused(n), Event::Leaves(n)])
+                }
                 Place::Waits(..) => events.extend([Event::Polls(n), Event::Leaves(n)]),
                 Place::Holds(_) => events.extend([Event::Ends(n), Event::Loses(n)]),
                 Place::Over => {}
@@ -134,7 +139,9 @@ impl World {
         match event {
             Event::Enters(n, mode) => {
                 let mut slot = None;
-                let entered = self.table.enter(&self.key, n, &terms(mode), &mut slot, self.now);
+                let entered = self
+                    .table
+                    .enter(&self.key, n, &terms(mode), &mut slot, self.now);
                 let (entered, out) = entered.expect("there is room");
                 self.requests[n as usize] = self.placed(entered, mode, slot);
                 self.run(out);
@@ -159,13 +166,16 @@ impl World {
                 };
                 let (mut slot, news) = (None, (Some(self.now + Duration::from_secs(1)), true));
                 let (key, terms) = (self.key.clone(), terms(mode));
-                let entered = self.table.refused(&key, n, &terms, &mut slot, news, self.now);
+                let entered = self
+                    .table
+                    .refused(&key, n, &terms, &mut slot, news, self.now);
                 let (entered, out) = entered.expect("it may wait");
                 self.requests[n as usize] = self.placed(entered, mode, slot);
                 self.run(out);
             }
             Event::Polls(n) => {
-                let Place::Waits(mode, slot) = std::mem::take(&mut self.requests[n as usize]) else {
+                let Place::Waits(mode, slot) = std::mem::take(&mut self.requests[n as usize])
+                else {
                     unreachable!("it waits");
                 };
                 let polled = slot.poll(&mut Context::from_waker(Waker::noop()));
@@ -175,7 +185,14 @@ impl World {
                     Poll::Ready(Taken::Revoked(_)) => {
                         let mut again = Some(slot);
                         let (key, terms) = (self.key.clone(), terms(mode));
-                        let entered = self.table.refused(&key, n, &terms, &mut again, (None, false), self.now);
+                        let entered = self.table.refused(
+                            &key,
+                            n,
+                            &terms,
+                            &mut again,
+                            (None, false),
+                            self.now,
+                        );
                         let (entered, out) = entered.expect("it may wait");
                         let place = self.placed(entered, mode, again);
                         self.run(out);
@@ -183,20 +200,22 @@ impl World {
                     }
                 };
             }
-            Event::Leaves(n) => match std::mem::replace(&mut self.requests[n as usize], Place::Over) {
-                Place::Asks(_) => {
-                    let out = self.table.asked(&self.key, n);
-                    self.run(out);
-                }
-                Place::Waits(mode, slot) => {
-                    if let Some(grant) = slot.close() {
-                        self.end(grant);
+            Event::Leaves(n) => {
+                match std::mem::replace(&mut self.requests[n as usize], Place::Over) {
+                    Place::Asks(_) => {
+                        let out = self.table.asked(&self.key, n);
+                        self.run(out);
                     }
-                    let out = self.table.left(&self.key, Side::of(mode), n);
-                    self.run(out);
+                    Place::Waits(mode, slot) => {
+                        if let Some(grant) = slot.close() {
+                            self.end(grant);
+                        }
+                        let out = self.table.left(&self.key, Side::of(mode), n);
+                        self.run(out);
+                    }
+                    _ => unreachable!("it asks or waits"),
                 }
-                _ => unreachable!("it asks or waits"),
-            },
+            }
             Event::Ends(n) => {
                 let ended = std::mem::replace(&mut self.requests[n as usize], Place::Over);
                 let Place::Holds(grant) = ended else {
@@ -304,7 +323,10 @@ impl World {
         for side in [Side::Exclusive, Side::Read] {
             let waits = self.table.waiting(&self.key, side) > 0;
             let has_task = self.tasks.iter().any(|(of, _)| *of == side);
-            assert!(!waits || has_task, "no task asks for {side:?} after {event:?}");
+            assert!(
+                !waits || has_task,
+                "no task asks for {side:?} after {event:?}"
+            );
         }
     }
 
@@ -326,8 +348,15 @@ impl World {
             }
         }
         let is_over = |place: &Place| matches!(place, Place::Over | Place::Outside);
-        assert!(self.requests.iter().all(is_over), "a request waits after {history:?}");
-        assert_eq!(self.table.len(), 0, "the key is not forgotten after {history:?}");
+        assert!(
+            self.requests.iter().all(is_over),
+            "a request waits after {history:?}"
+        );
+        assert_eq!(
+            self.table.len(),
+            0,
+            "the key is not forgotten after {history:?}"
+        );
     }
 }
 

@@ -49,7 +49,9 @@ impl Wheel {
         let slots = self.slots.get_or_insert_with(|| {
             let slots = (0..SLOTS).map(|_| Slot::default());
             let slots: Box<[Slot]> = slots.collect();
-            slots.try_into().unwrap_or_else(|_| unreachable!("it has the length"))
+            slots
+                .try_into()
+                .unwrap_or_else(|_| unreachable!("it has the length"))
         });
         let slot = &mut slots[number];
         let place = slot.holds.len() * SLOTS + number;

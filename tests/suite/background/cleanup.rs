@@ -67,7 +67,10 @@ async fn a_release_that_panics_is_asked_again() {
     store.slow(10 * MS);
     store.panic_in_release();
     guard.release().await.expect("held");
-    assert_eq!(timeout(1000 * MS, handle.ended()).await, Ok(Ended::Released));
+    assert_eq!(
+        timeout(1000 * MS, handle.ended()).await,
+        Ok(Ended::Released)
+    );
     locks.shutdown(1000 * MS).await.expect("nothing is left");
 }
 

@@ -144,4 +144,3 @@ async fn a_request_that_tries_once_asks_once_if_its_answer_is_late() {
         assert!(store.is_empty());
     }
 }
-

@@ -46,14 +46,22 @@ fn a_request_after_the_end_of_the_runtime_is_refused_with_the_remedy() {
         names_the_remedy(locks.lock("2:n").wait(Duration::ZERO).await);
         let other = LockClient::new(store.inner());
         let freed = other.lock("1:n").wait(Duration::from_secs(60)).await;
-        freed.expect("within one lease").release().await.expect("held");
+        freed
+            .expect("within one lease")
+            .release()
+            .await
+            .expect("held");
     });
 }
 
 /// A client that outlives the runtimes of its requests.
 #[test]
 fn a_client_with_a_runtime_of_its_own_serves_every_runtime() {
-    let given = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let given = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
     let locks = LockClient::builder(MemoryStore::new()).runtime(given.handle().clone());
     let locks = locks.build();
     for _ in 0..2 {

@@ -197,7 +197,9 @@ async fn a_lock_that_busy_workers_fail_to_renew_is_reported_lost() {
     let store = MemoryStore::new();
     let stranger = LockClient::new(store.clone());
     let locks = LockClient::new(store);
-    let guard = service.run(async move { hold(locks, LockMode::Reentrant, LEASE).await }).await;
+    let guard = service
+        .run(async move { hold(locks, LockMode::Reentrant, LEASE).await })
+        .await;
     let deadline = guard.deadline();
     let next = service.busy(stranger.lock("reentrant").into_future()).await;
     let next = next.expect("free when the lease is over");
