@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::backoff::jittered;
@@ -16,7 +15,7 @@ use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::limits::{LAST_MOMENT, POLL};
 use crate::lock::LockKey;
 use crate::release::Core;
-use crate::table::{Next, Side, Terms};
+use crate::table::{Next, Task, Terms};
 
 mod listening;
 mod pending;
@@ -31,10 +30,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Contending {
     core: Arc<Core>,
     key: LockKey,
-    side: Side,
-    /// The only request that it asks for, in a fair queue.
-    fair: Option<u64>,
-    task: Arc<Notify>,
+    task: Task,
     /// The attempt, which keeps its id, and so its place in line, when requests come and go.
     pending: Option<Pending>,
     listening: Listening,
@@ -42,6 +38,8 @@ pub(crate) struct Contending {
     rests_until: Option<Instant>,
     /// The store gave no answer, and was asked again. Any answer resets it, also that it cannot serve now.
     asked_again: bool,
+    /// It has let others ask first.
+    has_yielded: bool,
     /// How many permits it asks for at once beside the first: more while none is refused.
     more: usize,
     /// When it looked last whether the store still carries the hold of this process.
@@ -50,12 +48,12 @@ pub(crate) struct Contending {
 }
 
 impl Contending {
-    /// Starts the task for the request with this ticket. `pending`: the attempt that the store has refused, or has not answered;
+    /// Starts the task. `pending`: the attempt that the store has refused, or has not answered;
     /// `error`: why.
     pub(crate) fn start(
         core: &Arc<Core>,
-        (key, side, ticket): (&LockKey, Side, u64),
-        task: Arc<Notify>,
+        key: &LockKey,
+        task: Task,
         pending: Option<Pending>,
         answer: Option<Result<Duration, StoreErrorKind>>,
     ) {
@@ -66,13 +64,12 @@ impl Contending {
         let contending = Self {
             core: core.clone(),
             key: key.clone(),
-            side,
-            fair: (side == Side::Fair).then_some(ticket),
             task,
             pending,
             listening: Listening::default(),
             rests_until,
             asked_again: matches!(answer, Some(Err(kind)) if !kind.may_pass()),
+            has_yielded: false,
             more: 0,
             checked: now,
             is_done: false,
@@ -90,10 +87,10 @@ impl Contending {
         }
         loop {
             let now = Instant::now();
-            let (next, out) = self
-                .core
-                .table
-                .next(&self.key, self.side, self.fair, &self.task, now);
+            let (next, out) =
+                self.core
+                    .table
+                    .next(&self.key, &self.task, self.pending.is_some(), now);
             self.core.run(out);
             match next {
                 Next::Done => {
@@ -108,14 +105,24 @@ impl Contending {
                         self.checked = now;
                         self.core.check(&held);
                     }
-                    tokio::select! {
-                        biased; // without chance, a simulation replays
-                        () = self.task.notified() => {}
-                        () = tokio::time::sleep_until(until) => {}
-                    }
+                    self.idle(until).await;
                 }
-                Next::Ask { ticket, terms } => match self.rests_until {
-                    Some(until) if now < until => self.rest(until).await,
+                Next::Idle { until } => {
+                    self.listening = Listening::default();
+                    self.idle(until).await;
+                }
+                Next::Ask {
+                    ticket,
+                    terms,
+                    after,
+                } => match (self.rests_until, after) {
+                    (Some(until), _) if now < until => self.rest(until).await,
+                    (None, Some(after)) if now < after && !self.has_yielded => {
+                        self.has_yielded = true;
+                        self.prepare(&terms);
+                        self.listen(LAST_MOMENT).await;
+                        self.rests_until = Some(after);
+                    }
                     _ => self.ask(ticket, &terms).await,
                 },
             }
@@ -127,18 +134,34 @@ impl Contending {
         tokio::select! {
             biased; // without chance, a simulation replays
             () = self.listening.woken() => self.rests_until = None,
-            () = self.task.notified() => {}
+            () = self.task.work.notified() => {}
             () = tokio::time::sleep_until(until) => self.rests_until = None,
+        }
+    }
+
+    /// Makes an attempt, unless there is one. Returns whether it is new.
+    fn prepare(&mut self, terms: &Terms) -> bool {
+        let is_new = self.pending.is_none();
+        let (core, key) = (&self.core, &self.key);
+        self.pending
+            .get_or_insert_with(|| Pending::one(core, key, terms, core.next_number()));
+        is_new
+    }
+
+    /// Waits until it is woken.
+    async fn idle(&mut self, until: Instant) {
+        tokio::select! {
+            biased; // without chance, a simulation replays
+            () = self.task.work.notified() => {}
+            () = tokio::time::sleep_until(until) => {}
         }
     }
 
     /// Asks the store in the place of a request.
     async fn ask(&mut self, ticket: u64, terms: &Terms) {
-        self.rests_until = None;
-        if self.pending.is_none() {
-            let pending = Pending::one(&self.core, &self.key, terms, self.core.next_number());
-            self.pending = Some(pending);
-            if self.fair.is_some() {
+        (self.rests_until, self.has_yielded) = (None, false);
+        if self.prepare(terms) {
+            if self.task.only().is_some() {
                 // It expects a refusal. So it asks once, and not before and after the subscription.
                 self.listen(LAST_MOMENT).await;
             }
@@ -155,7 +178,7 @@ impl Contending {
                 match granted.as_mut().and_then(SmallVec::pop) {
                     Some(held) => {
                         self.pending = None;
-                        give(&self.core, held, self.fair);
+                        give(&self.core, held, self.task.only());
                         // Further permits may be free: few requests ask while none is, however many wait.
                         self.more = if all { 2 * more.len() + 1 } else { 0 };
                     }
@@ -169,7 +192,7 @@ impl Contending {
                 if let Some(until) = until {
                     self.core
                         .table
-                        .line_refused(&self.key, self.side, until, now);
+                        .line_refused(&self.key, self.task.side, until, now);
                 }
                 if !self.listen(retry_after.min(POLL)).await {
                     self.rests_until = Some(rest(now, retry_after));
@@ -183,7 +206,7 @@ impl Contending {
     fn ask_more(&self, terms: &Terms) -> impl Future<Output = Vec<bool>> + use<> {
         let more = match self.more {
             0 => 0,
-            more => more.min(self.core.table.waiting(&self.key, self.side)),
+            more => more.min(self.core.table.waiting(&self.key, self.task.side)),
         };
         let (core, terms) = (self.core.clone(), terms.clone());
         let attempts =
@@ -211,7 +234,7 @@ impl Contending {
         if error.kind() == StoreErrorKind::Unanswered {
             // It may still be granted, so it is withdrawn, and the next question has another id.
             self.pending = None;
-            if self.fair.is_some() {
+            if self.task.only().is_some() {
                 // A waiter in a queue listens on the channel of its id.
                 self.listening = Listening::default();
             }
@@ -231,7 +254,7 @@ impl Contending {
             let out = self
                 .core
                 .table
-                .failed(&self.key, self.side, ticket, error.into());
+                .failed(&self.key, self.task.side, ticket, error.into());
             self.core.run(out);
         }
     }
@@ -249,7 +272,7 @@ impl Contending {
             .await;
         self.core
             .table
-            .listens(&self.key, self.side, self.listening.is_on());
+            .listens(&self.key, self.task.side, self.listening.is_on());
         again
     }
 }
@@ -262,10 +285,7 @@ impl Drop for Contending {
                 "the task that asks for the key has ended with its runtime",
             );
             let error = LockError::Unavailable(error);
-            let out = self
-                .core
-                .table
-                .abandoned(&self.key, self.side, self.fair, &self.task, &error);
+            let out = self.core.table.abandoned(&self.key, &self.task, &error);
             self.core.run(out);
         }
     }

@@ -74,6 +74,8 @@ pub(crate) enum Mutant {
     ExpiredPermitCounts,
     /// Every request of a process asks the store for a permit.
     HerdAsks,
+    /// A task ends, and the requests that come later wait for it.
+    TaskGone,
     /// A grant that a request does not take stays with it.
     UntakenKept,
     /// A grant is given to a request that it does not fit.

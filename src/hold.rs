@@ -164,6 +164,11 @@ impl Held {
         matches!(self.state.lock().end, Some(End::Lost))
     }
 
+    #[cfg(all(test, shuttle))]
+    pub(crate) fn end(&self) -> Option<End> {
+        self.state.lock().end.clone()
+    }
+
     pub(crate) fn has_ended(&self) -> bool {
         self.state.lock().end.is_some()
     }

@@ -172,7 +172,7 @@ impl Core {
 
     /// The store has answered the release of a hold, or will not.
     fn freed(self: &Arc<Self>, held: Arc<Held>, released: Released) {
-        let out = self.table.released(&held, released);
+        let out = self.table.released(&held, released, Instant::now());
         if let Some(pause) = out.later {
             let core = self.clone();
             self.spawner.run(async move {
@@ -225,7 +225,9 @@ impl Core {
                 holds.iter().for_each(|held| held.asks_until(None));
             }
             for ((held, question), status) in holds.into_iter().zip(questions).zip(statuses?) {
-                held.answered(question, status, Some((sent, lease)));
+                // A store does not shorten a lease.
+                let renewed = (lease > held.lease.duration()).then_some((sent, lease));
+                held.answered(question, status, renewed);
                 match status {
                     HoldStatus::Held => {}
                     HoldStatus::Gone => return Err(LockError::Lost),

@@ -16,7 +16,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::error::LockError;
@@ -40,7 +39,7 @@ mod wheel;
 
 pub(crate) use grant::{Grant, Holder};
 pub(crate) use key::Entered;
-pub(crate) use line::{Next, Side};
+pub(crate) use line::{Next, Side, Task};
 pub(crate) use out::{Ended, Out, Told};
 use shards::{Shard, TableShard};
 pub(crate) use slot::{Slot, Taken};
@@ -211,15 +210,8 @@ impl Table {
     }
 
     /// The task of a contended key ends early: those who wait have the answer `error`.
-    pub(crate) fn abandoned(
-        &self,
-        key: &LockKey,
-        side: Side,
-        fair: Option<u64>,
-        work: &Arc<Notify>,
-        error: &LockError,
-    ) -> Out {
-        let abandoned = self.with(key, |state, _| state.abandoned(side, fair, work, error));
+    pub(crate) fn abandoned(&self, key: &LockKey, task: &Task, error: &LockError) -> Out {
+        let abandoned = self.with(key, |state, _| state.abandoned(task, error));
         abandoned.unwrap_or_default()
     }
 
@@ -250,8 +242,10 @@ impl Table {
     }
 
     /// The store has answered the release of a hold, or will not.
-    pub(crate) fn released(&self, held: &Held, released: Released) -> Out {
-        let released = self.with(&held.hold.key, |state, _| state.released(held, released));
+    pub(crate) fn released(&self, held: &Held, released: Released, now: Instant) -> Out {
+        let released = self.with(&held.hold.key, |state, _| {
+            state.released(held, released, now)
+        });
         released.unwrap_or_default()
     }
 
@@ -261,16 +255,15 @@ impl Table {
             .flatten()
     }
 
-    /// What the task of a contended key does next, or that of one ticket in a fair queue.
+    /// What a task of a contended key does next. `has_place`: it has something in the store.
     pub(crate) fn next(
         &self,
         key: &LockKey,
-        side: Side,
-        fair: Option<u64>,
-        work: &Arc<Notify>,
+        task: &Task,
+        has_place: bool,
         now: Instant,
     ) -> (Next, Out) {
-        let next = self.with(key, |state, _| state.next(side, fair, work, now));
+        let next = self.with(key, |state, _| state.next(task, has_place, now));
         next.unwrap_or_default()
     }
 

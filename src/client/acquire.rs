@@ -13,10 +13,12 @@ use super::ticket::Ticket;
 use super::wait::{Wait, over};
 use crate::contend::{Contending, Pending, Reply, answered_late};
 use crate::error::{LockError, StoreError, StoreErrorKind};
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
 use crate::hold::Held;
 use crate::lock::LockKey;
 use crate::release::{Core, Share};
-use crate::table::{Entered, Side, Terms};
+use crate::table::{Entered, Terms};
 
 /// A request that has come in.
 pub(super) enum Step {
@@ -64,8 +66,7 @@ pub(super) fn enter(
         Entered::Wait { start } => {
             ticket.add(key, terms, number);
             if let Some(task) = start {
-                let place = (key, Side::of(terms.mode), number);
-                Contending::start(core, place, task, None, None);
+                Contending::start(core, key, task, None, None);
             }
             None
         }
@@ -225,8 +226,7 @@ impl Asker {
             Entered::Wait { start } => {
                 ticket.add(key, terms, number);
                 if let Some(task) = start {
-                    let place = (key, Side::of(terms.mode), number);
-                    Contending::start(core, place, task, pending, answer);
+                    Contending::start(core, key, task, pending, answer);
                 }
             }
         }
@@ -236,6 +236,10 @@ impl Asker {
 
 impl Drop for Asker {
     fn drop(&mut self) {
+        #[cfg(test)]
+        if exploration::has(Mutant::TurnKept) {
+            return;
+        }
         if !self.is_done {
             let out = self.core.table.asked(&self.key, self.number);
             self.core.run(out);

@@ -102,9 +102,12 @@ impl Held {
 
     /// Why a hold whose deadline passed has ended.
     pub(crate) fn why_over(&self) -> &'static str {
-        let limit = self.state.lock().limit;
+        let lease = self.lease.duration();
+        let state = self.state.lock();
+        // The lease was cut at the limit, from which its deadline is as far as from the end of a lease.
+        let cut = state.deadline + (lease - valid_for(lease));
         match self.lease {
-            _ if limit.is_some_and(|limit| limit <= Instant::now()) => "its longest hold was over",
+            _ if state.limit.is_some_and(|limit| limit <= cut) => "its longest hold was over",
             Lease::Fixed(_) => "its lease was over",
             Lease::Renewed(_) => "its lease was over before it was renewed",
         }

@@ -96,7 +96,9 @@ impl Future for ShareRelease {
                         Some(result) => break result,
                         None => {
                             let core = ending.core.clone();
-                            self.work = Work::Kept(core.kept(ending.repeated(record)));
+                            self.work = Work::Kept(
+                                core.kept(ending.repeated(record.map(|record| *record))),
+                            );
                         }
                     }
                 }
@@ -120,7 +122,7 @@ impl Drop for ShareRelease {
             }) = asked.take()
         {
             let core = ending.core.clone();
-            drop(core.kept(ending.released(Some(answer), record)));
+            drop(core.kept(ending.released(Some(answer), record.map(|record| *record))));
         }
     }
 }
@@ -129,7 +131,7 @@ impl Drop for ShareRelease {
 pub(super) struct Asked {
     ending: Ending,
     answer: Answer<Released>,
-    record: Option<Record>,
+    record: Option<Box<Record>>,
 }
 
 impl Ending {
@@ -152,7 +154,7 @@ impl Ending {
             store::Asked::Later(answer) => ShareRelease::asked(Asked {
                 ending: self,
                 answer,
-                record,
+                record: record.map(Box::new),
             }),
         }
         .lost_if(!is_held)

@@ -4,16 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::line::{CLAIM, Line, Side, Waiter};
+use super::line::{CLAIM, Line, Side, Task, Waiter};
 use super::shared::Shared;
 use super::{Grant, Out};
-#[cfg(test)]
-use crate::exploration::{self, Mutant};
 use crate::hold::Held;
-use crate::limits::POLL;
+use crate::limits::{ANSWER_TIME, LAST_MOMENT, POLL};
 use crate::lock::{LockMode, Owner};
 
 mod asking;
@@ -46,6 +43,18 @@ struct Busy {
     owner: Option<Owner>,
     since: Instant,
     releases: bool,
+    /// It is answered, and has woken others, which ask first until then.
+    yields: Option<Instant>,
+}
+
+impl Busy {
+    /// How long others wait for it at most.
+    fn over(&self) -> Instant {
+        match self.releases {
+            true => self.since + ANSWER_TIME,
+            false => self.since + LAST_MOMENT,
+        }
+    }
 }
 
 /// The place of a request.
@@ -56,7 +65,7 @@ pub(crate) enum Entered {
     /// It asks the store.
     Ask,
     /// It waits. If no task asks for its side yet, this task must be started.
-    Wait { start: Option<Arc<Notify>> },
+    Wait { start: Option<Task> },
 }
 
 impl Key {
@@ -102,7 +111,10 @@ impl Key {
                     .filter(|busy| busy.side == side && !busy.releases)
                     .count()
             }
-            _ => len - usize::from(len > 0 && line.is_some_and(|line| line.asks)),
+            _ => {
+                let asking = line.filter(|line| line.asks).map_or(0, Line::tasks);
+                len.saturating_sub(asking)
+            }
         }
     }
 

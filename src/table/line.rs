@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -40,13 +41,19 @@ impl Side {
 /// What the task of a contended key does next.
 #[derive(Debug, Default)]
 pub(crate) enum Next {
-    /// Ask the store in the place of this request.
-    Ask { ticket: u64, terms: Terms },
+    /// Ask the store in the place of this request. `after`: until then, others ask first, unless a wake-up comes.
+    Ask {
+        ticket: u64,
+        terms: Terms,
+        after: Option<Instant>,
+    },
     /// Wait until then, or until it is woken. If the process itself holds the key: look whether the store still carries that.
     Wait {
         until: Instant,
         holds: Option<Arc<Held>>,
     },
+    /// No request waits, but a grant is not taken yet: look again then.
+    Idle { until: Instant },
     /// No request waits: the task ends.
     #[default]
     Done,
@@ -60,8 +67,23 @@ pub(super) struct Waiter {
     pub(super) terms: Terms,
     pub(super) since: Instant,
     pub(super) slot: Arc<Slot>,
-    /// Its task, in a fair queue.
-    pub(super) task: Option<Arc<Notify>>,
+}
+
+/// A task that asks for one side of a key.
+#[derive(Debug, Clone)]
+pub(crate) struct Task {
+    pub(crate) side: Side,
+    /// That of the request which it was started for. In a fair queue it asks for no other.
+    pub(crate) ticket: u64,
+    /// Notified when it has something to do.
+    pub(crate) work: Arc<Notify>,
+}
+
+impl Task {
+    /// The only request that it asks for, in a fair queue.
+    pub(crate) fn only(&self) -> Option<u64> {
+        (self.side == Side::Fair).then_some(self.ticket)
+    }
 }
 
 /// A grant that a request has been given, and may not have taken yet.
@@ -75,12 +97,12 @@ struct Given {
 /// The line of one side.
 ///
 /// While a request waits, or a grant is not taken, there is a task, which ends only by [`Next::Done`]; in a fair queue each waiter has
-/// one. Waiters are sorted by ticket.
+/// one, and of requests for permits some have. Waiters are sorted by ticket.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     waiters: VecDeque<Waiter>,
     given: Vec<Given>,
-    pub(super) task: Option<Arc<Notify>>,
+    tasks: SmallVec<[Task; 1]>,
     /// When the store last answered, and when the lease of the holder ends of which it told.
     answered: Option<Instant>,
     held_until: Option<Instant>,
@@ -105,7 +127,7 @@ impl Line {
 
     /// Whether it is as if it had just been made.
     pub(super) fn is_idle(&self) -> bool {
-        self.waiters.is_empty() && self.given.is_empty() && self.task.is_none()
+        self.waiters.is_empty() && self.given.is_empty() && self.tasks.is_empty()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Waiter> {
@@ -196,23 +218,49 @@ impl Line {
         self.held_until
     }
 
-    pub(super) fn is_task(&self, work: &Arc<Notify>) -> bool {
-        self.task
-            .as_ref()
-            .is_some_and(|task| Arc::ptr_eq(task, work))
+    /// Starts a task for the request with this ticket.
+    pub(super) fn start(&mut self, side: Side, ticket: u64) -> Task {
+        let work = Arc::default();
+        let task = Task { side, ticket, work };
+        self.tasks.push(task.clone());
+        task
+    }
+
+    pub(super) fn tasks(&self) -> usize {
+        self.tasks.len()
+    }
+
+    pub(super) fn is_task(&self, task: &Task) -> bool {
+        let mut tasks = self.tasks.iter();
+        tasks.any(|other| Arc::ptr_eq(&other.work, &task.work))
     }
 
     /// The task has ended.
-    pub(super) fn end_task(&mut self) {
-        self.task = None;
-        (self.asks, self.listens) = (false, false);
+    pub(super) fn end_task(&mut self, task: &Task) {
+        self.tasks
+            .retain(|other| !Arc::ptr_eq(&other.work, &task.work));
+        if self.tasks.is_empty() {
+            (self.asks, self.listens) = (false, false);
+        }
     }
 
-    /// Wakes the task, or in a fair queue all.
+    /// If no request waits, and each grant is taken, no task is needed.
+    pub(super) fn settle(&mut self, out: &mut Out) {
+        if self.waiters.is_empty() && self.given.is_empty() {
+            self.replace_tasks(out);
+            (self.asks, self.listens) = (false, false);
+        }
+    }
+
+    /// The present tasks end when they look for their next step.
+    pub(super) fn replace_tasks(&mut self, out: &mut Out) {
+        self.wake(out);
+        self.tasks.clear();
+    }
+
+    /// Wakes the tasks.
     pub(super) fn wake(&self, out: &mut Out) {
-        out.wake.extend(self.task.clone());
-        let fair = self.waiters.iter();
         out.wake
-            .extend(fair.filter_map(|waiter| waiter.task.clone()));
+            .extend(self.tasks.iter().map(|task| task.work.clone()));
     }
 }

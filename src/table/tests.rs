@@ -47,7 +47,7 @@ struct World {
     key: LockKey,
     now: Instant,
     requests: Vec<Place>,
-    tasks: Vec<(Side, Arc<Notify>)>,
+    tasks: Vec<Task>,
     next_hold: u64,
     modes: &'static [LockMode],
 }
@@ -262,7 +262,7 @@ impl World {
             Entered::Share(grant) => Place::Holds(grant),
             Entered::Ask => Place::Asks(mode),
             Entered::Wait { start } => {
-                self.tasks.extend(start.map(|task| (Side::of(mode), task)));
+                self.tasks.extend(start);
                 Place::Waits(mode, slot.expect("a request that waits has one"))
             }
         }
@@ -270,16 +270,16 @@ impl World {
 
     /// What the present task of a side does. One that was replaced ends.
     fn next(&mut self, side: Side) -> (Next, Out) {
-        let tasks: Vec<_> = self.tasks.iter().filter(|(of, _)| *of == side).collect();
-        let (before, last) = match tasks.split_last() {
-            Some((last, before)) => (before, last),
-            None => return (Next::Done, Out::default()),
+        let tasks = self.tasks.iter().filter(|task| task.side == side);
+        let tasks: Vec<_> = tasks.collect();
+        let Some((last, before)) = tasks.split_last() else {
+            return (Next::Done, Out::default());
         };
-        for (_, task) in before {
-            let (next, _) = self.table.next(&self.key, side, None, task, self.now);
+        for task in before {
+            let (next, _) = self.table.next(&self.key, task, false, self.now);
             assert!(matches!(next, Next::Done), "two tasks: {next:?}");
         }
-        self.table.next(&self.key, side, None, &last.1, self.now)
+        self.table.next(&self.key, last, false, self.now)
     }
 
     fn end(&mut self, grant: Grant) {
@@ -288,7 +288,9 @@ impl World {
         if let Ended::Release { awaited } = ended {
             let (_, question) = grant.held.begin_release(self.now);
             if awaited {
-                let out = self.table.released(&grant.held, HoldStatus::Held.into());
+                let out = self
+                    .table
+                    .released(&grant.held, HoldStatus::Held.into(), self.now);
                 self.run(out);
             }
             grant.held.finish(question, crate::hold::End::Released);
@@ -322,7 +324,7 @@ impl World {
         }
         for side in [Side::Exclusive, Side::Read] {
             let waits = self.table.waiting(&self.key, side) > 0;
-            let has_task = self.tasks.iter().any(|(of, _)| *of == side);
+            let has_task = self.tasks.iter().any(|task| task.side == side);
             assert!(
                 !waits || has_task,
                 "no task asks for {side:?} after {event:?}"
@@ -408,7 +410,7 @@ async fn an_owner_joins_its_own_hold_and_reads_under_its_own_write() {
     let Entered::Wait { start: Some(task) } = entered else {
         panic!("it waits behind its owner");
     };
-    world.tasks.push((Side::Read, task));
+    world.tasks.push(task);
     let held = world.hold(LockMode::Write);
     let (first, out) = world.table.granted(1, &held, &write, now).unwrap();
     world.run(out);

@@ -1,14 +1,13 @@
 //! What the task of a contended key does, and those who wait without an answer of the store.
 
-use std::sync::Arc;
-
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Key;
 use crate::error::LockError;
-use crate::limits::{ANSWER_TIME, LAST_MOMENT, POLL};
-use crate::table::line::{Next, Side, Waiter};
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
+use crate::limits::POLL;
+use crate::table::line::{Next, Side, Task, Waiter};
 use crate::table::{Out, Told};
 
 impl Key {
@@ -16,8 +15,9 @@ impl Key {
     pub(in crate::table) fn left(&mut self, side: Side, ticket: u64) -> Out {
         let mut out = Out::default();
         if self.lines.is_some() {
-            let waiter = self.line_mut(side).remove(ticket);
-            out.wake.extend(waiter.and_then(|waiter| waiter.task));
+            let line = self.line_mut(side);
+            line.remove(ticket);
+            line.settle(&mut out);
             self.wake(&mut out);
         }
         out
@@ -33,26 +33,19 @@ impl Key {
     }
 
     /// A task ends early.
-    pub(in crate::table) fn abandoned(
-        &mut self,
-        side: Side,
-        fair: Option<u64>,
-        work: &Arc<Notify>,
-        error: &LockError,
-    ) -> Out {
+    pub(in crate::table) fn abandoned(&mut self, task: &Task, error: &LockError) -> Out {
         let mut out = Out::default();
-        let line = self.line_mut(side);
-        match fair {
-            Some(ticket) => {
-                let waiter = line.remove(ticket);
-                out.tell.extend(waiter.map(|waiter| told(waiter, error)));
+        let line = self.line_mut(task.side);
+        if line.is_task(task) {
+            line.end_task(task);
+            match task.only() {
+                Some(ticket) => out
+                    .tell
+                    .extend(line.remove(ticket).map(|waiter| told(waiter, error))),
+                None => out
+                    .tell
+                    .extend(line.take_all().map(|waiter| told(waiter, error))),
             }
-            None if line.is_task(work) => {
-                line.end_task();
-                out.tell
-                    .extend(line.take_all().map(|waiter| told(waiter, error)));
-            }
-            None => {}
         }
         out
     }
@@ -69,34 +62,36 @@ impl Key {
         out
     }
 
-    /// What a task does next. One that another has replaced ends.
+    /// What a task does next. `has_place`: it has something in the store. One that another has replaced ends, and so does one too
+    /// many.
     pub(in crate::table) fn next(
         &mut self,
-        side: Side,
-        fair: Option<u64>,
-        work: &Arc<Notify>,
+        task: &Task,
+        has_place: bool,
         now: Instant,
     ) -> (Next, Out) {
         let mut out = Out::default();
-        if self.lines.is_none() {
+        let (side, only) = (task.side, task.only());
+        if self.lines.is_none() || !self.line_mut(side).is_task(task) {
             return (Next::Done, out);
         }
         let line = self.line_mut(side);
-        if fair.is_none() && !line.is_task(work) {
-            return (Next::Done, out);
-        }
         let untaken = line.revoke(now, &mut out);
-        let is_over = match fair {
-            Some(ticket) => !line.iter().any(|waiter| waiter.ticket == ticket),
+        let waits = line.iter().any(|waiter| waiter.ticket == task.ticket);
+        let is_over = match only {
+            Some(_) => !waits,
             None => line.is_empty(),
         };
-        if is_over {
-            return match untaken {
-                Some(until) => (Next::Wait { until, holds: None }, out),
+        let is_extra = only.is_none() && line.tasks() > line.len().max(1) && !(waits && has_place);
+        if is_over || is_extra {
+            return match untaken.filter(|_| !is_extra) {
+                Some(until) => (Next::Idle { until }, out),
                 None => {
-                    if fair.is_none() {
-                        line.end_task();
+                    #[cfg(test)]
+                    if exploration::has(Mutant::TaskGone) {
+                        return (Next::Done, out);
                     }
+                    line.end_task(task);
                     (Next::Done, out)
                 }
             };
@@ -107,7 +102,7 @@ impl Key {
         };
         let line = self.line(side).expect("it is there");
         let is_next = |waiter: &&Waiter| {
-            fair.is_none_or(|ticket| ticket == waiter.ticket) && self.is_first_of_owner(waiter)
+            only.is_none_or(|ticket| ticket == waiter.ticket) && self.is_first_of_owner(waiter)
         };
         let first = line.iter().find(is_next);
         let Some(first) = first else {
@@ -120,20 +115,27 @@ impl Key {
             return (wait(now + POLL, Some(own.held.clone())), out);
         }
         let mut until = None;
+        let mut after = None;
         if side != Side::Fair && !first.terms.mode.is_permit() {
             let busy = self.busy.iter().filter(|busy| busy.side == side);
-            let over = busy.map(|busy| match busy.releases {
-                true => busy.since + ANSWER_TIME,
-                false => busy.since + LAST_MOMENT,
-            });
-            until = over.max();
+            let (yields, under_way): (Vec<_>, Vec<_>) =
+                busy.partition(|busy| busy.yields.is_some());
+            until = under_way.iter().map(|busy| busy.over()).max();
+            after = yields.iter().filter_map(|busy| busy.yields).max();
         }
         match until.filter(|until| *until > now) {
             Some(until) => (wait(until, None), out),
             None => {
                 let (ticket, terms) = (first.ticket, first.terms.clone());
                 self.line_mut(side).asks = true;
-                (Next::Ask { ticket, terms }, out)
+                (
+                    Next::Ask {
+                        ticket,
+                        terms,
+                        after,
+                    },
+                    out,
+                )
             }
         }
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::{Busy, Key};
 use crate::hold::Held;
 use crate::store::Released;
@@ -45,6 +47,7 @@ impl Key {
                 owner: None,
                 since: at.now,
                 releases: true,
+                yields: None,
             });
         }
         if let Some(lines) = &mut self.lines {
@@ -86,7 +89,12 @@ impl Key {
 
     /// The store has answered a release. If it has woken clients that stand in no line, they get the next turn; in a store without a
     /// line, they ask first, and the release counts as under way until then.
-    pub(in crate::table) fn released(&mut self, held: &Held, released: Released) -> Out {
+    pub(in crate::table) fn released(
+        &mut self,
+        held: &Held,
+        released: Released,
+        now: Instant,
+    ) -> Out {
         let mut out = Out::default();
         let number = held.hold.id.number();
         let side = Side::of(held.hold.mode);
@@ -97,8 +105,14 @@ impl Key {
                 self.line_mut(side).yields = true;
             }
             if !released.in_line {
-                out.later = Some(YIELD.0 + YIELD.1.mul_f64(fastrand::f64()));
-                return out;
+                let pause = YIELD.0 + YIELD.1.mul_f64(fastrand::f64());
+                let mut busy = self.busy.iter_mut();
+                if let Some(busy) = busy.find(|busy| busy.number == number && busy.releases) {
+                    busy.yields = Some(now + pause);
+                    out.later = Some(pause);
+                    self.wake(&mut out);
+                    return out;
+                }
             }
         }
         self.busy

@@ -1,9 +1,7 @@
 //! A request comes, or has asked in vain.
 
-use std::mem;
 use std::sync::Arc;
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{Busy, Entered, Key, MAX_READ_HOLDS};
@@ -39,6 +37,7 @@ impl Key {
                 owner: terms.owner.clone(),
                 since: at.now,
                 releases: false,
+                yields: None,
             });
             return Ok(Entered::Ask);
         }
@@ -122,24 +121,13 @@ impl Key {
         let slot = slot.get_or_insert_with(Slot::new).clone();
         slot.add();
         let line = self.line_mut(side);
-        let task = || Some(Arc::<Notify>::default());
-        let (own, start) = match side {
-            Side::Fair => {
-                let own = task();
-                (own.clone(), own)
-            }
-            _ if line.task.is_none() => {
-                line.task = task();
-                (None, line.task.clone())
-            }
-            _ => (None, None),
-        };
+        let has_task = side != Side::Fair && line.tasks() > 0;
+        let start = (!has_task).then(|| line.start(side, ticket));
         line.push(Waiter {
             ticket,
             terms: terms.clone(),
             since: at.now,
             slot,
-            task: own,
         });
         Ok(Entered::Wait { start })
     }
@@ -210,8 +198,8 @@ impl Key {
         (is_young || reads >= MAX_READ_HOLDS).then(|| youngest.join(terms, wheel, at.now))
     }
 
-    /// The request `number` asked in vain, and waits. `leaves`: it has something in the store, with which the task of its side goes
-    /// on, unless that has asked, too.
+    /// The request `number` asked in vain, and waits. `leaves`: it has something in the store, with which a task of its side goes
+    /// on.
     pub(in crate::table) fn refused(
         &mut self,
         number: u64,
@@ -232,9 +220,12 @@ impl Key {
             && side != Side::Fair
         {
             let line = self.line_mut(side);
-            if leaves && start.is_none() && !line.asks {
-                *start = Some(Arc::default());
-                out.wake.extend(mem::replace(&mut line.task, start.clone()));
+            if leaves && start.is_none() {
+                // Requests for permits ask side by side. Otherwise the task makes room for one that goes on: what was asked first has the better place.
+                if !terms.mode.is_permit() {
+                    line.replace_tasks(&mut out);
+                }
+                *start = Some(line.start(side, number));
             }
             line.asks |= leaves && start.is_some();
         }

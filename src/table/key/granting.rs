@@ -120,13 +120,11 @@ impl Key {
                     Ok(None) => index += 1,
                     Ok(Some(grant)) => {
                         let waiter = self.line_mut(side).give(index, at.now);
-                        out.wake.extend(waiter.task);
                         out.tell(waiter.slot, ticket, Ok(grant));
                     }
                     Err(error) => {
                         let waiter = self.line_mut(side).remove(ticket);
                         let waiter = waiter.expect("it was there");
-                        out.wake.extend(waiter.task);
                         out.tell(waiter.slot, ticket, Err(error));
                     }
                 }
