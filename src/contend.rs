@@ -115,6 +115,7 @@ impl Contending {
                     ticket,
                     terms,
                     after,
+                    behind,
                 } => match (self.rests_until, after) {
                     (Some(until), _) if now < until => self.rest(until).await,
                     (None, Some(after)) if now < after && !self.has_yielded => {
@@ -123,7 +124,7 @@ impl Contending {
                         self.listen(LAST_MOMENT).await;
                         self.rests_until = Some(after);
                     }
-                    _ => self.ask(ticket, &terms).await,
+                    _ => self.ask(ticket, &terms, behind).await,
                 },
             }
         }
@@ -158,7 +159,7 @@ impl Contending {
     }
 
     /// Asks the store in the place of a request.
-    async fn ask(&mut self, ticket: u64, terms: &Terms) {
+    async fn ask(&mut self, ticket: u64, terms: &Terms, behind: usize) {
         (self.rests_until, self.has_yielded) = (None, false);
         if self.prepare(terms) {
             if self.task.only().is_some() {
@@ -166,7 +167,7 @@ impl Contending {
                 self.listen(LAST_MOMENT).await;
             }
         }
-        let more = self.ask_more(terms);
+        let more = self.ask_more(terms, self.more.min(behind));
         let pending = self.pending.as_mut().expect("it was made");
         pending.renew(terms);
         let (answer, more) = tokio::join!(pending.ask(), more);
@@ -178,6 +179,7 @@ impl Contending {
                 match granted.as_mut().and_then(SmallVec::pop) {
                     Some(held) => {
                         self.pending = None;
+                        self.listening.granted();
                         give(&self.core, held, self.task.only());
                         // Further permits may be free: few requests ask while none is, however many wait.
                         self.more = if all { 2 * more.len() + 1 } else { 0 };
@@ -202,12 +204,8 @@ impl Contending {
         }
     }
 
-    /// Asks for further permits, as many as requests wait. Returns which were granted.
-    fn ask_more(&self, terms: &Terms) -> impl Future<Output = Vec<bool>> + use<> {
-        let more = match self.more {
-            0 => 0,
-            more => more.min(self.core.table.waiting(&self.key, self.task.side)),
-        };
+    /// Asks for further permits. Returns which were granted.
+    fn ask_more(&self, terms: &Terms, more: usize) -> impl Future<Output = Vec<bool>> + use<> {
         let (core, terms) = (self.core.clone(), terms.clone());
         let attempts =
             (0..more).map(|_| Pending::one(&core, &self.key, &terms, core.next_number()));

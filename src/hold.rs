@@ -186,8 +186,10 @@ impl Held {
     }
 
     /// A release begins, with this question. `None` if the hold is lost: then its release does not confirm it.
-    pub(crate) fn begin_release(&self, now: Instant) -> (bool, Question) {
+    pub(crate) fn begin_release(&self) -> (bool, Question) {
         let mut state = self.state.lock();
+        // Read under the mutex: who has read a later time has seen a lost hold.
+        let now = Instant::now();
         let is_held = state.is_open() && now < state.deadline;
         state.releasing |= is_held;
         state.questions += 1;

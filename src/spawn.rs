@@ -17,25 +17,21 @@ use crate::error::LockError;
 #[derive(Debug)]
 pub(crate) struct Spawner {
     given: Option<Handle>,
-    chosen: OnceLock<Chosen>,
+    runtime: OnceLock<Handle>,
+    /// Set just after the runtime.
+    keeper: OnceLock<JoinHandle<()>>,
     /// The work for whose end a shutdown waits.
     pub(crate) tracker: TaskTracker,
     /// Cancelled when the client ends.
     pub(crate) stop: CancellationToken,
 }
 
-#[derive(Debug)]
-struct Chosen {
-    runtime: Handle,
-    /// `None` in an exploration.
-    keeper: Option<JoinHandle<()>>,
-}
-
 impl Spawner {
     pub(crate) fn new(given: Option<Handle>) -> Self {
         Self {
             given,
-            chosen: OnceLock::new(),
+            runtime: OnceLock::new(),
+            keeper: OnceLock::new(),
             tracker: TaskTracker::new(),
             stop: CancellationToken::new(),
         }
@@ -54,7 +50,7 @@ impl Spawner {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        if self.chosen.get().is_none() {
+        if self.runtime.get().is_none() {
             let runtime = of_store().or_else(|| self.given.clone());
             let Some(runtime) = runtime.or_else(|| Handle::try_current().ok()) else {
                 return Err(LockError::invalid(
@@ -62,13 +58,14 @@ impl Spawner {
                      the client one by `LockClient::builder(store).runtime(handle)`",
                 ));
             };
-            self.chosen.get_or_init(|| Chosen {
-                keeper: spawn(&runtime, keeper()),
-                runtime,
-            });
+            if self.runtime.set(runtime.clone()).is_ok()
+                && let Some(keeper) = spawn(&runtime, keeper())
+            {
+                // Only the caller that has set the runtime sets it.
+                drop(self.keeper.set(keeper));
+            }
         }
-        let keeper = self.chosen.get().and_then(|chosen| chosen.keeper.as_ref());
-        match keeper.is_some_and(JoinHandle::is_finished) {
+        match self.keeper.get().is_some_and(JoinHandle::is_finished) {
             true => Err(LockError::invalid(
                 "the runtime of the client's background work has ended: make a new client, or give it a runtime that lives as \
                  long by `LockClient::builder(store).runtime(handle)`",
@@ -85,8 +82,8 @@ impl Spawner {
 
     /// The same for work that lasts as long as the client: a shutdown does not wait for it.
     pub(crate) fn run_untracked(&self, work: impl Future<Output = ()> + Send + 'static) {
-        if let Some(chosen) = self.chosen.get() {
-            drop(spawn(&chosen.runtime, work));
+        if let Some(runtime) = self.runtime.get() {
+            drop(spawn(runtime, work));
         }
     }
 

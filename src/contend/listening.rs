@@ -27,6 +27,11 @@ impl Listening {
         self.wakeups.is_some()
     }
 
+    /// The next subscription need not wait: the last one has served its purpose.
+    pub(super) fn granted(&mut self) {
+        self.answered = None;
+    }
+
     /// Subscribes, unless there is a subscription that lasts, and waits for that until `until`. Without wake-ups the task polls.
     ///
     /// Returns whether to ask again: something may have happened before the new subscription, and the former one may have been

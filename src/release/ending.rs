@@ -45,7 +45,7 @@ impl Ending {
         now: Instant,
         counted: TaskTrackerToken,
     ) -> Self {
-        let (is_held, question) = held.begin_release(now);
+        let (is_held, question) = held.begin_release();
         if !is_held && held.lose() {
             core.report_loss(&held, held.why_over());
         }

@@ -46,6 +46,8 @@ pub(crate) enum Next {
         ticket: u64,
         terms: Terms,
         after: Option<Instant>,
+        /// How many others wait, if no other task asks for them.
+        behind: usize,
     },
     /// Wait until then, or until it is woken. If the process itself holds the key: look whether the store still carries that.
     Wait {

@@ -127,15 +127,16 @@ impl Key {
             Some(until) => (wait(until, None), out),
             None => {
                 let (ticket, terms) = (first.ticket, first.terms.clone());
-                self.line_mut(side).asks = true;
-                (
-                    Next::Ask {
-                        ticket,
-                        terms,
-                        after,
-                    },
-                    out,
-                )
+                let line = self.line_mut(side);
+                line.asks = true;
+                let behind = if line.tasks() == 1 { line.len() - 1 } else { 0 };
+                let ask = Next::Ask {
+                    ticket,
+                    terms,
+                    after,
+                    behind,
+                };
+                (ask, out)
             }
         }
     }
