@@ -26,6 +26,8 @@ mod any;
 mod builder;
 mod events;
 mod held;
+#[cfg(test)]
+mod mutexes;
 mod request;
 mod snapshot;
 mod target;

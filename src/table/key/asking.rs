@@ -7,6 +7,7 @@ use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
 use crate::limits::POLL;
+use crate::lock::LockMode;
 use crate::table::line::{Next, Side, Task, Waiter};
 use crate::table::{Out, Told};
 
@@ -114,15 +115,21 @@ impl Key {
         {
             return (wait(now + POLL, Some(own.held.clone())), out);
         }
-        let mut until = None;
-        let mut after = None;
-        if side != Side::Fair && !first.terms.mode.is_permit() {
-            let busy = self.busy.iter().filter(|busy| busy.side == side);
-            let (yields, under_way): (Vec<_>, Vec<_>) =
-                busy.partition(|busy| busy.yields.is_some());
-            until = under_way.iter().map(|busy| busy.over()).max();
-            after = yields.iter().filter_map(|busy| busy.yields).max();
-        }
+        let busy = self.busy.iter().filter(|busy| busy.side == side);
+        let (yields, under_way): (Vec<_>, Vec<_>) = busy.partition(|busy| busy.yields.is_some());
+        let asking = under_way.iter().filter(|busy| !busy.releases);
+        let (until, after) = match first.terms.mode {
+            LockMode::Fair => (None, None),
+            // So many ask for themselves.
+            LockMode::Permit(limit) if asking.clone().count() < limit.get() as usize => {
+                (None, None)
+            }
+            LockMode::Permit(_) => (asking.map(|busy| busy.over()).min(), None),
+            _ => (
+                under_way.iter().map(|busy| busy.over()).max(),
+                yields.iter().filter_map(|busy| busy.yields).max(),
+            ),
+        };
         match until.filter(|until| *until > now) {
             Some(until) => (wait(until, None), out),
             None => {

@@ -222,7 +222,7 @@ impl Key {
             let line = self.line_mut(side);
             if leaves && start.is_none() {
                 // Requests for permits ask side by side. Otherwise the task makes room for one that goes on: what was asked first has the better place.
-                if !terms.mode.is_permit() {
+                if !terms.mode.is_permit() || !line.asks {
                     line.replace_tasks(&mut out);
                 }
                 *start = Some(line.start(side, number));
