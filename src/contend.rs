@@ -161,11 +161,9 @@ impl Contending {
     /// Asks the store in the place of a request.
     async fn ask(&mut self, ticket: u64, terms: &Terms, behind: usize) {
         (self.rests_until, self.has_yielded) = (None, false);
-        if self.prepare(terms) {
-            if self.task.only().is_some() {
-                // It expects a refusal. So it asks once, and not before and after the subscription.
-                self.listen(LAST_MOMENT).await;
-            }
+        if self.prepare(terms) && self.task.only().is_some() {
+            // It expects a refusal. So it asks once, and not before and after the subscription.
+            self.listen(LAST_MOMENT).await;
         }
         let more = self.ask_more(terms, self.more.min(behind));
         let pending = self.pending.as_mut().expect("it was made");
@@ -191,11 +189,11 @@ impl Contending {
                 (self.asked_again, self.more) = (false, 0);
                 let now = Instant::now();
                 let until = now.checked_add(retry_after);
-                if let Some(until) = until {
-                    self.core
-                        .table
-                        .line_refused(&self.key, self.task.side, until, now);
-                }
+                let out = self
+                    .core
+                    .table
+                    .line_refused(&self.key, &self.task, until, now);
+                self.core.run(out);
                 if !self.listen(retry_after.min(POLL)).await {
                     self.rests_until = Some(rest(now, retry_after));
                 }

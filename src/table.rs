@@ -183,9 +183,16 @@ impl Table {
         })
     }
 
-    /// The task of a contended key was refused.
-    pub(crate) fn line_refused(&self, key: &LockKey, side: Side, until: Instant, now: Instant) {
-        self.with(key, |state, _| state.news(side, now, Some(until)));
+    /// The task of a contended key was refused, for this request.
+    pub(crate) fn line_refused(
+        &self,
+        key: &LockKey,
+        task: &Task,
+        until: Option<Instant>,
+        now: Instant,
+    ) -> Out {
+        let refused = self.with(key, |state, _| state.line_refused(task, until, now));
+        refused.unwrap_or_default()
     }
 
     /// The request `number` has asked, and is over.

@@ -28,7 +28,8 @@ pub(super) struct Ending {
     pub(super) kept_until: Option<Instant>,
     /// The question by which it is released.
     question: Question,
-    tries: Tries,
+    /// Made by an answer that decides nothing.
+    tries: Option<Box<Tries>>,
     pub(super) is_over: bool,
     /// Its place among the releases that no caller waits for, until the store's first answer.
     pub(super) place: Option<OwnedSemaphorePermit>,
@@ -52,7 +53,7 @@ impl Ending {
         let kept_until = held.kept_until(now);
         Self {
             _counted: counted,
-            tries: Tries::default(),
+            tries: None,
             core,
             held,
             awaited,
@@ -103,7 +104,13 @@ impl Ending {
         released: Result<Released, StoreError>,
     ) -> Option<Result<(), LockError>> {
         self.first_answer(&released);
-        let result = self.tries.decided(&self.held, released)?;
+        let result = match released {
+            Ok(released) if released.status == HoldStatus::Held => Ok(()),
+            released => {
+                let tries = self.tries.get_or_insert_default();
+                tries.decided(&self.held, released)?
+            }
+        };
         Some(self.ended(result))
     }
 

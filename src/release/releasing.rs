@@ -23,32 +23,29 @@ pub(crate) struct ShareRelease {
     work: Work,
     /// It fails as lost, whatever the store answers.
     is_lost: bool,
-    /// The holds whose loss may become known before the end.
-    holds: SmallVec<[Arc<Held>; 1]>,
 }
+
+/// The holds whose loss may become known before the end.
+type Holds = SmallVec<[Arc<Held>; 1]>;
 
 pub(super) enum Work {
     Done(Option<Result<(), LockError>>),
     /// The store was asked once. A release that must be repeated is `Kept`.
     Asked(Option<Asked>),
     /// Only the caller waits for it.
-    Waits(BoxFuture<'static, Result<(), LockError>>),
+    Waits(BoxFuture<'static, Result<(), LockError>>, Holds),
     /// It is driven to its end.
-    Kept(Kept<Result<(), LockError>>),
+    Kept(Kept<Result<(), LockError>>, Holds),
 }
 
 impl ShareRelease {
-    pub(super) fn new(work: Work, holds: SmallVec<[Arc<Held>; 1]>) -> Self {
+    pub(super) fn new(work: Work) -> Self {
         let is_lost = false;
-        Self {
-            work,
-            is_lost,
-            holds,
-        }
+        Self { work, is_lost }
     }
 
     pub(crate) fn done(result: Result<(), LockError>) -> Self {
-        Self::new(Work::Done(Some(result)), SmallVec::new())
+        Self::new(Work::Done(Some(result)))
     }
 
     /// Waits for the verdict about a share that ended after the question `last`.
@@ -57,13 +54,13 @@ impl ShareRelease {
             Some(verdict) => Self::done(verdict),
             None => {
                 let work = Box::pin(Core::confirmed(held.clone(), last));
-                Self::new(Work::Waits(work), smallvec![held.clone()])
+                Self::new(Work::Waits(work, smallvec![held.clone()]))
             }
         }
     }
 
     pub(super) fn asked(asked: Asked) -> Self {
-        Self::new(Work::Asked(Some(asked)), SmallVec::new())
+        Self::new(Work::Asked(Some(asked)))
     }
 
     /// The same, which also fails as lost if `is_lost`.
@@ -74,7 +71,13 @@ impl ShareRelease {
 
     /// Whether it fails as lost, by what is known now, whatever the store still answers.
     pub(crate) fn is_lost(&self) -> bool {
-        self.is_lost || self.holds.iter().any(|held| held.was_lost())
+        let seen_lost = match &self.work {
+            Work::Waits(_, holds) | Work::Kept(_, holds) => {
+                holds.iter().any(|held| held.was_lost())
+            }
+            Work::Done(_) | Work::Asked(_) => false,
+        };
+        self.is_lost || seen_lost
     }
 }
 
@@ -85,7 +88,7 @@ impl Future for ShareRelease {
         let released = loop {
             match &mut self.work {
                 Work::Done(result) => break result.take().expect("polled after it was ready"),
-                Work::Waits(work) => break ready!(work.as_mut().poll(cx)),
+                Work::Waits(work, _) => break ready!(work.as_mut().poll(cx)),
                 Work::Asked(asked) => {
                     let answer = &mut asked.as_mut().expect("polled after it was ready").answer;
                     let released = ready!(answer.as_mut().poll(cx));
@@ -98,11 +101,12 @@ impl Future for ShareRelease {
                             let core = ending.core.clone();
                             self.work = Work::Kept(
                                 core.kept(ending.repeated(record.map(|record| *record))),
+                                SmallVec::new(),
                             );
                         }
                     }
                 }
-                Work::Kept(work) => break ready!(Pin::new(work).poll(cx)),
+                Work::Kept(work, _) => break ready!(Pin::new(work).poll(cx)),
             }
         };
         Poll::Ready(match self.is_lost {

@@ -119,16 +119,17 @@ impl Share {
         let checks = checks.map(|(held, last)| Core::confirmed(held, last));
         let checks = join_all(checks.collect::<Vec<_>>());
         let work = match last.is_empty() {
-            true => Work::Waits(Box::pin(async move { worst(checks.await) })),
+            true => Work::Waits(Box::pin(async move { worst(checks.await) }), holds),
             false => {
                 let work = end_all(core.clone(), last, false);
-                Work::Kept(core.kept(async move {
+                let released = core.kept(async move {
                     let (released, checked) = tokio::join!(work, checks);
                     worst(checked.into_iter().chain([released]))
-                }))
+                });
+                Work::Kept(released, holds)
             }
         };
-        ShareRelease::new(work, holds).lost_if(is_lost)
+        ShareRelease::new(work).lost_if(is_lost)
     }
 
     /// Ends the share in this process.

@@ -69,6 +69,8 @@ pub(super) struct Waiter {
     pub(super) terms: Terms,
     pub(super) since: Instant,
     pub(super) slot: Arc<Slot>,
+    /// The store has its place, in a fair queue.
+    pub(super) placed: bool,
 }
 
 /// A task that asks for one side of a key.
@@ -203,6 +205,17 @@ impl Line {
             true
         });
         next
+    }
+
+    /// The store has refused this request of a fair queue, and has its place.
+    pub(super) fn placed(&mut self, ticket: u64) {
+        if let Some(waiter) = self
+            .waiters
+            .iter_mut()
+            .find(|waiter| waiter.ticket == ticket)
+        {
+            waiter.placed = true;
+        }
     }
 
     /// The store has answered.

@@ -108,7 +108,16 @@ fn the_runbook_has_every_reason_of_a_loss() {
         "src/release/ending.rs",
     ];
     let searched = Command::new("grep")
-        .args(["-rlF", "-e", "core.lose(", "-e", "report_loss(", "-e", "telemetry::lost(", "src"])
+        .args([
+            "-rlF",
+            "-e",
+            "core.lose(",
+            "-e",
+            "report_loss(",
+            "-e",
+            "telemetry::lost(",
+            "src",
+        ])
         .current_dir(root())
         .output()
         .expect("grep runs");

@@ -6,7 +6,7 @@ use super::Key;
 use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
-use crate::limits::POLL;
+use crate::limits::{LAST_MOMENT, POLL};
 use crate::lock::LockMode;
 use crate::table::line::{Next, Side, Task, Waiter};
 use crate::table::{Out, Told};
@@ -29,6 +29,25 @@ impl Key {
         let mut out = Out::default();
         if let Some(waiter) = self.line_mut(side).remove(ticket) {
             out.tell(waiter.slot, ticket, Err(error));
+        }
+        out
+    }
+
+    /// The store has refused a task.
+    pub(in crate::table) fn line_refused(
+        &mut self,
+        task: &Task,
+        until: Option<Instant>,
+        now: Instant,
+    ) -> Out {
+        let mut out = Out::default();
+        if let Some(until) = until {
+            self.news(task.side, now, Some(until));
+        }
+        if task.side == Side::Fair {
+            let line = self.line_mut(task.side);
+            line.placed(task.ticket);
+            line.wake(&mut out);
         }
         out
     }
@@ -119,7 +138,15 @@ impl Key {
         let (yields, under_way): (Vec<_>, Vec<_>) = busy.partition(|busy| busy.yields.is_some());
         let asking = under_way.iter().filter(|busy| !busy.releases);
         let (until, after) = match first.terms.mode {
-            LockMode::Fair => (None, None),
+            // Its place in the store is behind those of earlier requests.
+            LockMode::Fair if first.placed => (None, None),
+            LockMode::Fair => {
+                let earlier = line
+                    .iter()
+                    .filter(|waiter| waiter.ticket < first.ticket && !waiter.placed);
+                let earlier = earlier.map(|waiter| waiter.since + LAST_MOMENT);
+                (earlier.chain(asking.map(|busy| busy.over())).max(), None)
+            }
             // So many ask for themselves.
             LockMode::Permit(limit) if asking.clone().count() < limit.get() as usize => {
                 (None, None)

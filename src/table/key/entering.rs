@@ -128,6 +128,7 @@ impl Key {
             terms: terms.clone(),
             since: at.now,
             slot,
+            placed: false,
         });
         Ok(Entered::Wait { start })
     }
@@ -228,6 +229,9 @@ impl Key {
                 *start = Some(line.start(side, number));
             }
             line.asks |= leaves && start.is_some();
+        }
+        if leaves {
+            self.line_mut(side).placed(number);
         }
         self.wake(&mut out);
         Ok((entered, out))
