@@ -33,6 +33,8 @@ pub(crate) struct Held {
     /// Where it is in the wheel of its shard. Only the shard uses it, under its mutex.
     pub(crate) place: AtomicU32,
     is_fenced: bool,
+    /// The deadline of the grant.
+    granted_until: Instant,
     /// The token of the present holder, if the hold is fenced. It is written under the mutex of its shard, while no guard shares it.
     token: AtomicU64,
     state: Mutex<State>,
@@ -112,6 +114,7 @@ impl Held {
             route,
             place: AtomicU32::new(u32::MAX),
             is_fenced: token.is_some(),
+            granted_until: sent + valid_for(granted),
             token: AtomicU64::new(token.map_or(0, FencingToken::value)),
             state: Mutex::new(State {
                 deadline: sent + valid_for(granted),
@@ -185,15 +188,16 @@ impl Held {
         Question(self.state.lock().questions)
     }
 
-    /// A release begins, with this question. `None` if the hold is lost: then its release does not confirm it.
-    pub(crate) fn begin_release(&self) -> (bool, Question) {
+    /// A release begins, with this question. Returns `false` if the hold is lost, because its release does not confirm it then; and the
+    /// end of its minimum.
+    pub(crate) fn begin_release(&self) -> (bool, Question, Option<Instant>) {
         let mut state = self.state.lock();
         // Read under the mutex: who has read a later time has seen a lost hold.
         let now = Instant::now();
         let is_held = state.is_open() && now < state.deadline;
         state.releasing |= is_held;
         state.questions += 1;
-        (is_held, Question(state.questions))
+        (is_held, Question(state.questions), state.kept_until)
     }
 
     /// It is lost. Returns `false` if it has ended, or a release decides that.

@@ -26,7 +26,7 @@ impl Held {
     /// renewed together ever after.
     pub(crate) fn first_visit(&self, now: Instant) -> Instant {
         let third = self.lease.duration() / 3;
-        let deadline = self.deadline();
+        let deadline = self.granted_until;
         match self.lease {
             Lease::Renewed(_) => deadline.min(now + third.mul_f64(0.25 + 0.75 * fastrand::f64())),
             Lease::Fixed(_) => deadline,

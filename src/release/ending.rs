@@ -46,11 +46,11 @@ impl Ending {
         now: Instant,
         counted: TaskTrackerToken,
     ) -> Self {
-        let (is_held, question) = held.begin_release();
+        let (is_held, question, kept_until) = held.begin_release();
         if !is_held && held.lose() {
             core.report_loss(&held, held.why_over());
         }
-        let kept_until = held.kept_until(now);
+        let kept_until = kept_until.filter(|until| *until > now);
         Self {
             _counted: counted,
             tries: None,

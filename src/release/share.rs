@@ -77,19 +77,21 @@ impl Share {
     ///
     /// With a record also `Invalid` if others share the hold: then nothing is recorded.
     pub(crate) fn release(mut self, record: Option<Record>, now: Instant) -> ShareRelease {
-        let is_lost = self.is_lost(now);
-        let record = record.filter(|_| !is_lost);
+        let is_over = self.is_over(now);
+        let record = record.filter(|_| !self.is_lost(now));
         let records = record.is_some();
         let core = self.core().clone();
         let held = self.held.clone();
-        let last = held.latest_question();
         match self.end(!records, now) {
-            Left::Last(ending) => ending.begin(record).lost_if(is_lost),
-            Left::Shared if is_lost => ShareRelease::done(Err(LockError::Lost)),
+            Left::Last(ending) => ending.begin(record).lost_if(is_over),
+            Left::Shared if is_over || held.is_lost(now) => {
+                ShareRelease::done(Err(LockError::Lost))
+            }
             Left::Shared if records => ShareRelease::done(Err(LockError::invalid(
                 "the hold is shared: only its last share can leave a record",
             ))),
             Left::Shared => {
+                let last = held.latest_question();
                 core.check(&held);
                 ShareRelease::confirmed(&held, last)
             }

@@ -1,5 +1,6 @@
 //! A hold of this process, and its shares.
 
+use std::mem;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -21,6 +22,8 @@ pub(super) struct Shared {
     pub(super) held: Arc<Held>,
     pub(super) granted: Instant,
     first: Option<Holder>,
+    /// When the renewals of the hold end.
+    limit: Option<Instant>,
     /// Boxed: most holds have one share, and are not handed over.
     more: Option<Box<More>>,
 }
@@ -58,6 +61,7 @@ impl Shared {
             held,
             granted: now,
             first: None,
+            limit: None,
             more: None,
         }
     }
@@ -191,14 +195,15 @@ impl Shared {
     }
 
     /// Its renewals end with the latest limit of its shares.
-    fn settle_limit(&self, wheel: &mut Wheel, now: Instant) {
+    fn settle_limit(&mut self, wheel: &mut Wheel, now: Instant) {
         let first = self.first.as_ref().map(|first| Limit::from(first.limit));
         let more = self.more.as_ref().and_then(|more| more.limits.greatest());
         let limit = match first.max(more) {
             Some(Limit::At(limit)) => Some(limit),
             Some(Limit::Never) | None => None,
         };
-        if self.held.set_limit(limit)
+        if mem::replace(&mut self.limit, limit) != limit
+            && self.held.set_limit(limit)
             && let Some(visit) = self.held.early_visit(now)
         {
             wheel.place(&self.held, visit);

@@ -286,7 +286,7 @@ impl World {
         let (ended, out) = self.table.ended(&grant.held, &grant.holder, true, self.now);
         self.run(out);
         if let Ended::Release { awaited } = ended {
-            let (_, question) = grant.held.begin_release();
+            let (_, question, _) = grant.held.begin_release();
             if awaited {
                 let out = self
                     .table
