@@ -28,8 +28,8 @@ async fn main() -> Result<(), LockError> {
     // Once per tick, in whichever process is first: for 50 s the others find the key taken, so clocks may differ by less.
     let tick = async || {
         let job = locks.lock("lock:report").wait(Duration::ZERO);
-        let job = job.hold_at_least(Duration::from_secs(50));
-        job.run(async |_| println!("reporting")).await
+        job.run_at_least(Duration::from_secs(50), async |_| println!("reporting"))
+            .await
     };
     tick().await?;
     if tick().await.is_err_and(|error| error.is_busy()) {

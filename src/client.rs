@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,33 +10,29 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::audit::Audit;
-use crate::background::Background;
-use crate::cleanup::NonCancellable;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
+use crate::keeper;
 use crate::limits::{CONFIRMATION, FOR_EVER};
-use crate::lock::{HoldId, LockKey, LockMode, Namespace};
-use crate::queue::Queues;
-use crate::store::{Answer, DynInspect, DynStore, Feature, LockStore, Unsupported};
+use crate::lock::{LockKey, LockMode, Namespace};
+use crate::release::Core;
+use crate::store::{Asked, DynInspect, Feature, LockStore, Unsupported};
 use crate::telemetry::{self, Events};
 
 mod acquire;
 mod all;
 mod announcement;
-mod at_once;
-mod attempt;
+mod any;
 mod builder;
 mod events;
 mod held;
-mod question;
-mod queued_keys;
+#[cfg(test)]
+mod mutexes;
 mod request;
-mod request_tracker;
 mod snapshot;
-mod subscribing;
 mod target;
+mod ticket;
 mod wait;
-mod withdrawal;
 
 use announcement::Announcement;
 pub use builder::LockClientBuilder;
@@ -46,7 +41,6 @@ pub(crate) use held::{Held, moved};
 pub use request::LockRequest;
 pub(crate) use request::Started;
 use request::Targets;
-use request_tracker::{RequestTracker, TrackedRequest};
 pub use snapshot::{HoldSnapshot, HoldState, KeySnapshot, Snapshot, WaiterSnapshot};
 pub use target::Target;
 
@@ -60,7 +54,7 @@ pub use target::Target;
 /// Handlers that compute, or block, on all workers of a runtime stop every other task. With a `RedisStore` (and a quorum of
 /// those) holds are renewed nevertheless, on a thread and a connection of the store: the locks are held as long as the process
 /// lives, and releases are confirmed afterwards. [`max_hold`] ends the hold of a handler that never returns. With a
-/// [`MemoryStore`] renewals need a free worker, unless [`renew_on`] names another runtime: a hold that is not renewed in time is
+/// [`MemoryStore`] renewals need a free worker, unless [`runtime`] names another one: a hold that is not renewed in time is
 /// lost at its deadline, and its release fails.
 ///
 /// All other work of a client waits for a worker. A guard that is dropped meanwhile is not renewed any more, and is released late
@@ -68,7 +62,7 @@ pub use target::Target;
 ///
 /// [`MemoryStore`]: crate::MemoryStore
 /// [`max_hold`]: LockRequest::max_hold
-/// [`renew_on`]: LockClientBuilder::renew_on
+/// [`runtime`]: LockClientBuilder::runtime
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -88,26 +82,13 @@ pub struct LockClient {
 }
 
 struct Inner {
-    id: Uuid,
-    grants: AtomicU64,
-    store: Arc<dyn DynStore>,
-    queues: Arc<Queues>,
-    events: Events,
-    store_waiters: snapshot::StoreWaiters,
-    tracker: RequestTracker,
+    core: Arc<Core>,
     /// The handlers that run to their end, also without their client.
     tasks: TaskTracker,
-    token_retention: Option<Duration>,
     max_keys_per_request: usize,
     namespace: Namespace,
     /// `None` unless the client was built so.
     announcement: Option<Announcement>,
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.queues.background().close();
-    }
 }
 
 /// A client of this store with the default settings.
@@ -136,7 +117,7 @@ impl LockClient {
 
     /// The id of this client: the first part of every hold id in the store.
     pub fn id(&self) -> Uuid {
-        self.inner.id
+        self.inner.core.id
     }
 
     /// Makes a request for the lock on `key`: a name, or one thing of a [`Resource`](crate::Resource). Await it, or configure it
@@ -241,7 +222,7 @@ impl LockClient {
     }
 
     /// Ends the client: new and waiting requests fail with [`LockError::Shutdown`], and every hold is released, except those
-    /// whose [minimum](LockRequest::hold_at_least) is not over.
+    /// whose [least time](LockGuard::hold_at_least) is not over.
     ///
     /// The locks of guards that still exist are lost. Call it when the server accepts no more requests, and before the runtime ends:
     /// a hold that is not released ends with its lease.
@@ -260,27 +241,28 @@ impl LockClient {
     ///
     /// Dropping the future does not undo the shutdown. If it was waiting for handlers, every hold is lost then, as at its end.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
-        let tracker = &self.inner.tracker;
-        let background = self.inner.queues.background();
-        tracker.close();
+        let core = &self.inner.core;
+        core.closing.cancel();
+        core.table
+            .close()
+            .1
+            .into_iter()
+            .for_each(|out| core.run(out));
         self.inner.tasks.close();
         let until = Instant::now() + timeout.min(FOR_EVER);
         {
             // Also if this future is dropped meanwhile. What goes on afterwards goes on without its lock.
-            let _abandoned = AbandonOnDrop(background);
+            let _abandoned = AbandonOnDrop(core);
             // The releases need the rest of the time.
             let handlers = self.inner.tasks.wait();
             drop(timeout_at(until - CONFIRMATION.min(timeout), handlers).await);
         }
         let done = async {
-            // The last request may have been granted a hold since.
-            tracker.drained().await;
-            background.abandon_all();
-            background.drained().await;
+            core.spawner.drained().await;
             if let Some(announcement) = &self.inner.announcement {
                 announcement.end().await;
             }
-            self.inner.store.capabilities().ended().await;
+            core.store.capabilities.ended().await;
         };
         timeout_at(until, done)
             .await
@@ -300,8 +282,7 @@ impl LockClient {
     ///
     /// Cancel safe: the questions change nothing. Those that are under way continue in the background.
     pub async fn audit(&self) -> Result<Audit, LockError> {
-        let audit = self.inner.store.clone().audit();
-        let audit = self.non_cancellable(audit).await?;
+        let audit = self.asked(self.inner.core.store.audit()).await?;
         telemetry::audited(&audit);
         Ok(audit)
     }
@@ -320,19 +301,18 @@ impl LockClient {
     /// Cancel safe.
     pub async fn ping(&self) -> Result<Duration, LockError> {
         let began = Instant::now();
-        let nothing = self.inner.store.clone().renew(Vec::new());
-        self.non_cancellable(nothing).await?;
+        self.asked(self.inner.core.store.renew(Vec::new())).await?;
         Ok(began.elapsed())
     }
 
     /// Whether the client was shut down. Requests that it refuses then fail with [`LockError::Shutdown`].
     pub fn is_shut_down(&self) -> bool {
-        self.inner.tracker.is_closed()
+        self.inner.core.closing.is_cancelled()
     }
 
     /// The number of keys that this client holds or waits for now.
     pub fn keys_in_use(&self) -> usize {
-        self.inner.queues.len()
+        self.inner.core.table.len()
     }
 
     /// How many keys one request may name.
@@ -342,7 +322,7 @@ impl LockClient {
 
     /// Whether the store supports such requests. The error text is for the caller.
     pub(crate) fn supports(&self, mode: LockMode, fenced: bool) -> Result<(), Unsupported> {
-        let capabilities = self.inner.store.capabilities();
+        let capabilities = &self.inner.core.store.capabilities;
         capabilities.check(Feature::Mode(mode))?;
         match fenced {
             true => capabilities.check(Feature::Fencing),
@@ -367,12 +347,12 @@ impl LockClient {
 
     /// The inspector of the store.
     pub(crate) fn inspector(&self) -> Result<Arc<dyn DynInspect>, Unsupported> {
-        self.inner.store.capabilities().inspector().cloned()
+        self.inner.core.store.capabilities.inspector().cloned()
     }
 
     /// Whether the store keeps records.
     pub(crate) fn keeps_records(&self) -> bool {
-        let capabilities = self.inner.store.capabilities();
+        let capabilities = &self.inner.core.store.capabilities;
         capabilities.check(Feature::Records).is_ok()
     }
 
@@ -380,18 +360,32 @@ impl LockClient {
     pub(crate) async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, LockError> {
         let key = self.named(key.clone());
         self.namespace().check(&key).map_err(LockError::invalid)?;
-        let record = self.inner.store.clone().record(key);
-        Ok(self.non_cancellable(record).await?)
+        Ok(self.asked(self.inner.core.store.record(key)).await?)
     }
 
     /// Drives a question to its end, even if its caller is dropped, as the contract of stores requires.
-    fn non_cancellable<T: Send + 'static>(&self, answer: Answer<T>) -> NonCancellable<Answer<T>> {
-        self.inner.queues.background().non_cancellable(answer)
+    async fn asked<T: Send + 'static>(&self, asked: Asked<T>) -> Result<T, StoreError> {
+        let answer = match asked {
+            Asked::Now(answer) => return answer,
+            Asked::Later(answer) => answer,
+        };
+        let ready = self
+            .ready()
+            .map_err(|error| StoreError::new(StoreErrorKind::Unreachable, error));
+        ready?;
+        self.inner.core.kept(answer).await
     }
 
-    /// Where the client reports its events.
-    pub(crate) fn event_reporter(&self) -> &Events {
-        &self.inner.events
+    /// Whether background work can run.
+    fn ready(&self) -> Result<(), LockError> {
+        let core = &self.inner.core;
+        let runtime = || core.store.capabilities.runtime();
+        core.spawner
+            .ready(runtime, || keeper::keep(Arc::downgrade(core)))?;
+        if let Some(announcement) = &self.inner.announcement {
+            announcement.begin(core);
+        }
+        Ok(())
     }
 
     /// The tasks for which a shutdown waits.
@@ -399,27 +393,14 @@ impl LockClient {
         &self.inner.tasks
     }
 
-    /// Admits a request, unless the client was shut down.
-    ///
-    /// Every request holds its [`TrackedRequest`] until it has handed all its clean-up to the background. The shutdown waits for
-    /// the last one.
-    fn track(&self) -> TrackedRequest<'_> {
-        if let Some(announcement) = &self.inner.announcement {
-            announcement.begin();
-        }
-        self.inner.tracker.track()
-    }
-
-    fn next_hold_id(&self) -> HoldId {
-        HoldId::new(
-            self.inner.id,
-            self.inner.grants.fetch_add(1, Ordering::Relaxed),
-        )
+    /// Reports what happens to its locks.
+    pub(crate) fn event_reporter(&self) -> &Events {
+        &self.inner.core.events
     }
 }
 
 /// Gives up every hold when it is dropped.
-struct AbandonOnDrop<'a>(&'a Background);
+struct AbandonOnDrop<'a>(&'a Arc<Core>);
 
 impl Drop for AbandonOnDrop<'_> {
     fn drop(&mut self) {
@@ -430,7 +411,7 @@ impl Drop for AbandonOnDrop<'_> {
 impl fmt::Debug for LockClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockClient")
-            .field("id", &self.inner.id)
+            .field("id", &self.inner.core.id)
             .finish_non_exhaustive()
     }
 }

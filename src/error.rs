@@ -142,6 +142,14 @@ pub enum StoreErrorKind {
     Unacknowledged,
 }
 
+impl StoreErrorKind {
+    /// Whether the cause may end while a request waits: it is asked again after a pause. What too few replicas acknowledged was
+    /// withdrawn, and they may be back when the failover is over.
+    pub(crate) fn may_pass(self) -> bool {
+        matches!(self, Self::Transient | Self::Unacknowledged)
+    }
+}
+
 impl StoreError {
     /// Wraps `source` with its kind.
     #[cold]

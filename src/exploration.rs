@@ -74,8 +74,16 @@ pub(crate) enum Mutant {
     ExpiredPermitCounts,
     /// Every request of a process asks the store for a permit.
     HerdAsks,
-    /// The last request that asked for a permit does not pass the turn on.
-    PermitTurnKept,
+    /// A task ends, and the requests that come later wait for it.
+    TaskGone,
+    /// A grant that a request does not take stays with it.
+    UntakenKept,
+    /// A grant is given to a request that it does not fit.
+    FitsAnybody,
+    /// A hold confirms a share by the time of the answer, and not by that of the question.
+    HeldThroughTheAnswer,
+    /// A loss is noticed although a release decides how the hold ends.
+    ReleaseOverruled,
 }
 
 thread_local! {

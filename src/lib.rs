@@ -83,10 +83,9 @@
 
 pub mod admin;
 pub mod audit;
-mod background;
 mod backoff;
-mod cleanup;
 pub mod client;
+mod contend;
 pub mod error;
 #[cfg(test)]
 mod exploration;
@@ -94,17 +93,19 @@ mod exploration;
 pub mod extract;
 pub mod guard;
 pub mod guide;
+mod hold;
 pub mod idempotency;
+mod keeper;
 pub mod key;
 pub mod layer;
 mod limits;
 pub mod lock;
-mod queue;
-mod shared_table;
+mod release;
+mod spawn;
 pub mod store;
 mod sync;
+mod table;
 pub mod telemetry;
-mod watchdog;
 pub mod work;
 
 #[doc(inline)]

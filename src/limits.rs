@@ -18,6 +18,15 @@ pub(crate) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 6
 /// The time that a store needs for an answer. A request does not end its wait for less.
 pub(crate) const LAST_MOMENT: Duration = Duration::from_millis(100);
 
+/// How long a caller waits for the answer to a release. The work continues in the background.
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(2);
+
+/// The longest sleep between two questions. A lost wake-up costs at most this.
+pub(crate) const POLL: Duration = Duration::from_secs(1);
+
+/// How long the single attempt of a caller that does not wait may take.
+pub(crate) const ONE_TRY: Duration = Duration::from_secs(2);
+
 /// For how long a store is asked at least to withdraw an attempt; longer if its lease is.
 pub(crate) const WITHDRAWAL: Duration = Duration::from_secs(10);
 

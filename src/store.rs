@@ -10,11 +10,8 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{Hold, LockKey};
 
 mod answer;
-mod answer_pool;
-mod at_once;
 mod capabilities;
 mod erased;
-mod erased_answer;
 mod erased_inspect;
 mod ext;
 mod inspect;
@@ -31,10 +28,8 @@ mod wakeups;
 // Those of `error`: a store answers with them.
 pub use crate::error::{Feature, Unsupported};
 pub use answer::{Grant, HoldStatus, Outcome, Released, SeveralOutcome};
-pub(crate) use at_once::StoreAtOnce;
 pub use capabilities::Capabilities;
-pub(crate) use erased::{DynStore, erase};
-pub(crate) use erased_answer::Answer;
+pub(crate) use erased::{Answer, Asked, Store};
 pub(crate) use erased_inspect::{DynInspect, inspector};
 pub use ext::LockStoreExt;
 pub use inspect::Inspect;

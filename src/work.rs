@@ -4,6 +4,8 @@ use std::error::Error;
 use std::pin::pin;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 mod once;
 
 pub use once::{Done, Once, OnceError};
@@ -55,6 +57,52 @@ impl LockRequest {
         W: Future,
     {
         self.acquire().await?.run(work).await
+    }
+
+    /// Does the same as [`run`](Self::run), and keeps the key taken for at least this long since the grant, also after `work` has
+    /// ended, and also when the process ends before.
+    ///
+    /// It is for a job that runs once per tick although the clocks of the processes differ: with a wait of zero, the process whose
+    /// clock is ahead runs the job, and the others find the key taken. The time must be longer than that between the first and the last
+    /// process that asks for one tick: the difference of their clocks, plus the delay of their timers, plus the time that the store
+    /// takes to answer. A process that asks later, because it was paused or its network stalled, runs the job again. Half the time
+    /// between two ticks is a good choice. Where a second run does harm, use [`LockClient::once`] with the tick in the name: it keeps
+    /// a record, and depends on no clock.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tower_distributed_lock::LockError> {
+    /// use std::time::Duration;
+    /// use tower_distributed_lock::{LockClient, MemoryStore};
+    ///
+    /// let locks = LockClient::new(MemoryStore::new());
+    /// let tick = || {
+    ///     let request = locks.lock("lock:report").wait(Duration::ZERO);
+    ///     request.run_at_least(Duration::from_secs(50), async |_| println!("reporting"))
+    /// };
+    /// tick().await?;
+    /// assert!(tick().await.unwrap_err().is_busy()); // another process, a moment later
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// See [`LockGuard::hold_at_least`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`run`](Self::run) and of [`LockGuard::hold_at_least`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops that of `work`. The key stays taken for this time, if `work` has begun.
+    pub async fn run_at_least<F, W>(self, time: Duration, work: F) -> Result<W::Output, LockError>
+    where
+        F: FnOnce(LockHandle) -> W,
+        W: Future,
+    {
+        let guard = self.acquire().await?;
+        guard.hold_at_least(time).await?;
+        guard.run(work).await
     }
 }
 
@@ -121,6 +169,30 @@ impl LockGuard {
         value
             .ok_or(LockError::Lost)
             .and_then(|value| released.map(|()| value))
+    }
+
+    /// Keeps the keys taken for at least this long from now, also after the release, and also when the process ends before.
+    ///
+    /// [`LockGuard::release`] says at once whether the lock was held until then, and does not wait. The store keeps the hold, which is
+    /// renewed no more, and this process releases it when the time is over; [`LockClient::shutdown`] leaves it in the store. If the
+    /// process ends earlier, the key is free when the time is over and the lease too: choose a lease that is not longer than this
+    /// time for a process that runs one job. It costs one round trip.
+    ///
+    /// # Errors
+    ///
+    /// * [`LockError::Invalid`] if the mode is not exclusive, or if a fixed lease or the longest hold is shorter than this time.
+    /// * [`LockError::Lost`] or [`LockError::Unavailable`] if the store does not say that it carries every key: drop the guard then.
+    ///
+    /// # Cancel safety
+    ///
+    /// The question continues in the background.
+    pub async fn hold_at_least(&self, time: Duration) -> Result<(), LockError> {
+        if time.is_zero() {
+            return Ok(());
+        }
+        let time = time.min(FOR_EVER);
+        self.check_least(time)?;
+        self.keep_until(Instant::now() + time).await
     }
 
     /// The value of `work`; `None` if the lock was lost before it ended. Then it has this time to end. It is not started under a

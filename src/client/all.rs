@@ -1,20 +1,25 @@
-//! Several keys in one request: all of them, in rounds. A round waits for the key that is in use by [`LockClient::take`].
+//! All of several keys, in rounds.
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use smallvec::SmallVec;
+use tokio::time::{Instant, sleep_until};
 
-use super::LockClient;
-use super::attempt::AttemptGuard;
-use super::question::{Reply, Wanted};
-use super::wait::{Failures, Wait, answered_late, over};
+use super::acquire::{Step, enter, enter_one, take, unless_closed};
+use super::ticket::Ticket;
+use super::wait::Wait;
+use crate::backoff::Backoff;
+use crate::contend::{Pending, Reply, answered_late, attempt};
 use crate::error::{LockError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
-use crate::queue::{Decision, Share, SharesOfMany, Terms};
+use crate::release::{Core, Share, Shares};
 use crate::store::Want;
+use crate::table::Terms;
 
-/// How often a request asks for all keys at once before it takes them in order. Between the questions it waits for one key
-/// without holding another.
+/// How often a request asks for all keys at once before it takes them in order. Between the questions it waits for one key without
+/// holding another.
 const POLITE_ROUNDS: usize = 4;
 
 /// How long a request that holds keys waits for the next one. Then it gives them up for others.
@@ -22,7 +27,7 @@ const HOLDS_AND_WAITS: Duration = Duration::from_secs(1);
 
 /// A request for all of several keys.
 pub(super) struct AllOf<'a> {
-    pub(super) client: &'a LockClient,
+    pub(super) core: &'a Arc<Core>,
     /// In order and without duplicates.
     pub(super) keys: &'a [(&'a LockKey, LockMode)],
     pub(super) terms: &'a Terms,
@@ -42,11 +47,12 @@ impl AllOf<'_> {
     /// First it asks for all keys in one question. If a key is in use, the request waits for that key alone and holds none of the
     /// others meanwhile, so that no other request waits for a free key because of one in use. When it has that key, it asks for
     /// the rest at once. After a few such rounds it takes one key after the other, in order, every second round, so that it does not
-    /// starve. A request that waits then holds only keys that come earlier in the order, so there is no deadlock, and none of them
-    /// for longer than a second.
-    pub(super) async fn take(&self) -> Result<SharesOfMany, LockError> {
-        let mut failures = Failures::default();
+    /// starve. A request that waits then holds only keys that come earlier in the order, so there is no deadlock, and none of them for
+    /// longer than a second.
+    pub(super) async fn take(&self) -> Result<Shares, LockError> {
         let mut blocked = None;
+        let mut failed = false;
+        let mut backoff = Backoff::STORE;
         for round in 0.. {
             let is_polite = self.keys.len() > 1 && (round < POLITE_ROUNDS || round % 2 == 1);
             let taken = match is_polite {
@@ -55,10 +61,10 @@ impl AllOf<'_> {
             };
             match taken {
                 // The first may have been lost while the request waited for the last.
-                Ok(Ok(shares)) if !shares.iter().any(Share::is_lost) => return Ok(shares),
+                Ok(Ok(shares)) if !shares.is_any_lost(Instant::now()) => return Ok(shares),
                 Ok(Ok(_)) => {}
                 Ok(Err(key)) => {
-                    failures = Failures::default();
+                    failed = false;
                     blocked = Some(key);
                 }
                 // A key was in use, and the store answered during the wait.
@@ -66,9 +72,17 @@ impl AllOf<'_> {
                     if blocked.is_some()
                         && error.kind() == StoreErrorKind::Unanswered
                         && self.wait.is_over() => {}
-                Err(LockError::Unavailable(error)) if is_polite => {
-                    if !failures.allow_another(&error, self.wait).await {
+                // A store that was silent is asked once more; one that cannot serve now, for as long as the wait lasts.
+                Err(LockError::Unavailable(error))
+                    if is_polite && !error.is_final() && !self.wait.is_one_try() =>
+                {
+                    let may_pass = error.kind().may_pass();
+                    if self.wait.is_over() || !may_pass && std::mem::replace(&mut failed, true) {
                         return Err(error.into());
+                    }
+                    if may_pass {
+                        let pause = Instant::now() + backoff.next();
+                        sleep_until(pause.min(self.wait.until)).await;
                     }
                     continue;
                 }
@@ -86,91 +100,96 @@ impl AllOf<'_> {
     async fn take_together(
         &self,
         blocked: Option<Blocked>,
-    ) -> Result<Result<SharesOfMany, Blocked>, LockError> {
+    ) -> Result<Result<Shares, Blocked>, LockError> {
+        let now = Instant::now();
         let mut shares: Vec<Option<Share>> = self.keys.iter().map(|_| None).collect();
         if let Some(Blocked { index, .. }) = blocked {
             shares[index] = Some(self.take_one(index, self.wait).await?);
         }
-        let mut attempts =
-            AttemptGuard::new(self.client, Wanted::Several(Want::All), Instant::now());
-        let mut asked = Vec::with_capacity(self.keys.len());
+        let mut askers = Vec::with_capacity(self.keys.len());
+        let mut nowhere = Ticket::new(self.core, now);
         for (index, (key, mode)) in self.keys.iter().enumerate() {
             if shares[index].is_some() {
                 continue;
             }
-            let terms = self.terms.in_mode(*mode).into_owned().impatient();
-            match self.client.inner.queues.enter(key, &terms, Instant::now()) {
-                Ok(Decision::Grant(share)) => shares[index] = Some(share),
-                // The owner has a write on this key: its read is granted under the id of the write.
-                Ok(Decision::Ask(turn)) if turn.nested().is_some() => {
-                    drop(turn);
-                    shares[index] = Some(self.take_one(index, self.wait).await?);
-                }
-                Ok(Decision::Ask(turn)) => {
-                    attempts.add(key, &terms, turn);
-                    asked.push(index);
-                }
-                Ok(Decision::Wait(_)) => unreachable!("it does not wait"),
+            let terms = Terms {
+                max_waiters: None,
+                ..self.terms.in_mode(*mode)
+            };
+            match enter(self.core, key, &terms, &mut nowhere, now) {
+                Ok(Some(Step::Share(share))) => shares[index] = Some(share),
+                Ok(Some(Step::Ask(asker))) => askers.push((index, asker)),
+                Ok(Some(Step::Wait(_)) | None) => unreachable!("it does not wait"),
                 Err(LockError::Busy { retry_after }) => {
                     return Ok(Err(Blocked { index, retry_after }));
                 }
                 Err(error) => return Err(error),
             }
         }
-        if !attempts.is_empty() {
-            let reply = attempts.ask(Instant::now(), self.wait.until).await;
-            let granted = match reply.map_err(|_| over(None))?? {
-                Reply::Granted(granted) => attempts.granted(granted, self.terms),
+        if !askers.is_empty() {
+            let attempts = askers
+                .iter()
+                .map(|(_, asker)| attempt(self.core, asker.key(), asker.terms(), asker.number()));
+            let attempts: SmallVec<[_; 1]> = attempts.collect();
+            let mut pending = Pending::several(self.core, attempts, Want::All);
+            let answer = unless_closed(self.core, self.wait, pin!(pending.ask())).await?;
+            let holds = match answer? {
+                Reply::Granted(grants) => {
+                    let granted = pending.granted(&grants, |index| askers[index].1.terms());
+                    granted.ok_or_else(answered_late)?
+                }
                 Reply::Refused { index, retry_after } => {
-                    self.client.inner.queues.background().start_stranded();
                     return Ok(Err(Blocked {
-                        index: asked[index],
+                        index: askers[index].0,
                         retry_after: Some(retry_after),
                     }));
                 }
             };
-            let granted = granted.ok_or_else(answered_late)?;
-            for (index, share) in asked.into_iter().zip(granted) {
-                shares[index] = Some(share);
+            // All of them are holds before any of them may fail.
+            let granted = askers.into_iter().zip(holds);
+            let granted = granted.map(|((index, mut asker), held)| (index, asker.granted(held)));
+            for (index, share) in granted.collect::<Vec<_>>() {
+                shares[index] = Some(share?);
             }
         }
-        let shares: Option<SharesOfMany> = shares.into_iter().collect();
-        Ok(Ok(shares.expect("the store granted every key")))
+        let shares: Option<SmallVec<_>> = shares.into_iter().collect();
+        Ok(Ok(Shares::new(
+            shares.expect("the store granted every key"),
+        )))
     }
 
-    async fn take_in_order(&self) -> Result<Result<SharesOfMany, Blocked>, LockError> {
-        let mut shares = SharesOfMany::default();
+    /// Takes one key after the other.
+    async fn take_in_order(&self) -> Result<Result<Shares, Blocked>, LockError> {
+        let mut shares = Shares::new(SmallVec::new());
         for index in 0..self.keys.len() {
             let wait = match index {
                 0 => self.wait,
                 _ => self.wait.no_later_than(Instant::now() + HOLDS_AND_WAITS),
             };
-            let retry_after = match self.take_one(index, wait).await {
-                Ok(share) => {
-                    shares.push(share);
-                    continue;
+            match self.take_one(index, wait).await {
+                Ok(share) => shares.push(share),
+                Err(LockError::Busy { retry_after }) if !self.wait.is_over() => {
+                    return Ok(Err(Blocked { index, retry_after }));
                 }
-                Err(LockError::Busy { retry_after }) if !self.wait.is_over() => retry_after,
                 // So short a wait may end before the store has said who holds the key.
                 Err(LockError::Unavailable(error))
                     if index > 0
                         && error.kind() == StoreErrorKind::Unanswered
                         && !self.wait.is_over() =>
                 {
-                    None
+                    let retry_after = None;
+                    return Ok(Err(Blocked { index, retry_after }));
                 }
                 Err(error) => return Err(error),
-            };
-            return Ok(Err(Blocked { index, retry_after }));
+            }
         }
         Ok(Ok(shares))
     }
 
     /// Waits for one of the keys.
     async fn take_one(&self, index: usize, wait: Wait) -> Result<Share, LockError> {
-        let keys = &self.keys[index..=index];
-        self.client
-            .take(keys, None, self.terms, wait, Instant::now())
-            .await
+        let (key, mode) = self.keys[index];
+        let step = enter_one(self.core, key, &self.terms.in_mode(mode), Instant::now())?;
+        take(&mut Some(step), wait).await
     }
 }

@@ -1,15 +1,17 @@
 //! The entry of this process in the store.
 
 use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::error::StoreError;
-use crate::queue::Queues;
+use crate::release::Core;
 use crate::store::{DynInspect, MAX_ROUTES, ProcessInfo};
 
 /// How often the entry is renewed. It has the routes of the present holders.
@@ -18,73 +20,65 @@ const PERIOD: Duration = Duration::from_secs(20);
 /// How long the store keeps an entry that is not renewed.
 const LIFETIME: Duration = Duration::from_secs(3 * 60);
 
-/// Keeps the entry of a client in the store, from its first request to its end.
-///
-/// One task renews it. The task runs on the runtime of the request that started it. When that runtime ends, the next
-/// request starts another task.
+/// Keeps the entry of a client in the store, from its first request to its end. One task renews it.
 pub(super) struct Announcement {
     entry: Arc<Entry>,
-    /// Its one permit is the task's. Closed at the end of the client.
-    task: Arc<Semaphore>,
-    /// Becomes `true` at the end of the client. Its receiver is the task's.
-    ended: watch::Sender<bool>,
+    begun: AtomicBool,
+    ended: CancellationToken,
+    task: TaskTracker,
 }
 
 struct Entry {
-    client: Uuid,
     process: ProcessInfo,
     store: Arc<dyn DynInspect>,
-    /// The task does not keep the client alive.
-    queues: Weak<Queues>,
 }
 
 impl Announcement {
-    pub(super) fn new(
-        client: Uuid,
-        process: ProcessInfo,
-        store: Arc<dyn DynInspect>,
-        queues: &Arc<Queues>,
-    ) -> Self {
+    pub(super) fn new(process: ProcessInfo, store: Arc<dyn DynInspect>) -> Self {
         Self {
-            entry: Arc::new(Entry {
-                client,
-                process,
-                store,
-                queues: Arc::downgrade(queues),
-            }),
-            task: Arc::new(Semaphore::new(1)),
-            ended: watch::Sender::new(false),
+            entry: Arc::new(Entry { process, store }),
+            begun: AtomicBool::new(false),
+            ended: CancellationToken::new(),
+            task: TaskTracker::new(),
         }
     }
 
-    /// Starts the task, unless it runs or the client has ended.
-    pub(super) fn begin(&self) {
-        if self.task.available_permits() == 0 {
-            return;
-        }
-        let Ok(runtime) = Handle::try_current() else {
-            return;
-        };
-        // Subscribed before the permit is taken, so that an end which does not prevent this task waits for it.
-        let ended = self.ended.subscribe();
-        if let Ok(permit) = self.task.clone().try_acquire_owned() {
-            drop(runtime.spawn(renew(self.entry.clone(), ended, permit)));
+    /// Starts the task, unless it was started.
+    pub(super) fn begin(&self, core: &Arc<Core>) {
+        if !self.begun.load(Ordering::Relaxed) && !self.begun.swap(true, Ordering::AcqRel) {
+            let (ended, stop) = (self.ended.clone(), core.spawner.stop.clone());
+            let (client, core) = (core.id, Arc::downgrade(core));
+            let renewing = renew(self.entry.clone(), client, core.clone(), [ended, stop]);
+            if let Some(core) = core.upgrade() {
+                core.spawner.run_untracked(self.task.track_future(renewing));
+            }
         }
     }
 
     /// Removes the entry. Returns when it is removed, or the attempt has failed.
     pub(super) async fn end(&self) {
+        self.ended.cancel();
         self.task.close();
-        self.ended.send_replace(true);
-        self.ended.closed().await;
+        self.task.wait().await;
     }
 }
 
-/// Renews the entry until the client ends, and then removes it. When `_permit` is dropped with the task, another may start.
-async fn renew(entry: Arc<Entry>, mut ended: watch::Receiver<bool>, _permit: OwnedSemaphorePermit) {
+impl Drop for Announcement {
+    fn drop(&mut self) {
+        self.ended.cancel();
+    }
+}
+
+/// Renews the entry until the client ends, and then removes it.
+async fn renew(
+    entry: Arc<Entry>,
+    client: Uuid,
+    core: Weak<Core>,
+    [ended, stop]: [CancellationToken; 2],
+) {
     let mut has_failed = false;
-    loop {
-        match entry.keep(LIFETIME).await {
+    while !ended.is_cancelled() && !stop.is_cancelled() {
+        match entry.keep(client, &core, LIFETIME).await {
             Ok(()) => has_failed = false,
             Err(error) => {
                 let error = &error as &dyn Error;
@@ -95,13 +89,15 @@ async fn renew(entry: Arc<Entry>, mut ended: watch::Receiver<bool>, _permit: Own
                 has_failed = true;
             }
         }
-        // An error means that the last clone of the client was dropped.
-        let end = ended.wait_for(|ended| *ended);
-        if tokio::time::timeout(PERIOD, end).await.is_ok() {
-            break;
-        }
+        let end = async {
+            tokio::select! {
+                () = ended.cancelled() => {}
+                () = stop.cancelled() => {}
+            }
+        };
+        drop(timeout(PERIOD, end).await);
     }
-    if let Err(error) = entry.keep(Duration::ZERO).await {
+    if let Err(error) = entry.keep(client, &core, Duration::ZERO).await {
         let error = &error as &dyn Error;
         tracing::debug!(
             error,
@@ -111,10 +107,14 @@ async fn renew(entry: Arc<Entry>, mut ended: watch::Receiver<bool>, _permit: Own
 }
 
 impl Entry {
-    async fn keep(&self, lifetime: Duration) -> Result<(), StoreError> {
-        let queues = self.queues.upgrade();
-        let routes = queues.map(|queues| queues.routes(MAX_ROUTES));
+    async fn keep(
+        &self,
+        client: Uuid,
+        core: &Weak<Core>,
+        lifetime: Duration,
+    ) -> Result<(), StoreError> {
+        let routes = core.upgrade().map(|core| core.table.routes(MAX_ROUTES));
         let process = self.process.with_routes(routes.unwrap_or_default());
-        self.store.announce(self.client, &process, lifetime).await
+        self.store.announce(client, &process, lifetime).await
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -10,13 +9,15 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::announcement::Announcement;
-use super::{Inner, LockClient, RequestTracker};
+use super::{Inner, LockClient};
 #[cfg(doc)]
 use crate::error::LockError;
 use crate::limits::FOR_EVER;
 use crate::lock::Namespace;
-use crate::queue::{HandoverLimits, Queues};
-use crate::store::{DynStore, LockStore, ProcessInfo, erase};
+use crate::release::Core;
+use crate::spawn::Spawner;
+use crate::store::{LockStore, ProcessInfo, Store};
+use crate::table::{HandoverLimits, Table};
 use crate::telemetry::{self, Events};
 
 /// The default of [`LockClientBuilder::max_keys`].
@@ -43,12 +44,12 @@ const TOKEN_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// ```
 #[must_use]
 pub struct LockClientBuilder {
-    store: Arc<dyn DynStore>,
+    store: Store,
     handover_limits: HandoverLimits,
     max_keys: usize,
     max_keys_per_request: usize,
     token_retention: Option<Duration>,
-    renew_on: Option<Handle>,
+    runtime: Option<Handle>,
     /// Or why it is none.
     namespace: Result<Namespace, &'static str>,
     label: Option<String>,
@@ -57,12 +58,12 @@ pub struct LockClientBuilder {
 impl LockClientBuilder {
     pub(super) fn new(store: impl LockStore) -> Self {
         Self {
-            store: erase(store),
+            store: Store::new(store),
             handover_limits: HandoverLimits::default(),
             max_keys: MAX_KEYS,
             max_keys_per_request: MAX_KEYS_PER_REQUEST,
             token_retention: Some(TOKEN_RETENTION),
-            renew_on: None,
+            runtime: None,
             namespace: Ok(Namespace::default()),
             label: None,
         }
@@ -155,13 +156,15 @@ impl LockClientBuilder {
         self
     }
 
-    /// Renews holds on `runtime` (default: the store's runtime, which `RedisStore` has; otherwise that of the caller that first
-    /// takes a lock).
+    /// Runs the background work of the client on `runtime`: renewals, releases of dropped guards, and the questions of requests that
+    /// wait (default: on the store's runtime, which `RedisStore` has; otherwise on that of the first request).
     ///
-    /// It is for a [`MemoryStore`](crate::MemoryStore) whose users may block all workers of their runtime for longer than a
-    /// lease: a runtime on a separate thread renews meanwhile. `runtime` must be driven as long as locks are held.
-    pub fn renew_on(mut self, runtime: Handle) -> Self {
-        self.renew_on = Some(runtime);
+    /// The work never moves. So give a client a runtime if it outlives the one of its first request, as a client that several tests
+    /// share does, or if it is used outside of every runtime; and if a [`MemoryStore`](crate::MemoryStore) has users that block all
+    /// workers of their runtime for longer than a lease. The runtime must be driven as long as locks are held. When it has ended,
+    /// requests fail with [`LockError::Invalid`], and a guard that is dropped is free when its lease is over.
+    pub fn runtime(mut self, runtime: Handle) -> Self {
+        self.runtime = Some(runtime);
         self
     }
 
@@ -208,33 +211,28 @@ impl LockClientBuilder {
             panic!("this `LockClient` has no proper `namespace`: {reason}");
         });
         let id = new_id();
-        let events = Events::default();
-        let queues = Queues::new(
-            self.store.clone(),
-            self.handover_limits,
-            self.max_keys,
-            self.renew_on,
-            Events::clone(&events),
-        );
+        let releases_later = !self.store.answers_at_once();
+        let table = Table::new(self.handover_limits, self.max_keys, releases_later);
+        let core = Arc::new(Core::new(
+            id,
+            self.store,
+            table,
+            Spawner::new(self.runtime),
+            Events::default(),
+            self.token_retention,
+        ));
         let announcement = self.label.and_then(|label| {
-            let store = self.store.capabilities().inspector().cloned();
+            let store = core.store.capabilities.inspector().cloned();
             let store = store.inspect_err(|error| {
                 tracing::warn!(%error, "could not announce this process");
             });
             let process = ProcessInfo::here(label);
-            Some(Announcement::new(id, process, store.ok()?, &queues))
+            Some(Announcement::new(process, store.ok()?))
         });
         LockClient {
             inner: Arc::new(Inner {
-                id,
-                grants: AtomicU64::new(1),
-                queues,
-                store: self.store,
-                events,
-                store_waiters: Default::default(),
-                tracker: RequestTracker::default(),
+                core,
                 tasks: TaskTracker::new(),
-                token_retention: self.token_retention,
                 max_keys_per_request: self.max_keys_per_request,
                 namespace,
                 announcement,

@@ -28,6 +28,6 @@ impl LockClient {
     /// # }
     /// ```
     pub fn events(&self) -> LockEvents {
-        self.inner.events.listen()
+        self.inner.core.events.listen()
     }
 }

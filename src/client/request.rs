@@ -3,9 +3,11 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use super::LockClient;
+use super::acquire::{Step, enter_one};
 use super::held;
 use super::target::Target;
 use super::wait::Wait;
@@ -13,11 +15,12 @@ use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::limits::{self, FOR_EVER};
 use crate::lock::{Lease, LockMode, Owner};
-use crate::queue::Terms;
+use crate::table::{Side, Terms};
 use crate::telemetry::{LockEventKind, Route, Waiting};
 
 mod acquisition;
 
+use acquisition::guard;
 pub(crate) use acquisition::{Acquisition, Started};
 
 /// How long a request waits, unless it says so. It is longer than the lease of a holder that has died: another request gets the lock
@@ -53,8 +56,6 @@ pub struct LockRequest {
     /// `None`: the mode of the target's resource, else `Reentrant`.
     mode: Option<LockMode>,
     terms: Terms,
-    wait: Duration,
-    hold_at_least: Option<Duration>,
 }
 
 #[derive(Debug, Clone)]
@@ -77,10 +78,9 @@ impl LockRequest {
                 max_hold: None,
                 fenced: false,
                 max_waiters: Some(1024),
+                wait: WAIT,
                 route: Route::default(),
             },
-            wait: WAIT,
-            hold_at_least: None,
         }
     }
 
@@ -122,7 +122,7 @@ impl LockRequest {
     /// nothing; that attempt takes at most 2 s.
     #[inline]
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = wait.min(FOR_EVER);
+        self.terms.wait = wait.min(FOR_EVER);
         self
     }
 
@@ -137,50 +137,6 @@ impl LockRequest {
     #[inline]
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.terms.max_hold = Some(max_hold.min(FOR_EVER));
-        self
-    }
-
-    /// Keeps the key taken for at least this long since the grant, also after the release, and also when the process ends
-    /// before.
-    ///
-    /// It is for a job that runs once per tick although the clocks of the processes differ: with a wait of zero, the process
-    /// whose clock is ahead runs the job, and the others find the key taken. The time must be longer than that between the first and
-    /// the last process that asks for one tick: the difference of their clocks, plus the delay of their timers, plus the time that the
-    /// store takes to answer. A process that asks later, because it was paused or its network stalled, runs the job again. Half the time
-    /// between two ticks is a good choice. Where a second run does harm, use [`LockClient::once`](crate::LockClient::once) with the tick in the name: it keeps a
-    /// record, and depends on no clock.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tower_distributed_lock::LockError> {
-    /// use std::time::Duration;
-    /// use tower_distributed_lock::{LockClient, MemoryStore};
-    ///
-    /// let locks = LockClient::new(MemoryStore::new());
-    /// let tick = || {
-    ///     let request = locks.lock("lock:report").wait(Duration::ZERO);
-    ///     request.hold_at_least(Duration::from_secs(50)).run(async |_| println!("reporting"))
-    /// };
-    /// tick().await?;
-    /// assert!(tick().await.unwrap_err().is_busy()); // another process, a moment later
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// [`LockGuard::release`] says at once whether the lock was held until then, and does not wait. The store keeps the hold,
-    /// which is renewed no more, and this process releases it when the time is over. [`LockClient::shutdown`] leaves it in the
-    /// store as well, and does not wait. If the process ends earlier, the key is free when the time is over and the lease too:
-    /// choose a lease that is not longer than this time for a process that runs one job. The grant costs one more round trip.
-    ///
-    /// # Errors
-    ///
-    /// [`acquire`](Self::acquire) fails with [`LockError::Invalid`] if the mode is `Read`, if an [`owner`](Self::owner) is
-    /// named, or if a fixed lease or the longest hold is shorter than this time.
-    ///
-    /// [`LockGuard::release`]: crate::LockGuard::release
-    /// [`LockClient::shutdown`]: crate::LockClient::shutdown
-    pub fn hold_at_least(mut self, time: Duration) -> Self {
-        self.hold_at_least = (!time.is_zero()).then(|| time.min(FOR_EVER));
         self
     }
 
@@ -259,38 +215,41 @@ impl LockRequest {
     fn begin(&mut self) -> Result<Started<LockGuard, Acquisition<'_>>, LockError> {
         let now = Instant::now();
         let waiting = self.observed(now);
-        let wait = Wait::new(self.wait, now);
+        let wait = Wait::new(self.terms.wait, now);
         self.terms.mode = self.default_mode();
         if wait.is_one_try() {
             self.terms.max_waiters = None;
         }
         let request = &*self;
-        // Created before the work, so that it is dropped after it.
-        let tracked = request.client.track();
-        // A hold with a minimum is kept by a question of its own.
-        let started = match &request.targets {
-            Targets::One(target) if request.hold_at_least.is_none() && tracked.is_open() => {
-                let client = &request.client;
-                client.take_at_once(&target.key, &request.terms, wait, now)
-            }
-            _ => Ok(Started::Waits(None)),
+        let entered = match &request.targets {
+            Targets::One(target) => request.enter(target, wait, now).map(Some),
+            Targets::All(_) | Targets::Any(_) => Ok(None),
         };
-        match started {
-            Ok(Started::Granted(share)) => {
-                Ok(Started::Granted(LockGuard::new(share).observed(waiting)))
-            }
-            Ok(Started::Waits(entered)) => Ok(Started::Waits(Acquisition {
-                entered,
+        match entered {
+            Ok(Some(Step::Share(share))) => Ok(Started::Granted(guard(share).observed(waiting))),
+            Ok(step) => Ok(Started::Waits(Acquisition {
+                step,
                 request,
                 wait,
                 now,
                 waiting,
-                tracked,
             })),
             Err(error) => {
                 request.refused(waiting, &error, now);
                 Err(error)
             }
+        }
+    }
+
+    /// Comes in for one key. A store that answers at once is asked, too.
+    fn enter(&self, target: &Target, wait: Wait, now: Instant) -> Result<Step, LockError> {
+        let core = &self.client.inner.core;
+        match enter_one(core, &target.key, &self.terms, now)? {
+            Step::Ask(mut asker) if core.store.answers_at_once() => {
+                let asked = asker.ask(wait).now_or_never();
+                asked.expect("it is answered at once")
+            }
+            step => Ok(step),
         }
     }
 
@@ -315,7 +274,7 @@ impl LockRequest {
     /// The observation of its wait.
     fn observed(&self, now: Instant) -> Waiting {
         let targets = self.targets();
-        let database = self.client.inner.store.capabilities().for_traces();
+        let database = self.client.inner.core.store.capabilities.for_traces();
         let (route, mode) = (&self.terms.route, self.mode_name());
         let keys = || targets.iter().map(|target| &target.key).collect();
         Waiting::begin(route, mode, now, database, keys)
@@ -387,22 +346,24 @@ impl LockRequest {
     }
 
     fn is_refused(&self) -> Result<(), LockError> {
-        if self.client.inner.tracker.is_closed() {
+        let core = &self.client.inner.core;
+        if core.closing.is_cancelled() {
             return Err(LockError::Shutdown);
         }
         let is_full = |target: &Target| {
-            let mode = target.mode_in(self.mode);
-            let waiting = self.client.inner.queues.waiting(&target.key, mode);
+            let side = Side::of(target.mode_in(self.mode));
+            let waiting = core.table.waiting(&target.key, side);
             let most = self.terms.max_waiters;
             waiting > 0 && most.is_some_and(|most| waiting >= most)
         };
-        match !self.wait.is_zero() && self.targets().iter().any(is_full) {
+        match !self.terms.wait.is_zero() && self.targets().iter().any(is_full) {
             true => Err(LockError::Overloaded),
             false => Ok(()),
         }
     }
 
     fn check(&self) -> Result<(), LockError> {
+        self.client.ready()?;
         limits::check(self.terms.lease, self.terms.max_hold).map_err(LockError::invalid)?;
         if self.targets().len() > self.client.max_keys_per_request() {
             return Err(LockError::invalid(
@@ -419,31 +380,8 @@ impl LockRequest {
                 "a read hold or a permit has no fencing token: ask for one with an exclusive mode",
             ));
         }
-        self.check_minimum()?;
         let mut targets = self.targets().iter();
         targets.try_for_each(|target| self.check_one(target))
-    }
-
-    fn check_minimum(&self) -> Result<(), LockError> {
-        let Some(time) = self.hold_at_least else {
-            return Ok(());
-        };
-        let ends_before = |end: Option<Duration>| end.is_some_and(|end| end < time);
-        let fixed = match self.terms.lease {
-            Lease::Fixed(lease) => Some(lease),
-            Lease::Renewed(_) => None,
-        };
-        if ends_before(fixed) || ends_before(self.terms.max_hold) {
-            return Err(LockError::invalid(
-                "the hold ends before `hold_at_least`: choose a longer fixed lease and a longer `max_hold`",
-            ));
-        }
-        if self.terms.owner.is_some() {
-            return Err(LockError::invalid(
-                "an owner could join the hold after its release: leave `owner` or `hold_at_least` out",
-            ));
-        }
-        Ok(())
     }
 
     fn check_one(&self, target: &Target) -> Result<(), LockError> {
@@ -453,18 +391,13 @@ impl LockRequest {
             .check(&target.key)
             .map_err(LockError::invalid)?;
         target.check(mode)?;
-        if self.hold_at_least.is_some() && !mode.is_exclusive() {
-            return Err(LockError::invalid(
-                "`hold_at_least` needs an exclusive mode: readers do not keep each other out",
-            ));
-        }
-        if self.terms.owner.is_none() && !self.wait.is_zero() {
+        if self.terms.owner.is_none() && !self.terms.wait.is_zero() {
             held::check(self.client.id(), &target.key, mode)?;
         }
         let fenced = self.terms.fenced && mode.is_exclusive();
         let supported = self.client.supports(mode, fenced);
         supported
-            .and_then(|()| self.client.inner.store.partition(&target.key))
+            .and_then(|()| self.client.inner.core.store.partition(&target.key))
             .map(drop)
             .map_err(LockError::Unsupported)
     }

@@ -4,15 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::vec;
 
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::LockClient;
-use crate::lock::{FencingToken, HoldId, KeyMap, Lease, LockKey, LockMode};
-use crate::queue::{HoldView, KeyView, WaiterView};
-use crate::sync::Mutex;
-use crate::telemetry::Route;
-use crate::watchdog::Phase;
+use crate::lock::{FencingToken, HoldId, Lease, LockKey, LockMode};
+use crate::table::{HoldView, KeyView, WaiterView};
 
 /// One key that requests of this process hold or wait for.
 #[derive(Debug, Clone)]
@@ -122,23 +118,21 @@ impl LockClient {
 
     /// The same of one key; `None` if no request of this process uses it.
     pub fn snapshot_of(&self, key: impl Into<LockKey>) -> Option<KeySnapshot> {
-        let seen = self.inner.queues.view_of(&self.named(key.into()))?;
+        let seen = self.inner.core.table.view_of(&self.named(key.into()))?;
         Some(self.shown(seen, Instant::now()))
     }
 
     fn shown(&self, seen: KeyView, now: Instant) -> KeySnapshot {
         let mut holds = seen.holds;
         holds.sort_by_key(|hold| hold.since);
-        // The store has refused the first requests of a key. The others wait behind them in the process.
-        let mut waiters = self.inner.store_waiters.of(&seen.key);
-        waiters.extend(seen.waiters.into_iter().map(|waiter| (waiter, false)));
-        // Requests of one mode remain in the order of their queue.
-        waiters.sort_by_key(|(waiter, _)| waiter.since);
-        let shown = |(waiter, in_store): (WaiterView, bool)| WaiterSnapshot {
+        let mut waiters = seen.waiters;
+        // Requests of one mode remain in the order of their line.
+        waiters.sort_by_key(|waiter| waiter.since);
+        let shown = |waiter: WaiterView| WaiterSnapshot {
             mode: waiter.mode,
             route: waiter.route.template().cloned(),
             waited: now.saturating_duration_since(waiter.since),
-            in_store,
+            in_store: waiter.in_store,
         };
         KeySnapshot {
             key: seen.key,
@@ -158,10 +152,10 @@ fn hold_shown(hold: &HoldView, now: Instant) -> HoldSnapshot {
         remaining: hold.deadline.saturating_duration_since(now),
         guards: hold.guards,
         token: hold.token,
-        state: match hold.phase {
-            Phase::Held => HoldState::Held,
-            Phase::Releasing | Phase::Released => HoldState::Releasing,
-            Phase::Lost => HoldState::Lost,
+        state: if hold.is_lost {
+            HoldState::Lost
+        } else {
+            HoldState::Held
         },
     }
 }
@@ -174,76 +168,9 @@ impl Iterator for Snapshot {
             if let Some(seen) = self.page.next() {
                 return Some(self.locks.shown(seen, self.at));
             }
-            let page = self.locks.inner.queues.view(self.next_page)?;
+            let page = self.locks.inner.core.table.view(self.next_page)?;
             self.next_page += 1;
             self.page = page.into_iter();
-        }
-    }
-}
-
-/// The requests of one client that the store has refused, by key. The mutex protects the map.
-#[derive(Debug, Default)]
-pub(super) struct StoreWaiters(Mutex<KeyMap<Vec<(u64, WaiterView)>>>);
-
-impl StoreWaiters {
-    fn of(&self, key: &LockKey) -> Vec<(WaiterView, bool)> {
-        let waiters = self.0.lock();
-        let waiters = waiters.get(key).into_iter().flatten();
-        waiters.map(|(_, waiter)| (waiter.clone(), true)).collect()
-    }
-}
-
-/// A request that the store has refused is listed until this is dropped.
-#[derive(Debug)]
-pub(super) struct Listed<'a> {
-    waiters: &'a StoreWaiters,
-    since: Instant,
-    /// Its keys, and its number among them.
-    keys: SmallVec<[(LockKey, u64); 1]>,
-}
-
-impl<'a> Listed<'a> {
-    pub(super) fn new(waiters: &'a StoreWaiters, since: Instant) -> Self {
-        Self {
-            waiters,
-            since,
-            keys: SmallVec::new(),
-        }
-    }
-
-    /// Lists the request, once.
-    pub(super) fn list<'b>(
-        &mut self,
-        keys: impl Iterator<Item = (&'b LockKey, LockMode)>,
-        route: &Route,
-    ) {
-        if !self.keys.is_empty() {
-            return;
-        }
-        let mut waiters = self.waiters.0.lock();
-        for (key, mode) in keys {
-            let (route, since) = (route.clone(), self.since);
-            let listed = waiters.entry(key.clone()).or_default();
-            let number = listed.last().map_or(0, |(last, _)| last + 1);
-            listed.push((number, WaiterView { mode, route, since }));
-            self.keys.push((key.clone(), number));
-        }
-    }
-}
-
-impl Drop for Listed<'_> {
-    fn drop(&mut self) {
-        if self.keys.is_empty() {
-            return;
-        }
-        let mut waiters = self.waiters.0.lock();
-        for (key, number) in &self.keys {
-            if let Some(listed) = waiters.get_mut(key) {
-                listed.retain(|(other, _)| other != number);
-                if listed.is_empty() {
-                    waiters.remove(key);
-                }
-            }
         }
     }
 }

@@ -1,8 +1,8 @@
-//! One hold between its watchdog, its holder, a thief and the clock: promises S2 to S5.
+//! One hold between its keeper, its holder, a thief and the clock: promises S2 to S5.
 
 use std::slice;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -13,22 +13,26 @@ use uuid::Uuid;
 
 use super::store::Paced;
 use super::{Mutant, explore, finds, pass};
-use crate::background::{Background, EndOfHold, ReleaseQuestion};
-use crate::cleanup::{ANSWER_TIME, in_time};
 use crate::error::LockError;
+use crate::hold::{End, Held};
+use crate::keeper;
+use crate::limits::ANSWER_TIME;
 use crate::lock::{Hold, HoldId, Lease, LockMode};
-use crate::store::{Attempt, HoldStatus, LockStore, Outcome, Released, Renewal, erase};
-use crate::telemetry::Events;
-use crate::watchdog::{LiveHold, Phase};
+use crate::release::{Core, Share};
+use crate::spawn::Spawner;
+use crate::store::{Attempt, HoldStatus, LockStore, Outcome, Renewal, Store};
+use crate::table::{Entered, HandoverLimits, Table, Terms};
+use crate::telemetry::{Events, LockEventKind, LockEvents, Route};
 
 const LEASE: Duration = Duration::from_secs(3);
 
 /// The hold, and the states in which it was observed.
 struct Watch {
     store: Paced,
-    background: Background,
-    live: Arc<LiveHold>,
-    lost: Arc<AtomicUsize>,
+    core: Arc<Core>,
+    held: Arc<Held>,
+    share: Mutex<Option<Share>>,
+    events: Mutex<LockEvents>,
     stolen: AtomicBool,
     /// It was observed past its deadline, so it must stay lost.
     overdue: AtomicBool,
@@ -38,42 +42,58 @@ struct Watch {
 impl Watch {
     async fn begin() -> Arc<Self> {
         let store = Paced::default();
-        let lost = Arc::new(AtomicUsize::new(0));
-        let background = Background::new(erase(store.clone()), None, Events::default(), {
-            let lost = lost.clone();
-            Box::new(move |_| {
-                lost.fetch_add(1, Ordering::SeqCst);
-            })
-        });
-        let attempt = Attempt {
-            hold: Hold {
-                key: "account:42".into(),
-                mode: LockMode::Reentrant,
-                id: HoldId::new(Uuid::nil(), 1),
-            },
-            id: HoldId::new(Uuid::nil(), 1),
-            lease: LEASE,
-            patience: None,
-            in_line: true,
-            fencing: None,
+        let events = Events::default();
+        let listening = events.listen();
+        let core = Arc::new(Core::new(
+            Uuid::nil(),
+            Store::new(store.clone()),
+            Table::new(HandoverLimits::default(), 10, true),
+            Spawner::new(None),
+            events,
+            None,
+        ));
+        let ready = core
+            .spawner
+            .ready(|| None, || keeper::keep(Arc::downgrade(&core)));
+        ready.expect("there is a runtime");
+        let terms = Terms {
+            mode: LockMode::Reentrant,
+            owner: None,
+            lease: Lease::Renewed(LEASE),
+            max_hold: None,
+            fenced: false,
+            max_waiters: None,
+            wait: Duration::ZERO,
+            route: Route::default(),
         };
-        let sent = Instant::now();
+        let number = core.next_number();
+        let hold = Hold {
+            key: "account:42".into(),
+            mode: terms.mode,
+            id: core.hold_id(number),
+        };
+        let (key, now) = (&hold.key, Instant::now());
+        let (entered, out) = core
+            .table
+            .enter(key, number, &terms, &mut None, now)
+            .unwrap();
+        assert!(matches!(entered, Entered::Ask));
+        core.run(out);
+        let attempt = Attempt::new(hold.clone(), LEASE);
         let granted = store.acquire(&attempt).await.unwrap();
         assert!(matches!(granted, Outcome::Granted { .. }));
-        let lease = Lease::Renewed(LEASE);
-        let live = Arc::new(LiveHold::new(
-            attempt.hold.clone(),
-            lease,
-            None,
-            sent,
-            LEASE,
-        ));
-        background.keep(&live);
+        let held = Held::new(hold, terms.lease, Route::default(), None, now, LEASE);
+        let held = Arc::new(held);
+        let granted = core.table.granted(number, &held, &terms, Instant::now());
+        let (grant, out) = granted.unwrap();
+        let share = core.share(grant);
+        core.run(out);
         Arc::new(Self {
             store,
-            background,
-            live,
-            lost,
+            core,
+            held,
+            share: Mutex::new(Some(share)),
+            events: Mutex::new(listening),
             stolen: AtomicBool::new(false),
             overdue: AtomicBool::new(false),
             gone: AtomicBool::new(false),
@@ -85,25 +105,25 @@ impl Watch {
         // Other threads run between any two lines: earlier facts are read first, and present ones last.
         let gone = self.gone.load(Ordering::SeqCst);
         let overdue = self.overdue.load(Ordering::SeqCst);
-        let carried = self.store.carries(&self.live.hold).now_or_never();
-        let lost = self.live.see_lost();
-        let phase = self.live.phase();
+        let carried = self.store.carries(&self.held.hold).now_or_never();
+        let now = Instant::now();
+        let lost = self.held.is_lost(now);
+        let is_open = self.held.is_open(now);
+        let end = self.held.end();
         let stolen = self.stolen.load(Ordering::SeqCst);
+        let is_gone = matches!(end, Some(End::Lost));
+        assert!(is_gone || !gone, "found again after it was lost");
+        let is_released = matches!(end, Some(End::Released));
         assert!(
-            phase == Phase::Lost || !gone,
-            "found again after it was lost"
-        );
-        assert!(
-            phase != Phase::Released || !overdue,
+            !is_released || !overdue,
             "released as held after its deadline was seen"
         );
-        if phase == Phase::Held && !lost {
+        if is_open && end.is_none() {
             assert!(!overdue, "found again after its deadline");
             assert!(stolen || carried == Some(true), "believed to be held");
         }
-        self.gone.fetch_or(phase == Phase::Lost, Ordering::SeqCst);
-        self.overdue
-            .fetch_or(phase == Phase::Held && lost, Ordering::SeqCst);
+        self.gone.fetch_or(is_gone, Ordering::SeqCst);
+        self.overdue.fetch_or(lost, Ordering::SeqCst);
     }
 
     async fn clock(self: Arc<Self>) {
@@ -122,18 +142,17 @@ impl Watch {
             yield_now().await;
         }
         self.stolen.store(true, Ordering::SeqCst);
-        self.store.steal(&self.live.hold).await;
+        self.store.steal(&self.held.hold).await;
     }
 
     async fn asker(self: Arc<Self>) {
         for _ in 0..3 {
             let asked = Instant::now();
-            let answer = in_time(self.background.check(&self.live)).await;
-            match answer {
+            let last = self.held.latest_question();
+            self.core.check(&self.held);
+            match Core::confirmed(self.held.clone(), last).await {
                 Ok(()) => {}
-                Err(LockError::Lost) => {
-                    assert_eq!(self.live.ended().await, Phase::Lost);
-                }
+                Err(LockError::Lost) => assert!(self.held.was_lost()),
                 // The clock of a scenario may jump past the time limit of a check.
                 Err(LockError::Unavailable(_)) if asked.elapsed() >= ANSWER_TIME => {}
                 Err(error) => panic!("{error}"),
@@ -146,42 +165,42 @@ impl Watch {
         for _ in 0..thread_rng().gen_range(0..40) {
             yield_now().await;
         }
-        let held = self.background.begin_release(&self.live);
-        assert!(!self.background.begin_release(&self.live), "released twice");
-        let (background, live) = (self.background.clone(), self.live.clone());
-        let released = ReleaseQuestion::new(Alone { background, live }, None).await;
+        let share = self
+            .share
+            .lock()
+            .unwrap()
+            .take()
+            .expect("it was not released");
+        let release = share.release(None, Instant::now());
+        let was_lost = release.is_lost();
+        let released = release.await;
         self.look();
-        if held {
-            let phase = self.live.phase();
-            assert_eq!(released.is_ok(), phase == Phase::Released, "{released:?}");
-        } else {
-            assert_eq!(self.live.phase(), Phase::Lost, "lost before its release");
+        let end = self.held.end().expect("it is over");
+        match was_lost {
+            true => assert!(matches!(end, End::Lost), "lost before its release: {end:?}"),
+            false => assert_eq!(
+                released.is_ok(),
+                matches!(end, End::Released),
+                "{released:?}"
+            ),
         }
         // Lets a renewal that is under way finish.
         for _ in 0..20 {
-            let there = self.store.carries(&self.live.hold).await;
+            let there = self.store.carries(&self.held.hold).await;
             assert!(!there, "alive after its release");
             yield_now().await;
         }
     }
-}
 
-/// The end of a hold for which nothing waits.
-struct Alone {
-    background: Background,
-    live: Arc<LiveHold>,
-}
-
-impl EndOfHold for Alone {
-    fn live(&self) -> &Arc<LiveHold> {
-        &self.live
+    /// How often its loss was reported.
+    fn losses(&self) -> usize {
+        let mut events = self.events.lock().unwrap();
+        let mut lost = 0;
+        while let Some(Some(event)) = events.next().now_or_never() {
+            lost += usize::from(matches!(event.kind, LockEventKind::Lost { .. }));
+        }
+        lost
     }
-
-    fn background(&self) -> &Background {
-        &self.background
-    }
-
-    fn asked(&mut self, _: Released) {}
 }
 
 fn scenario(thief: bool) -> impl Fn() + Send + Sync {
@@ -199,11 +218,12 @@ fn scenario(thief: bool) -> impl Fn() + Send + Sync {
             for task in tasks {
                 task.await.unwrap();
             }
-            let lost = watch.lost.load(Ordering::SeqCst);
+            let lost = watch.losses();
             assert!(lost <= 1, "its loss was reported {lost} times");
             // A task that waits for the end is woken.
-            let end = watch.live.ended().await;
-            assert!(lost == 0 || end == Phase::Lost);
+            let last = watch.held.latest_question();
+            drop(watch.held.confirmed(last).await);
+            assert!(lost == 0 || watch.held.was_lost());
         });
     }
 }

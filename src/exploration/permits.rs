@@ -302,7 +302,7 @@ mod mutants {
 
     #[test]
     fn a_last_request_that_wakes_none_in_its_process_is_found() {
-        finds(Mutant::PermitTurnKept, ORDERS, crowd(1, 5, false));
+        finds(Mutant::TaskGone, ORDERS, crowd(1, 5, false));
     }
 
     #[test]

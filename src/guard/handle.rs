@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::error::LockError;
+use crate::hold::Held;
 use crate::lock::{FencingToken, Hold, HoldId, LockKey, LockMode, Owner};
-use crate::queue::Share;
-use crate::watchdog::LiveHold;
+use crate::release::Share;
 
 /// Observes a lock that a guard holds, such as the one that the layer holds around a request.
 ///
@@ -69,7 +69,7 @@ impl LockHandle {
 
     /// The hold on every key, in order.
     pub(crate) fn holds(&self) -> impl Iterator<Item = &Hold> {
-        self.observed.tenures.iter().map(|tenure| &tenure.live.hold)
+        self.observed.tenures.iter().map(|tenure| &tenure.held.hold)
     }
 
     /// Whether the guard has ended.
@@ -79,23 +79,23 @@ impl LockHandle {
 
     /// The first held key.
     pub fn key(&self) -> &LockKey {
-        &self.observed.tenures[0].live.hold.key
+        &self.observed.tenures[0].held.hold.key
     }
 
     /// Every held key, in order.
     pub fn keys(&self) -> impl Iterator<Item = &LockKey> {
         let tenures = self.observed.tenures.iter();
-        tenures.map(|tenure| &tenure.live.hold.key)
+        tenures.map(|tenure| &tenure.held.hold.key)
     }
 
     /// The id of the hold on [`LockHandle::key`], as operators see it: see [`LockAdmin`](crate::LockAdmin).
     pub fn id(&self) -> HoldId {
-        self.observed.tenures[0].live.hold.id
+        self.observed.tenures[0].held.hold.id
     }
 
     /// The mode of the hold on [`LockHandle::key`].
     pub fn mode(&self) -> LockMode {
-        self.observed.tenures[0].live.hold.mode
+        self.observed.tenures[0].held.hold.mode
     }
 
     /// The token of the grant of [`LockHandle::key`]; `None` unless it was requested. A lock on several keys has
@@ -108,7 +108,7 @@ impl LockHandle {
     /// own key only.
     pub fn fencing_tokens(&self) -> impl Iterator<Item = (&LockKey, Option<FencingToken>)> {
         let tenures = self.observed.tenures.iter();
-        tenures.map(|tenure| (&tenure.live.hold.key, tenure.token))
+        tenures.map(|tenure| (&tenure.held.hold.key, tenure.token))
     }
 
     /// The time until which the lock is certainly held without a renewal, by this process's clock; the earliest of all keys.
@@ -127,11 +127,11 @@ impl LockHandle {
         }
         let excludes = |mode: LockMode| mode.is_exclusive() || mode == LockMode::permits(1);
         self.observed.tenures.iter().any(|tenure| {
-            let hold = &tenure.live.hold;
+            let hold = &tenure.held.hold;
             let is_same = hold.key == *key && hold.id.client() == client;
             let excludes = is_same && (excludes(hold.mode) || excludes(mode));
             // The release of this guard may be awaited after its longest hold, while the hold goes on.
-            excludes && !tenure.is_lost(&BegunInTime::default()) && !tenure.live.has_ended()
+            excludes && !tenure.is_lost(&BegunInTime::default()) && !tenure.held.has_ended()
         })
     }
 
@@ -254,7 +254,7 @@ impl GuardView {
     fn was_any_lost(&self) -> bool {
         let begun = self.begun.load(Ordering::Relaxed);
         let mut tenures = self.tenures.iter();
-        tenures.any(|tenure| tenure.live.see_lost() || !begun && tenure.is_over())
+        tenures.any(|tenure| tenure.held.is_lost(Instant::now()) || !begun && tenure.is_over())
     }
 }
 
@@ -265,7 +265,7 @@ pub(super) type BegunInTime = AtomicBool;
 /// A guard's share in one hold.
 #[derive(Clone)]
 pub(super) struct Tenure {
-    live: Arc<LiveHold>,
+    held: Arc<Held>,
     token: Option<FencingToken>,
     limit: Option<Instant>,
 }
@@ -273,21 +273,21 @@ pub(super) struct Tenure {
 impl Tenure {
     pub(super) fn of(share: &Share) -> Self {
         Self {
-            live: share.live().clone(),
+            held: share.held().clone(),
             token: share.token(),
             limit: share.limit(),
         }
     }
 
     pub(super) fn deadline(&self) -> Instant {
-        let deadline = self.live.deadline();
+        let deadline = self.held.deadline();
         self.limit.map_or(deadline, |limit| deadline.min(limit))
     }
 
     fn is_lost(&self, begun: &BegunInTime) -> bool {
         // The clock is read first: a release that had begun by then is seen.
-        self.live.see_lost()
-            || self.is_over() && !begun.load(Ordering::Relaxed) && !self.live.has_ended()
+        self.held.is_lost(Instant::now())
+            || self.is_over() && !begun.load(Ordering::Relaxed) && !self.held.has_ended()
     }
 
     fn is_over(&self) -> bool {
@@ -296,13 +296,13 @@ impl Tenure {
 
     pub(super) async fn lost(&self, begun: &BegunInTime) {
         match self.limit {
-            None => self.live.lost().await,
+            None => self.held.lost().await,
             Some(limit) => tokio::select! {
                 biased; // without chance, a simulation replays
-                () = self.live.lost() => {}
+                () = self.held.lost() => {}
                 () = tokio::time::sleep_until(limit) => {
-                    if begun.load(Ordering::Relaxed) || self.live.has_ended() {
-                        self.live.lost().await;
+                    if begun.load(Ordering::Relaxed) || self.held.has_ended() {
+                        self.held.lost().await;
                     }
                 }
             },

@@ -23,7 +23,6 @@ use crate::audit::{Audit, Deployment};
 use crate::error::StoreError;
 use crate::lock::{Hold, LockKey};
 
-mod at_once;
 mod channel;
 mod entries;
 mod inspect;
@@ -128,7 +127,11 @@ impl fmt::Debug for MemoryStore {
 
 impl LockStore for MemoryStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        let (outcome, _) = self.acquire_now(attempt)?;
+        let mut shard = self.shard(&attempt.hold.key);
+        // Read under the mutex, so that a later decision has a later time.
+        let (outcome, signals) = shard.acquire(attempt, Instant::now())?;
+        drop(shard);
+        signals.send();
         Ok(outcome)
     }
 
@@ -212,20 +215,8 @@ impl LockStore for MemoryStore {
 }
 
 impl MemoryStore {
-    /// [`LockStore::acquire`], with the time of the decision.
-    ///
-    /// It runs no code outside this crate, except for a permit, whose grant may wake another waiter.
-    pub(crate) fn acquire_now(&self, attempt: &Attempt) -> Result<(Outcome, Instant), StoreError> {
-        let mut shard = self.shard(&attempt.hold.key);
-        let now = Instant::now();
-        let (outcome, signals) = shard.acquire(attempt, now)?;
-        drop(shard);
-        signals.send();
-        Ok((outcome, now))
-    }
-
     /// [`LockStore::release`] of one hold.
-    pub(crate) fn release_now(
+    pub(super) fn release_now(
         &self,
         hold: &Hold,
         record: Option<&Record>,

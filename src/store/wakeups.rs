@@ -4,8 +4,6 @@ use std::any::Any;
 
 use tokio::sync::watch;
 
-use super::Attempt;
-
 /// Reports that a refused attempt may succeed now. Dropping it ends the subscription.
 ///
 /// A wake-up between two calls of [`Wakeups::wait`] is kept; several count as one. When its signal has no sender any more,
@@ -14,8 +12,6 @@ use super::Attempt;
 pub struct Wakeups {
     signal: watch::Receiver<()>,
     _subscription: Box<dyn Any + Send + Sync>,
-    /// Whether its attempt is [called](Attempt::is_called).
-    called: bool,
 }
 
 impl Wakeups {
@@ -25,19 +21,7 @@ impl Wakeups {
         Self {
             signal,
             _subscription: Box::new(subscription),
-            called: false,
         }
-    }
-
-    /// Records whether the attempt that it wakes is called.
-    pub(crate) fn of_called(self, called: bool) -> Self {
-        Self { called, ..self }
-    }
-
-    /// Whether it wakes this attempt too: it is not over, and an attempt that is called listens on another channel than one that
-    /// hears each release.
-    pub(crate) fn wakes(&self, attempt: &Attempt) -> bool {
-        self.called == attempt.is_called() && !self.is_over()
     }
 
     /// Whether the subscription is over. A store may listen in a task of the request that subscribed, and that task ends with its

@@ -12,16 +12,16 @@ use imports::{File, Import, files, imports, module};
 
 /// The floors, from the ground up. A module imports what is on its own floor or below.
 const FLOORS: &[&[&str]] = &[
-    &["backoff", "shared_table", "sync"],
+    &["backoff", "sync"],
     &["lock"],
     &["error", "limits"],
     &["audit", "telemetry"],
     &["store"],
-    &["cleanup"],
-    &["watchdog"],
-    &["background"],
-    &["queue"],
-    &["guard"],
+    &["hold"],
+    &["table"],
+    &["spawn"],
+    &["release"],
+    &["contend", "guard", "keeper"],
     &["client"],
     &["work"],
     &["admin"],

@@ -1,7 +1,6 @@
 //! The background work of a client: renewals, and the clean-up after drops.
 
 mod cleanup;
-mod handles;
 mod refusals;
 mod release;
 pub(crate) mod runtimes;

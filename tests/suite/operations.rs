@@ -101,13 +101,23 @@ fn the_runbook_has_every_reason_of_a_loss() {
     let listed: BTreeSet<_> = listed.map(str::to_owned).collect();
     let mut reasons = BTreeSet::new();
     let files = [
-        "src/watchdog.rs",
-        "src/watchdog/live/renewing.rs",
-        "src/background.rs",
-        "src/background/release.rs",
+        "src/hold/due.rs",
+        "src/keeper.rs",
+        "src/keeper/checks.rs",
+        "src/release.rs",
+        "src/release/ending.rs",
     ];
     let searched = Command::new("grep")
-        .args(["-rlF", "-e", ".lose(", "-e", "telemetry::lost(", "src"])
+        .args([
+            "-rlF",
+            "-e",
+            "core.lose(",
+            "-e",
+            "report_loss(",
+            "-e",
+            "telemetry::lost(",
+            "src",
+        ])
         .current_dir(root())
         .output()
         .expect("grep runs");

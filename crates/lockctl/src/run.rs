@@ -119,6 +119,9 @@ impl<'a> Job<'a> {
             taken = self.request(key).acquire() => taken,
         };
         let guard = taken.map_err(|error| self.not_granted(error))?;
+        if let Some(time) = self.args.hold_at_least {
+            guard.hold_at_least(time).await?;
+        }
         let captured = claim.is_some();
         let locks: Vec<_> = iter::once(guard.handle()).chain(claim).collect();
         let attended = self.attend(&locks, captured, signals).await;
@@ -140,8 +143,7 @@ impl<'a> Job<'a> {
             .lock(key)
             .mode(mode)
             .lease(Lease::Renewed(self.args.lease))
-            .wait(self.wait())
-            .hold_at_least(self.args.hold_at_least.unwrap_or_default());
+            .wait(self.wait());
         match self.fenced && mode.is_exclusive() {
             true => request.fenced(),
             false => request,

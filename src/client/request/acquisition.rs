@@ -1,19 +1,21 @@
-//! What is left of a request that has begun.
+//! A request that has begun.
 
 use std::pin::pin;
 
-use tokio::time::{Instant, timeout_at};
+use smallvec::smallvec;
+use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::super::acquire::Request;
-use super::super::all::AllOf;
-use super::super::request_tracker::TrackedRequest;
-use super::super::target::Target;
-use super::super::wait::{Wait, over};
 use super::{LockRequest, Targets};
+use crate::client::acquire::{Step, take};
+use crate::client::all::AllOf;
+use crate::client::any::take_any;
+use crate::client::target::Target;
+use crate::client::wait::Wait;
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::lock::{LockKey, LockMode};
+use crate::release::{Share, Shares};
 use crate::telemetry::Waiting;
 
 /// A request that has begun: it is granted, or it waits.
@@ -24,65 +26,54 @@ pub(crate) enum Started<G, W> {
 
 /// The rest of a request that waits for its store or for its turn. Its fields are dropped in this order.
 pub(crate) struct Acquisition<'a> {
-    /// What [`LockClient::take_at_once`](super::super::LockClient::take_at_once) has begun.
-    pub(super) entered: Option<Box<Request<'a>>>,
+    /// `None`: a request for several keys.
+    pub(super) step: Option<Step>,
     pub(super) request: &'a LockRequest,
     pub(super) wait: Wait,
     pub(super) now: Instant,
     pub(super) waiting: Waiting,
-    pub(super) tracked: TrackedRequest<'a>,
 }
 
 impl<'a> Acquisition<'a> {
     /// Waits for the grant: see [`LockRequest::acquire`].
     pub(crate) fn finish(self) -> impl Future<Output = Result<LockGuard, LockError>> + Send + 'a {
         let Self {
-            entered,
+            step,
             request,
             wait,
             now,
             waiting,
-            tracked,
         } = self;
         async move {
-            let (client, terms) = (&request.client, &request.terms);
+            let (core, terms) = (&request.client.inner.core, &request.terms);
             // Pinned here, so that the futures around it move only a pointer.
+            let mut step = step;
             let work = pin!(async {
-                let guard = match &request.targets {
-                    Targets::One(target) => {
-                        let keys = &[(&target.key, terms.mode)];
-                        LockGuard::new(client.take(keys, entered, terms, wait, now).await?)
-                    }
+                match &request.targets {
+                    Targets::One(_) => take(&mut step, wait).await.map(guard),
                     Targets::All(targets) => {
                         let keys = &in_order(targets, request.mode)?;
                         let all = AllOf {
-                            client,
+                            core,
                             keys,
                             terms,
                             wait,
                         };
-                        LockGuard::new(Box::pin(all.take()).await?)
+                        Box::pin(all.take()).await.map(LockGuard::new)
                     }
                     Targets::Any(targets) => {
                         let mut keys = in_order(targets, request.mode)?;
                         // Requests begin at different keys, so that the keys are used equally.
                         fastrand::shuffle(&mut keys);
-                        LockGuard::new(client.take(&keys, None, terms, wait, now).await?)
-                    }
-                };
-                match request.hold_at_least {
-                    None => Ok(guard),
-                    Some(time) => {
-                        let kept = guard.kept_until(Instant::now() + time);
-                        let kept = Box::pin(timeout_at(wait.until, kept)).await;
-                        kept.unwrap_or_else(|_| Err(over(None)))
+                        Box::pin(take_any(core, &keys, terms, wait, now))
+                            .await
+                            .map(guard)
                     }
                 }
             });
-            let working = tracked.unless_closed(work);
             let taken = match waiting.span() {
-                Some(span) => working.instrument(span).await,
-                None => working.await,
+                Some(span) => work.instrument(span).await,
+                None => work.await,
             };
             match taken {
                 Ok(guard) => Ok(guard.observed(waiting)),
@@ -93,6 +84,10 @@ impl<'a> Acquisition<'a> {
             }
         }
     }
+}
+
+pub(super) fn guard(share: Share) -> LockGuard {
+    LockGuard::new(Shares::new(smallvec![share]))
 }
 
 /// Sorted, each key once; of two modes of one key the excluding one.

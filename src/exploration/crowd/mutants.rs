@@ -3,18 +3,6 @@
 use super::*;
 
 #[test]
-fn a_kept_turn_is_found_with_a_store_that_answers_at_once() {
-    let plan = Plan {
-        clients: 2,
-        callers: 2,
-        cancels: true,
-        at_once: true,
-        ..QUIET
-    };
-    plan.finds(Mutant::TurnKept);
-}
-
-#[test]
 fn a_silent_release_is_found_with_a_store_that_answers_at_once() {
     let plan = Plan {
         clients: 2,
@@ -32,17 +20,6 @@ fn a_cancelled_waiter_that_keeps_its_grant_is_found() {
         ..QUIET
     };
     plan.finds(Mutant::GiftKept);
-}
-
-#[test]
-fn a_request_that_gives_up_and_keeps_its_turn_is_found() {
-    let plan = Plan {
-        clients: 2,
-        callers: 2,
-        cancels: true,
-        ..QUIET
-    };
-    plan.finds(Mutant::TurnKept);
 }
 
 #[test]

@@ -108,7 +108,7 @@ async fn an_entry_lives_as_long_as_its_client() {
 }
 
 #[test]
-fn an_entry_of_a_process_that_died_expires_and_one_whose_runtime_ended_returns() {
+fn an_entry_of_a_process_that_died_expires() {
     let store = MemoryStore::new();
     let locks = LockClient::builder(store.clone()).announce("api").build();
     let id = locks.id();
@@ -124,9 +124,6 @@ fn an_entry_of_a_process_that_died_expires_and_one_whose_runtime_ended_returns()
     runtime().block_on(async {
         tokio::time::sleep(Duration::from_secs(10 * 60)).await;
         assert!(!known().await);
-        drop(locks.lock("k").await.unwrap());
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(known().await);
     });
 }
 

@@ -10,7 +10,7 @@ use http::{Request, StatusCode};
 use tokio::time::sleep;
 use tower::ServiceExt;
 use tower_distributed_lock::{
-    DistributedLockLayer, Lease, LockClient, LockError, LockKey, LockMode, LockRequest, Owner,
+    DistributedLockLayer, Lease, LockClient, LockError, LockKey, LockMode, Owner,
 };
 
 use super::wired::Wired;
@@ -143,37 +143,4 @@ async fn a_request_that_tries_once_asks_once_if_its_answer_is_late() {
         sleep(Duration::from_secs(1)).await;
         assert!(store.is_empty());
     }
-}
-
-/// A read under the owner's own write has the id of the write. It keeps it when the store fails, also in a request for any of
-/// several keys whose turn comes late.
-#[tokio::test(start_paused = true)]
-async fn a_nested_read_for_any_of_several_keys_is_asked_again_with_its_id() {
-    const MS: Duration = Duration::from_millis(1);
-    let store = Wired::default();
-    let (locks, owner) = (LockClient::new(store.clone()), Owner::new());
-    let write = |key| locks.lock(key).mode(LockMode::Write).lease(LEASE);
-    let outer = write("1:a").owner(&owner).await.expect("free");
-    let other = write("1:b").await.expect("free");
-    store.slow(10 * MS);
-    let read = |request: LockRequest| {
-        let request = request.mode(LockMode::Read).owner(&owner);
-        tokio::spawn(request.wait(5000 * MS).into_future())
-    };
-    let first = read(locks.lock("1:a"));
-    sleep(MS).await;
-    let second = read(locks.lock_any(["1:a", "1:b"]));
-    sleep(MS).await;
-    first.abort();
-    // The turn passes when the first attempt is withdrawn. The next question is not answered.
-    sleep(20 * MS).await;
-    store.cut(1);
-    sleep(10 * MS).await;
-    store.restore(1);
-    let inner = second.await.expect("it does not panic").expect("its own");
-    assert_eq!(inner.key().as_str(), "1:a");
-    for guard in [inner, outer, other] {
-        guard.release().await.expect("held");
-    }
-    assert!(store.is_empty());
 }

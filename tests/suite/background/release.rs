@@ -1,12 +1,10 @@
 //! Releases that the store does not answer.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::runtime::Builder;
 use tokio::time::{Instant, advance, sleep, timeout};
 use tower_distributed_lock::error::StoreErrorKind;
 use tower_distributed_lock::guard::Ended;
@@ -137,7 +135,8 @@ async fn a_shared_hold_that_was_seen_past_its_deadline_is_not_released_as_held()
 async fn the_release_of_a_lost_hold_within_its_minimum_asks_nothing() {
     let store = Wired::default();
     let locks = LockClient::new(store.clone());
-    let guard = locks.lock("1:n").hold_at_least(LONG).await.expect("free");
+    let guard = locks.lock("1:n").await.expect("free");
+    guard.hold_at_least(LONG).await.expect("held");
     let admin = LockAdmin::new(store.inner());
     assert!(admin.force_unlock("1:n").await.expect("it answers"));
     guard.lost().await;
@@ -159,8 +158,8 @@ async fn the_next_request_asks_although_a_release_within_its_minimum_has_no_answ
         } else {
             vec!["1:n"]
         };
-        let guard = locks.lock_all(keys).hold_at_least(LONG).await;
-        let guard = guard.expect("free");
+        let guard = locks.lock_all(keys).await.expect("free");
+        guard.hold_at_least(LONG).await.expect("held");
         let waiting = tokio::spawn(locks.lock("1:n").wait(LONG).acquire());
         sleep(Duration::from_millis(10)).await;
         let asked = store.calls("acquire", 1).len();
@@ -189,38 +188,6 @@ async fn a_release_waits_for_a_silent_store_no_longer_than_seconds() {
         is_unconfirmed_soon(several).await;
         is_unconfirmed_soon(outer).await;
     }
-}
-
-/// A check runs on the runtime of its first caller. If that runtime is not driven, the other callers wait for a few
-/// seconds at most, and then ask themselves.
-#[test]
-fn a_check_on_a_runtime_at_rest_does_not_block_other_callers() {
-    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
-    let (at_rest, here) = (runtime(), runtime());
-    let store = Wired::default();
-    let locks = LockClient::new(store.clone());
-    let owner = Owner::new();
-    let asking = || locks.lock("1:n").owner(&owner);
-    let share = || here.block_on(async { asking().await.expect("free, or the owner's") });
-    let [last, first, second, third] = std::array::from_fn(|_| share());
-
-    store.slow(Duration::from_millis(10));
-    let mut checking = Box::pin(first.release());
-    at_rest.block_on(async {
-        let asked = poll_fn(|cx| Poll::Ready(checking.as_mut().poll(cx))).await;
-        assert!(asked.is_pending(), "the store takes its time");
-    });
-    here.block_on(async {
-        let bounded = async |guard: LockGuard| timeout(LONG, guard.release()).await;
-        let waited = bounded(second).await.expect("it is answered");
-        assert!(
-            matches!(waited, Err(LockError::Unconfirmed(_))),
-            "{waited:?}"
-        );
-        bounded(third).await.expect("it is answered").expect("held");
-    });
-    at_rest.block_on(checking).expect("held");
-    here.block_on(last.release()).expect("held");
 }
 
 const KEYS: usize = 250;
@@ -315,8 +282,10 @@ async fn a_release_after_an_unanswered_minimum_is_repeated_until_its_end() {
     let locks = LockClient::new(store.clone());
     let (lease, minimum) = (Duration::from_secs(5), Duration::from_secs(50));
     store.cut_at_renewal(1);
-    let request = locks.lock("1:n").lease(Lease::Renewed(lease));
-    let answer = request.hold_at_least(minimum).await;
+    let guard = locks.lock("1:n").lease(Lease::Renewed(lease)).await;
+    let guard = guard.expect("free");
+    let answer = guard.hold_at_least(minimum).await;
+    drop(guard);
     assert!(
         matches!(answer, Err(LockError::Unavailable(_))),
         "{answer:?}"
@@ -336,8 +305,8 @@ async fn a_release_after_a_minimum_that_was_not_asked_for_ends_with_its_lease() 
     let lease = Duration::from_secs(30);
     store.slow(Duration::from_secs(1));
     let request = locks.lock("1:n").lease(Lease::Renewed(lease));
-    let request = request.hold_at_least(Duration::from_secs(24 * 3600));
-    let request = tokio::spawn(request.acquire());
+    let day = Duration::from_secs(24 * 3600);
+    let request = tokio::spawn(async move { request.await?.hold_at_least(day).await });
     sleep(Duration::from_millis(1500)).await;
     // The grant has come, and the extension is under way. No renewal is due.
     assert_eq!(store.calls("renew", 1).len(), 1);

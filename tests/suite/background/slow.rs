@@ -13,43 +13,6 @@ use super::wired::Wired;
 /// How long each call takes.
 const LATENCY: Duration = Duration::from_millis(60);
 
-/// The wait ends while the store is asked to keep the hold. If its next holder dies, the key is free within one lease.
-#[tokio::test(start_paused = true)]
-async fn a_hold_whose_minimum_comes_late_is_not_handed_over() {
-    let hour = Duration::from_secs(60 * 60);
-    let store = Wired::default();
-    let (locks, other) = (
-        LockClient::new(store.clone()),
-        LockClient::new(store.inner()),
-    );
-    store.slow(LATENCY);
-    let begun = Instant::now();
-    let first = async {
-        let late = locks.lock("1:k").hold_at_least(hour).wait(LATENCY * 3 / 2);
-        let late = late.await;
-        assert_eq!(
-            begun.elapsed(),
-            LATENCY * 3 / 2,
-            "the question is part of the wait"
-        );
-        late
-    };
-    let next = async {
-        sleep(LATENCY / 2).await;
-        locks.lock("1:k").await
-    };
-    let (late, next) = tokio::join!(first, next);
-    assert!(matches!(late, Err(LockError::Unavailable(_))), "{late:?}");
-    let next = next.expect("free");
-    sleep(LATENCY).await;
-    // As if its process died.
-    store.cut(1);
-    let freed = other.lock("1:k").wait(Duration::from_secs(60)).await;
-    let freed = freed.expect("within one lease");
-    assert!(next.is_lost());
-    freed.release().await.expect("held");
-}
-
 /// The lock is lost while the record is read.
 #[tokio::test(start_paused = true)]
 async fn once_says_that_work_was_not_started_under_a_lock_that_was_lost() {

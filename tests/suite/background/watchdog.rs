@@ -140,24 +140,19 @@ async fn a_hold_that_is_released_during_its_renewal_is_not_counted_as_lost() {
     assert_eq!(renewals.collect::<Vec<_>>(), []);
 }
 
-/// The runtime of the renewals ends. That which was used last has ended before, or ends before it has begun to renew.
+/// Locks are taken on runtimes that end, and renewed on the one that the client was given.
 #[test]
-fn renewals_continue_on_a_runtime_that_still_runs() {
-    for last_ends_first in [true, false] {
-        let locks = LockClient::new(MemoryStore::new());
-        let runtimes = ["first", "running", "last"].map(|key| {
-            let runtime = runtime();
-            let asking = locks.lock(key).lease(Lease::Renewed(LEASE));
-            let guard = runtime.block_on(asking.acquire()).expect("free");
-            (runtime, guard)
-        });
-        let [(first, _first), (running, guard), (last, _last)] = runtimes;
-        match last_ends_first {
-            true => drop((last, first)),
-            false => drop((first, last)),
-        }
-        running.block_on(async { sleep(LEASE * 2).await });
-        assert!(!guard.is_lost(), "it is renewed: {last_ends_first}");
+fn renewals_continue_on_the_runtime_that_the_client_was_given() {
+    let running = runtime();
+    let locks = LockClient::builder(MemoryStore::new());
+    let locks = locks.runtime(running.handle().clone()).build();
+    let guards = ["first", "last"].map(|key| {
+        let asking = locks.lock(key).lease(Lease::Renewed(LEASE));
+        runtime().block_on(asking.acquire()).expect("free")
+    });
+    running.block_on(async { sleep(LEASE * 2).await });
+    for guard in guards {
+        assert!(!guard.is_lost(), "it is renewed");
         running
             .block_on(guard.release())
             .expect("held all the time");
@@ -181,18 +176,6 @@ async fn renewals_under_way_when_their_task_panics_are_asked_again() {
             guard.release().await.expect("held all the time");
         }
     }
-}
-
-/// The runtime that the client was given for its renewals has ended before the first hold.
-#[tokio::test(start_paused = true)]
-async fn a_runtime_for_renewals_that_has_ended_is_replaced() {
-    let given = thread::scope(|scope| scope.spawn(|| runtime().handle().clone()).join());
-    let locks = LockClient::builder(MemoryStore::new());
-    let locks = locks.renew_on(given.expect("a runtime")).build();
-    let held = locks.lock("k").lease(Lease::Renewed(LEASE));
-    let held = held.await.expect("free");
-    sleep(LEASE * 2).await;
-    held.release().await.expect("held all the time");
 }
 
 /// Counts the warnings of the crate.

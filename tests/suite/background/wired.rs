@@ -66,22 +66,6 @@ impl Wired {
         self.shared.cut.lock().unwrap().remove(&part);
     }
 
-    /// From now on, each request for a single key of the partition fails, and may be repeated.
-    pub(super) fn refuse_single(&self, part: u16) {
-        *self.shared.moving.lock().unwrap() = Some(part);
-    }
-
-    /// The next client that asks for the store's own runtime gets this handle, and the store does not keep it.
-    pub(super) fn give_runtime(&self, runtime: Handle) {
-        *self.shared.runtime.lock().unwrap() = Some(runtime);
-    }
-
-    /// Whether a clone of the store exists.
-    pub(super) fn observe(&self) -> impl Fn() -> bool + use<> {
-        let shared = Arc::downgrade(&self.shared);
-        move || shared.strong_count() > 0
-    }
-
     /// The answer to the next renewal or check is lost, and the partition is cut off from then on.
     pub(super) fn cut_at_renewal(&self, part: u16) {
         *self.shared.cut_at_renewal.lock().unwrap() = Some(part);

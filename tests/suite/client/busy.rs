@@ -186,22 +186,20 @@ async fn busy_workers_keep_a_lock_in_memory_that_is_renewed_elsewhere() {
     let store = MemoryStore::new();
     let stranger = LockClient::new(store.clone());
     let locks = LockClient::builder(store);
-    let locks = locks.renew_on(tokio::runtime::Handle::current()).build();
+    let locks = locks.runtime(tokio::runtime::Handle::current()).build();
     outlive_busy_workers(&service, locks, &stranger, &MODES).await;
 }
 
-/// Without the store's thread the lock is lost.
+/// Where the store has no thread, and the client was given no runtime, the lock is lost.
 #[tokio::test]
 async fn a_lock_that_busy_workers_fail_to_renew_is_reported_lost() {
-    let redis = RedisServer::start().await;
     let service = Service::new();
-    let (url, stranger) = (redis.url(), client(redis.url()).await);
-    let locks = service.run(async {
-        let store = RedisStore::connect(url).await.expect("Redis is there");
-        let here = tokio::runtime::Handle::current();
-        LockClient::builder(store).renew_on(here).build()
-    });
-    let guard = hold(locks.await, LockMode::Reentrant, LEASE).await;
+    let store = MemoryStore::new();
+    let stranger = LockClient::new(store.clone());
+    let locks = LockClient::new(store);
+    let guard = service
+        .run(async move { hold(locks, LockMode::Reentrant, LEASE).await })
+        .await;
     let deadline = guard.deadline();
     let next = service.busy(stranger.lock("reentrant").into_future()).await;
     let next = next.expect("free when the lease is over");

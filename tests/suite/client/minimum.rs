@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, MemoryStore, Owner};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, MemoryStore};
 
 use crate::support::{Site, eventually};
 
@@ -57,12 +57,8 @@ async fn keeps(site: &Site, end: End) {
     };
     let began = Instant::now();
     let locks = site.client().await;
-    let guard = locks
-        .lock(&key)
-        .lease(lease)
-        .hold_at_least(MINIMUM)
-        .await
-        .unwrap();
+    let guard = locks.lock(&key).lease(lease).await.unwrap();
+    guard.hold_at_least(MINIMUM).await.unwrap();
     let what = format!("{} {end:?}", site.name());
     match end {
         End::Release => {
@@ -121,13 +117,9 @@ fn the_key_stays_taken_when_its_process_ends() {
             let locks = site.client().await;
             let lease = Lease::Renewed(MINIMUM / 2);
             let request = locks.lock("minimum:ended").lease(lease);
-            request
-                .hold_at_least(MINIMUM)
-                .await
-                .unwrap()
-                .release()
-                .await
-                .unwrap();
+            let guard = request.await.unwrap();
+            guard.hold_at_least(MINIMUM).await.unwrap();
+            guard.release().await.unwrap();
         });
         drop(runtime);
     }
@@ -153,21 +145,14 @@ async fn a_hold_that_was_passed_on_has_its_minimum_too() {
     let store = MemoryStore::new();
     let (locks, other) = (LockClient::new(store.clone()), LockClient::new(store));
     let short = Lease::Renewed(Duration::from_secs(3));
-    let first = locks.lock("k").lease(short);
-    // Over before the hold is passed on.
-    let first = first.hold_at_least(Duration::from_millis(5)).await;
-    let first = first.unwrap();
+    let first = locks.lock("k").lease(short).await.unwrap();
     let minimum = Duration::from_secs(50);
-    let waiting = tokio::spawn(
-        locks
-            .lock("k")
-            .lease(short)
-            .hold_at_least(minimum)
-            .acquire(),
-    );
+    let waiting = tokio::spawn(locks.lock("k").lease(short).acquire());
     tokio::time::sleep(Duration::from_millis(10)).await;
     first.release().await.unwrap();
-    waiting.await.unwrap().unwrap().release().await.unwrap();
+    let next = waiting.await.unwrap().unwrap();
+    next.hold_at_least(minimum).await.unwrap();
+    next.release().await.unwrap();
     let began = tokio::time::Instant::now();
     let next = other.lock("k").wait(minimum * 2).await.unwrap();
     let waited = began.elapsed();
@@ -180,13 +165,17 @@ async fn a_hold_that_was_passed_on_has_its_minimum_too() {
 async fn a_minimum_that_is_over_changes_nothing_and_a_lost_hold_is_not_kept() {
     let store = MemoryStore::new();
     let locks = LockClient::new(store.clone());
-    let request = || locks.lock("k").hold_at_least(Duration::from_secs(5));
-    let guard = request().await.unwrap();
+    let take = async || {
+        let guard = locks.lock("k").await.unwrap();
+        guard.hold_at_least(Duration::from_secs(5)).await.unwrap();
+        guard
+    };
+    let guard = take().await;
     tokio::time::sleep(Duration::from_secs(6)).await;
     guard.release().await.unwrap();
     assert!(!is_taken(&locks, "k").await);
 
-    let guard = request().await.unwrap();
+    let guard = take().await;
     locks.admin().unwrap().force_unlock("k").await.unwrap();
     assert!(matches!(guard.release().await, Err(LockError::Lost)));
     assert!(!is_taken(&locks, "k").await);
@@ -198,22 +187,19 @@ async fn a_minimum_that_is_over_changes_nothing_and_a_lost_hold_is_not_kept() {
 async fn a_minimum_that_contradicts_the_request_is_refused() {
     let locks = LockClient::new(MemoryStore::new());
     let minute = Duration::from_secs(60);
-    let request = || locks.lock("k").hold_at_least(minute);
-    for refused in [
-        request().mode(LockMode::Read).await,
-        request().owner(&Owner::new()).await,
-        request().lease(Lease::Fixed(minute / 2)).await,
-        request().max_hold(minute / 2).await,
+    let request = || locks.lock("k");
+    for short in [
+        request().mode(LockMode::Read),
+        request().lease(Lease::Fixed(minute / 2)),
+        request().max_hold(minute / 2),
     ] {
+        let refused = short.run_at_least(minute, async |_| panic!("it must not run"));
+        let refused: Result<(), _> = refused.await;
         assert!(matches!(refused, Err(LockError::Invalid(_))), "{refused:?}");
+        tokio::task::yield_now().await;
     }
-    request()
-        .lease(Lease::Fixed(minute))
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    let long = request().mode(LockMode::Write).lease(Lease::Fixed(minute));
+    long.run_at_least(minute, async |_| ()).await.unwrap();
 }
 
 /// Three processes whose clocks differ by up to 40 s wake once a minute by their own clock.
@@ -231,11 +217,8 @@ async fn a_job_runs_once_per_tick_although_clocks_differ() {
                 let mut ticks = tokio::time::interval(TICK);
                 for _ in 0..TICKS {
                     ticks.tick().await;
-                    let job = locks
-                        .lock("job")
-                        .wait(Duration::ZERO)
-                        .hold_at_least(minimum);
-                    let ran = job.run(async |_| {
+                    let job = locks.lock("job").wait(Duration::ZERO);
+                    let ran = job.run_at_least(minimum, async |_| {
                         tokio::time::sleep(Duration::from_secs(1)).await;
                         runs.fetch_add(1, Ordering::Relaxed);
                     });

@@ -12,7 +12,7 @@ use tower_distributed_lock_testing::{Fault, Faults, FaultyStore};
 
 use super::MODES;
 use crate::redis_store::patient;
-use crate::support::{RedisServer, Site};
+use crate::support::Site;
 
 /// Every answer of the store takes longer than the lease.
 #[tokio::test(start_paused = true)]
@@ -236,49 +236,6 @@ async fn a_reader_costs_the_same_however_many_share_the_hold() {
     };
     let in_time = timeout(Duration::from_secs(60), crowd).await;
     in_time.expect("one reader costs as little as another");
-}
-
-/// A read under the owner's own write goes unanswered. Its withdrawal must not refuse the next one, whose hold has the same id.
-async fn a_nested_read_is_asked_again<S: LockStore + Clone>(store: S) {
-    for lost in [Fault::RequestLost, Fault::ReplyLost] {
-        let store = FaultyStore::new(store.clone(), Faults::none(), 1);
-        let locks = LockClient::new(store.clone());
-        let owner = Owner::new();
-        let asking = |mode| locks.lock("n").mode(mode).owner(&owner);
-        let write = asking(LockMode::Write).await.expect("free");
-        store.set(Faults::none().chance(lost, 1.0));
-        let unanswered = asking(LockMode::Read).wait(Duration::from_secs(5)).await;
-        assert!(
-            matches!(unanswered, Err(LockError::Unavailable(_))),
-            "{unanswered:?}"
-        );
-        store.set(Faults::none());
-        for _ in 0..2 {
-            let read = asking(LockMode::Read).wait(Duration::from_secs(20)).await;
-            let read = read.expect("the writer may read");
-            read.release().await.expect("held");
-        }
-        write.release().await.expect("held");
-        let other = LockClient::new(store.inner().clone());
-        let next = other.lock("n").mode(LockMode::Write);
-        let next = next.wait(Duration::from_secs(5)).await;
-        next.expect("nothing is left")
-            .release()
-            .await
-            .expect("held");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_nested_read_without_an_answer_is_the_last_one_in_memory() {
-    a_nested_read_is_asked_again(MemoryStore::new()).await;
-}
-
-#[tokio::test]
-async fn a_nested_read_without_an_answer_is_the_last_one_in_redis() {
-    let server = RedisServer::start().await;
-    let store = RedisStore::connect(server.url()).await;
-    a_nested_read_is_asked_again(store.expect("Redis is there")).await;
 }
 
 /// The first request of the process hears each release, the second is called when it is its turn. The second takes the turn of

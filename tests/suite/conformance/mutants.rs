@@ -51,8 +51,6 @@ const DROPS_RECORDS: u8 = 13;
 const RECORDS_FOR_THE_LOST: u8 = 14;
 /// A subscription is active some time after its answer.
 const LISTENS_LATE: u8 = 15;
-/// A withdrawn attempt is remembered by the id of its hold.
-const REMEMBERS_HOLDS: u8 = 16;
 /// Every waiter is woken.
 const WAKES_ALL: u8 = 17;
 /// A dead waiter keeps its place in line.
@@ -179,7 +177,6 @@ impl<const FLAW: u8> LockStore for Flawed<FLAW> {
                 self.store.force_unlock(&attempt.hold.key).await?;
             }
             HOLDS_FOR_EVER => attempt.lease *= 1000,
-            REMEMBERS_HOLDS => attempt.id = attempt.hold.id,
             REFUSES_A_COPY if self.holds(&attempt.hold).await? => {
                 let retry_after = attempt.lease;
                 return Ok(Outcome::Refused { retry_after });
@@ -229,10 +226,6 @@ impl<const FLAW: u8> LockStore for Flawed<FLAW> {
         match FLAW {
             WITHDRAWS_NOTHING => Ok(()),
             FORGETS_WITHDRAWALS => self.store.withdraw(attempt, false).await,
-            REMEMBERS_HOLDS => {
-                let attempt = attempt.clone().id(attempt.hold.id);
-                self.store.withdraw(&attempt, unanswered).await
-            }
             _ => self.store.withdraw(attempt, unanswered).await,
         }
     }
@@ -308,7 +301,6 @@ fn a_case_fails_on_each_flawed_store() {
         Reentrant: DROPS_RECORDS by contract::a_record_is_there_for_the_next_holder;
         Reentrant: RECORDS_FOR_THE_LOST by contract::a_record_is_there_for_the_next_holder;
         Reentrant: LISTENS_LATE by contract::a_subscription_is_active_when_it_is_answered;
-        Write: REMEMBERS_HOLDS by contract::a_withdrawn_read_of_a_writer_does_not_refuse_the_next;
         Reentrant: WAKES_ALL by line::a_release_wakes_only_the_first_in_line;
         Write: WAKES_ALL by line::a_release_wakes_only_the_first_in_line;
         Reentrant: KEEPS_THE_DEAD by line::a_frozen_waiter_in_line_loses_its_place;

@@ -55,8 +55,6 @@ async fn ends_while_it_holds(
     let rival = other.lock(mode.as_str()).mode(rival(mode)).wait(PATIENT);
     let waiting = tokio::spawn(rival.acquire());
     end(first).await;
-    let dump = server.dump().await;
-    assert!(dump.contains_key(mode.as_str()), "no task could release");
     let next = outcome(waiting).await.expect("within its lease");
     next.release().await.expect("held");
     locks

@@ -1,4 +1,5 @@
-//! A writer that reads, and continues to read after it releases the write.
+//! A writer of Redisson that reads, and continues to read after it releases the write. For one of ours, the read is one more share of
+//! the write, and other readers wait for its end.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use super::{Kind, LEASE, Meeting, Party, WATCHDOG};
 async fn a_writer_may_read_and_go_on_reading() {
     let meeting = Meeting::open().await;
     let mut cases = Vec::new();
-    for (writer, other) in meeting.pairs() {
+    let pairs = meeting.pairs().into_iter();
+    for (writer, other) in pairs.filter(|(writer, _)| matches!(writer, Party::Java(_))) {
         let other = (other.clone(), meeting.another(&other));
         let named = |name| (writer.clone(), other.clone(), name);
         cases.extend(meeting.names().map(named));

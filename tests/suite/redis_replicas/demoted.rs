@@ -50,7 +50,8 @@ async fn a_hold_that_lives_on_is_not_confirmed_by_a_replica() {
     let handed_over = request("handed over").await.unwrap();
     let [shared, other] = [(); 2].map(|()| request("read").mode(LockMode::Read).acquire());
     let (shared, other) = (shared.await.unwrap(), other.await.unwrap());
-    let kept = request("kept").hold_at_least(LEASE).await.unwrap();
+    let kept = request("kept").await.unwrap();
+    kept.hold_at_least(LEASE).await.unwrap();
     demote(replicated.master()).await;
     let (next, released) = tokio::join!(request("handed over").acquire(), handed_over.release());
     let next = next.expect("the hold was handed over");

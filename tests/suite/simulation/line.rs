@@ -147,8 +147,14 @@ impl Line {
         });
     }
 
-    /// A request of the current caller was not answered: it may lose its place.
-    pub(super) fn failed(&self) {
+    /// A question of the current caller, or of the task that asks in its place, was not answered: it may lose its place.
+    pub(super) fn failed(&self, hold: &Hold) {
+        self.with(hold, |line, _| {
+            let mut places = line.iter_mut();
+            if let Some(place) = places.find(|place| place.id == hold.id) {
+                place.caller = None;
+            }
+        });
         if let Ok(caller) = CALLER.try_get() {
             self.left(caller);
         }

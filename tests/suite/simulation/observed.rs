@@ -93,7 +93,7 @@ impl Judge {
     fn answered(&self, attempt: &Attempt, answer: &Result<Outcome, StoreError>) {
         match answer {
             Ok(Outcome::Granted { .. }) => self.granted(&attempt.hold),
-            Err(error) if error.kind() == StoreErrorKind::Unanswered => self.waits.failed(),
+            Err(error) if error.kind() == StoreErrorKind::Unanswered => self.waits.failed(attempt),
             _ => {}
         }
     }

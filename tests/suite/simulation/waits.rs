@@ -81,10 +81,10 @@ impl Waits {
         }
     }
 
-    /// Records that the current caller got no answer.
-    pub(super) fn failed(&self) {
+    /// Records that an attempt got no answer.
+    pub(super) fn failed(&self, attempt: &Attempt) {
         if let Some(line) = &self.line {
-            line.failed();
+            line.failed(&attempt.hold);
         }
     }
 

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::asked::Asked;
 use super::process::{Process, rival};
-use super::recording::{Recording, RecordingStore};
+use super::recording::{Gate, Recording, RecordingStore};
 use super::{Clock, KEY, Testbed};
 use tower_distributed_lock::client::LockClientBuilder;
 use tower_distributed_lock::lock::{Hold, Lease};
@@ -153,6 +153,15 @@ impl Place {
         let process = Process::new(locks, self.mode);
         self.processes.borrow_mut().push(process.clone());
         process
+    }
+
+    /// A further process, which may be paused.
+    pub(super) async fn process_behind_a_gate(&self) -> (Process, Gate) {
+        let store = self.store().await;
+        let gate = store.gate();
+        let process = Process::new(LockClient::new(store), self.mode);
+        self.processes.borrow_mut().push(process.clone());
+        (process, gate)
     }
 
     /// A store without a client.

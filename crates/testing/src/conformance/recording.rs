@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use tokio::sync::watch;
 
 use super::asked::Asked;
 use tower_distributed_lock::LockKey;
@@ -18,7 +19,11 @@ use tower_distributed_lock::store::{
 pub(super) struct RecordingStore {
     inner: Arc<dyn Asked>,
     asked: Arc<Mutex<Recording>>,
+    gate: Gate,
 }
+
+/// Whether the questions of a process go out, or wait because it is paused.
+pub(super) type Gate = Arc<watch::Sender<bool>>;
 
 /// What the processes of one test have asked their stores. The counts only rise, and entries are only added.
 #[derive(Default)]
@@ -36,9 +41,9 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Whether every question has been answered, and an attempt at this hold was refused.
-    pub(super) fn has_settled(&self, hold: HoldId) -> bool {
-        Arc::strong_count(&self.under_way) == 1 && self.refused.contains(&hold)
+    /// Whether every question has been answered, and more than these were refused.
+    pub(super) fn has_settled(&self, refused: usize) -> bool {
+        Arc::strong_count(&self.under_way) == 1 && self.refused.len() > refused
     }
 }
 
@@ -56,10 +61,17 @@ pub(super) fn asked_during<T>(poll: impl FnOnce() -> T) -> (T, Option<HoldId>) {
 
 impl RecordingStore {
     pub(super) fn new(inner: Arc<dyn Asked>, asked: Arc<Mutex<Recording>>) -> Self {
-        Self { inner, asked }
+        let gate = Arc::new(watch::Sender::new(true));
+        Self { inner, asked, gate }
+    }
+
+    pub(super) fn gate(&self) -> Gate {
+        self.gate.clone()
     }
 
     async fn ask<T>(&self, question: impl Future<Output = T>) -> T {
+        let mut is_open = self.gate.subscribe();
+        is_open.wait_for(|is_open| *is_open).await.unwrap();
         let _under_way = {
             let mut asked = self.asked.lock().unwrap();
             asked.questions += 1;

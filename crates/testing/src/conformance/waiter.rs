@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::harness::Place;
-use super::recording::asked_during;
+use super::recording::{Gate, asked_during};
 use tower_distributed_lock::{LockError, LockGuard, LockMode, LockRequest};
 
 /// A request in a task of its own, known to have found the lock taken.
@@ -22,15 +22,24 @@ pub(super) struct Waiter {
 impl Place {
     /// Begins to wait. On return the request is in the queue of its process, or was refused by the store.
     pub(super) async fn waits(&self, request: LockRequest) -> Waiter {
+        let before = self.asked().refused.len();
         let mut acquiring = request.into_future();
         let first =
             poll_fn(|context| Poll::Ready(asked_during(|| acquiring.as_mut().poll(context))));
         let (first, asked) = first.await;
         assert!(first.is_pending(), "it did not have to wait: {first:?}");
         let waiter = Waiter::spawn(self, acquiring);
-        if let Some(hold) = asked {
-            let refused = async || self.asked().refused.contains(&hold);
-            self.until("the store refuses", refused).await;
+        match asked {
+            Some(hold) => {
+                let refused = async || self.asked().refused.contains(&hold);
+                self.until("the store refuses", refused).await;
+            }
+            // Its place is in the store, where a task asks for it.
+            None if self.mode == LockMode::Fair => {
+                let refused = async || self.asked().refused.len() > before;
+                self.until("the store refuses", refused).await;
+            }
+            None => {}
         }
         waiter
     }
@@ -68,21 +77,14 @@ impl Place {
     /// A waiting request of a further process, which pauses there, like one that is stopped or swapped out: the store gets no
     /// further question and no withdrawal. A question that is under way is answered first: the store might grant it.
     pub(super) async fn frozen(&self) -> Frozen {
-        let mut acquiring = self.process().await.request().into_future();
-        let mut hold = None;
-        let asking = poll_fn(|context| {
-            let (polled, asked) = asked_during(|| acquiring.as_mut().poll(context));
-            hold = asked.or(hold);
-            match polled {
-                Poll::Pending if hold.is_some_and(|hold| self.asked().has_settled(hold)) => {
-                    Poll::Ready(None)
-                }
-                other => other.map(Some),
-            }
-        });
-        let refusal = asking.await;
-        assert!(refusal.is_none(), "it did not have to wait: {refusal:?}");
-        Frozen(acquiring)
+        let (process, gate) = self.process_behind_a_gate().await;
+        let before = self.asked().refused.len();
+        let waiter = Waiter::spawn(self, process.request().into_future());
+        let settled = async || self.asked().has_settled(before);
+        self.until("the store refuses", settled).await;
+        gate.send_replace(false);
+        assert!(!waiter.task.is_finished(), "it did not have to wait");
+        Frozen { waiter, gate }
     }
 }
 
@@ -143,12 +145,16 @@ impl Waiter {
 
 type Acquiring = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
 
-/// A waiter that is paused.
-pub(super) struct Frozen(Acquiring);
+/// A waiter whose process is paused.
+pub(super) struct Frozen {
+    waiter: Waiter,
+    gate: Gate,
+}
 
 impl Frozen {
     /// Lets it continue where it stopped.
-    pub(super) fn thaw(self, place: &Place) -> Waiter {
-        Waiter::spawn(place, self.0)
+    pub(super) fn thaw(self) -> Waiter {
+        self.gate.send_replace(true);
+        self.waiter
     }
 }

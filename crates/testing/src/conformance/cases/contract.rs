@@ -59,11 +59,6 @@ fn attempt(mode: LockMode, n: u64) -> Attempt {
     attempt_on(KEY, mode, n)
 }
 
-/// A read under the first attempt's write, as the `n`-th attempt.
-fn nested_read(n: u64) -> Attempt {
-    attempt(LockMode::Read, 1).id(HoldId::new(CLIENT, n))
-}
-
 /// As when the first answer was lost. It is one hold, which ends once.
 pub async fn an_attempt_that_is_made_again_is_granted_again(env: &Harness) {
     let store = env.store().await;
@@ -175,33 +170,6 @@ pub async fn several_holds_are_answered_in_their_order(env: &Harness) {
     let released = store.release(&releases).await.unwrap().into_iter();
     assert!(released.map(|released| released.status).eq(statuses));
     assert_eq!(store.check(&holds).await.unwrap(), [Gone; 5]);
-}
-
-/// The two have one id, and the read is granted for longer.
-pub async fn a_write_lives_as_long_as_the_read_of_its_owner(env: &Harness) {
-    let store = env.store().await;
-    let (mut write, read) = (attempt(env.mode, 1), nested_read(2));
-    write.lease = env.short_lease();
-    assert!(store.is_granted(&write).await && store.is_granted(&read).await);
-    sleep(write.lease + env.moment).await;
-    assert_eq!(store.checked(&write).await, Held);
-    assert!(!store.is_granted(&attempt(LockMode::Read, 3)).await);
-    assert_eq!(store.released(&write).await, Held);
-    assert_eq!(store.released(&read).await, Held);
-}
-
-/// Reads of a writer have one hold id, and an id of their own each, by which a store remembers them.
-pub async fn a_withdrawn_read_of_a_writer_does_not_refuse_the_next(env: &Harness) {
-    let store = env.store().await;
-    let write = attempt(env.mode, 1);
-    let [withdrawn, next] = [2, 3].map(nested_read);
-    assert!(store.is_granted(&write).await && store.is_granted(&withdrawn).await);
-    store.withdraw(&withdrawn, true).await.unwrap();
-    store.is_withdrawn(&withdrawn).await;
-    assert!(store.is_granted(&next).await);
-    assert_eq!(store.released(&next).await, Held);
-    assert_eq!(store.released(&write).await, Held);
-    env.forgets_withdrawals().await;
 }
 
 /// If the store keeps records.

@@ -20,7 +20,7 @@ pub async fn a_newcomer_does_not_overtake_the_line(env: &Harness) {
     holder.release().await.unwrap();
     let newcomer = env.waits(env.elsewhere.request()).await;
     newcomer.keeps_waiting(env).await;
-    let first = slow.thaw(env).granted().await;
+    let first = slow.thaw().granted().await;
     newcomer.keeps_waiting(env).await;
     first.release().await.unwrap();
     newcomer.serve_promptly().await;

@@ -1,4 +1,4 @@
-//! The minimum of a hold: [`LockRequest::hold_at_least`](tower_distributed_lock::LockRequest::hold_at_least).
+//! The minimum of a hold: [`LockGuard::hold_at_least`](tower_distributed_lock::LockGuard::hold_at_least).
 
 use super::*;
 
@@ -9,8 +9,9 @@ async fn take(env: &Harness, process: &Process) -> (LockGuard, Instant) {
     let minimum = env.short_lease();
     // The store counts whole milliseconds.
     let until = Instant::now() + minimum - Duration::from_millis(2);
-    let guard = process.request().hold_at_least(minimum).await;
-    (guard.unwrap(), until)
+    let guard = process.request().await.unwrap();
+    guard.hold_at_least(minimum).await.unwrap();
+    (guard, until)
 }
 
 async fn waits(env: &Harness, process: &Process) -> Waiter {

@@ -76,7 +76,7 @@ pub async fn a_frozen_waiter_delays_the_queue_by_seconds(env: &Harness) {
     let next = next.expect("a dead waiter loses its place");
     assert!(released.elapsed() < WAITER_LIVENESS + Duration::from_secs(2));
 
-    let thawed = frozen.thaw(env);
+    let thawed = frozen.thaw();
     thawed.keeps_waiting(env).await;
     next.release().await.unwrap();
     thawed.serve().await;

@@ -54,7 +54,7 @@ pub async fn a_frozen_writer_blocks_readers_for_seconds(env: &Harness) {
     let frozen = env.frozen().await;
     is_granted_past_the_frozen(env).await;
     reader.release().await.unwrap();
-    frozen.thaw(env).serve().await;
+    frozen.thaw().serve().await;
 }
 
 pub async fn a_frozen_reader_blocks_writers_for_seconds(env: &Harness) {
@@ -62,7 +62,7 @@ pub async fn a_frozen_reader_blocks_writers_for_seconds(env: &Harness) {
     let frozen = env.frozen().await;
     writer.release().await.unwrap();
     is_granted_past_the_frozen(env).await;
-    frozen.thaw(env).serve().await;
+    frozen.thaw().serve().await;
 }
 
 async fn is_granted_past_the_frozen(env: &Harness) {
@@ -195,38 +195,6 @@ pub async fn an_owner_that_reads_and_writes_at_once_does_not_wait_for_itself(env
     let (reading, writing) = tokio::join!(read.acquire(), write.acquire());
     assert_err!(writing, Upgrade);
     reading.unwrap().release().await.unwrap();
-}
-
-pub async fn a_downgrade_lets_readers_in(env: &Harness) {
-    let (writing, reading) = write(env).await;
-    let reading = reading.await.unwrap();
-    let here = env.waits(env.here.rival()).await;
-    let elsewhere = env.waits(env.elsewhere.rival()).await;
-    writing.release().await.unwrap();
-    let (here, elsewhere) = (here.promptly().await, elsewhere.promptly().await);
-    assert!(env.refuses(Write).await);
-    here.release().await.unwrap();
-    elsewhere.release().await.unwrap();
-    assert!(env.refuses(Write).await);
-    reading.release().await.unwrap();
-    assert!(!env.refuses(Write).await);
-}
-
-/// In Redisson it does: PROTOCOL 1.3 (d).
-pub async fn a_nested_read_does_not_shorten_the_write(env: &Harness) {
-    let asking = env.here.owned();
-    let long = Lease::Fixed(env.short_lease() * 3);
-    let writing = asking.clone().lease(long).await.unwrap();
-    let nested = asking.mode(Read).lease(env.fixed());
-    let (one, two) = (nested.clone().await.unwrap(), nested.await.unwrap());
-    one.release().await.unwrap();
-    let next = env.waits(env.elsewhere.rival()).await;
-    two.lost().await;
-    assert!(two.release().await.is_err());
-    next.keeps_waiting(env).await;
-    assert!(!writing.is_lost());
-    writing.release().await.unwrap();
-    next.serve_promptly().await;
 }
 
 /// Each reader has a lease of its own.

@@ -8,9 +8,8 @@ use super::*;
 
 type Acquiring = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
 
-/// The longest that the others wait for a key that is free: until the process notices that its question is left, or the store that a
-/// waiter is dead.
-const SOON: Duration = WAITER_LIVENESS.saturating_add(Duration::from_secs(5));
+/// The longest that the others wait for a key that is free: a poll, and the time in which the store finds that a waiter is dead.
+const SOON: Duration = WAITER_LIVENESS.saturating_add(Duration::from_secs(3));
 
 /// Polls a request once. It must wait.
 async fn polled_once(request: LockRequest) -> Acquiring {
@@ -32,5 +31,22 @@ pub async fn a_request_that_is_not_polled_delays_nobody(env: &Harness) {
         let granted = timeout(SOON, waiting).await.expect("it is free");
         granted.unwrap().unwrap().release().await.unwrap();
         drop(unpolled);
+    }
+}
+
+/// It gets the key, and does not notice.
+pub async fn a_grant_that_is_not_noticed_goes_to_the_next(env: &Harness) {
+    for next in [&env.here, &env.elsewhere] {
+        let holder = env.here.rival().await.unwrap();
+        let unpolled = polled_once(env.here.request()).await;
+        sleep(env.moment).await;
+        holder.release().await.unwrap();
+        sleep(env.moment).await;
+        let granted = timeout(SOON, next.rival().wait(SOON * 2)).await;
+        let granted = granted.expect("it goes to the next").unwrap();
+        granted.release().await.unwrap();
+        // It takes its place again when it is polled.
+        let late = timeout(SOON, unpolled).await.expect("it is free").unwrap();
+        late.release().await.unwrap();
     }
 }

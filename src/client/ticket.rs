@@ -1,0 +1,156 @@
+//! A request that waits.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use smallvec::SmallVec;
+use tokio::time::{Instant, timeout_at};
+
+use super::wait::{Wait, over};
+use crate::contend::Contending;
+use crate::error::LockError;
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
+use crate::lock::LockKey;
+use crate::release::{Core, Share};
+use crate::table::{Entered, Side, Slot, Taken, Terms};
+use crate::telemetry::LockEventKind;
+
+/// The places of a request that waits: the first grant is its answer. If it is dropped, it leaves them; a grant that it has not taken
+/// goes to the next request.
+pub(super) struct Ticket {
+    core: Arc<Core>,
+    pub(super) slot: Option<Arc<Slot>>,
+    places: SmallVec<[Place; 1]>,
+    since: Instant,
+}
+
+struct Place {
+    key: LockKey,
+    terms: Terms,
+    number: u64,
+}
+
+impl Ticket {
+    pub(super) fn new(core: &Arc<Core>, since: Instant) -> Self {
+        Self {
+            core: core.clone(),
+            slot: None,
+            places: SmallVec::new(),
+            since,
+        }
+    }
+
+    /// Whether it waits for no key.
+    pub(super) fn is_idle(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    pub(super) fn add(&mut self, key: &LockKey, terms: &Terms, number: u64) {
+        self.places.push(Place {
+            key: key.clone(),
+            terms: terms.clone(),
+            number,
+        });
+    }
+
+    /// Waits for a grant.
+    pub(super) async fn wait(&mut self, wait: Wait) -> Result<Share, LockError> {
+        match timeout_at(wait.until, poll_fn(|cx| self.poll(cx))).await {
+            Ok(given) => {
+                if let Ok(share) = &given {
+                    self.tell(share);
+                }
+                given
+            }
+            Err(_) => Err(self.why_not()),
+        }
+    }
+
+    /// Reports the grant, for which the request has waited.
+    fn tell(&self, share: &Share) {
+        let hold = &share.held().hold;
+        let waited = || LockEventKind::Granted {
+            waited: self.since.elapsed(),
+        };
+        if let Some(place) = self.places.first() {
+            let route = &place.terms.route;
+            self.core
+                .events
+                .tell(&hold.key, Some(hold.mode), route, waited);
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Share, LockError>> {
+        let Some(slot) = self.slot.clone() else {
+            return Poll::Pending;
+        };
+        loop {
+            match slot.poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Taken::Answer(answer)) => {
+                    return Poll::Ready(answer.map(|grant| self.core.share(grant)));
+                }
+                // It was not polled for a while. Its place is still the same.
+                Poll::Ready(Taken::Revoked(number)) => match self.stand_again(number) {
+                    Ok(Some(share)) => return Poll::Ready(Ok(share)),
+                    Ok(None) => {}
+                    Err(error) => return Poll::Ready(Err(error)),
+                },
+            }
+        }
+    }
+
+    fn stand_again(&mut self, number: u64) -> Result<Option<Share>, LockError> {
+        let (core, slot) = (&self.core, &mut self.slot);
+        let Some(place) = self.places.iter().find(|place| place.number == number) else {
+            return Ok(None);
+        };
+        let (key, terms, now) = (&place.key, &place.terms, Instant::now());
+        let (entered, out) = core
+            .table
+            .refused(key, number, terms, slot, (None, false), now)?;
+        core.run(out);
+        match entered {
+            Entered::Share(grant) => return Ok(Some(core.share(grant))),
+            Entered::Wait { start: Some(task) } => {
+                Contending::start(core, key, task, None, None);
+            }
+            Entered::Wait { start: None } | Entered::Ask => {}
+        }
+        Ok(None)
+    }
+
+    /// The error after the time-out: others hold the keys, or the store never answered.
+    fn why_not(&self) -> LockError {
+        let now = Instant::now();
+        let known = self.places.iter().filter_map(|place| {
+            let (key, mode) = (&place.key, place.terms.mode);
+            self.core.table.known(key, mode, self.since, now)
+        });
+        match known.reduce(|one, other| one.into_iter().chain(other).min()) {
+            Some(retry_after) => LockError::Busy { retry_after },
+            None => over(None),
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let Some(slot) = self.slot.take() else {
+            return;
+        };
+        let grant = slot.close();
+        #[cfg(test)]
+        let grant = grant.filter(|_| !exploration::has(Mutant::GiftKept));
+        if let Some(grant) = grant {
+            drop(self.core.share(grant));
+        }
+        for place in &self.places {
+            let side = Side::of(place.terms.mode);
+            let out = self.core.table.left(&place.key, side, place.number);
+            self.core.run(out);
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Attempts under way, and what they leave in the store.
+
+use std::error::Error;
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use smallvec::{SmallVec, smallvec};
+use tokio::time::Instant;
+
+use crate::backoff::Backoff;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::hold::{Held, valid_for};
+use crate::limits::WITHDRAWAL;
+use crate::lock::{Hold, LockKey};
+use crate::release::Core;
+use crate::store::{
+    Answer, Asked, Attempt, BATCH, Fencing, Grant, HoldStatus, Outcome, Release, SeveralOutcome,
+    Want,
+};
+use crate::table::Terms;
+
+/// One attempt, or several as one question, from before the first byte is sent until they are holds.
+///
+/// It is the duty to take back what they leave in the store: it does so when it is dropped, after the answer if a question is under
+/// way.
+pub(crate) struct Pending {
+    core: Arc<Core>,
+    attempts: SmallVec<[Attempt; 1]>,
+    /// `None`: there is one, which has the patience of its request.
+    want: Option<Want>,
+    asking: Option<Asking>,
+    left: Left,
+    /// An instant before the last question was sent, from which leases count.
+    sent: Instant,
+}
+
+/// A question under way.
+enum Asking {
+    One(Answer<Outcome>),
+    Several(Answer<SeveralOutcome>),
+}
+
+/// The store's answer.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// The granted attempts, with their tokens.
+    Granted(SmallVec<[Grant; 1]>),
+    Refused {
+        /// The refused attempt of [`Want::All`].
+        index: usize,
+        retry_after: Duration,
+    },
+}
+
+/// What attempts have left in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    /// Holds, or a waiter's entries.
+    Known,
+    /// Perhaps a hold, which may still appear.
+    Unknown,
+}
+
+impl Pending {
+    /// An attempt to take `key` on these terms. If the request waits, the store records it as a waiter.
+    pub(crate) fn one(core: &Arc<Core>, key: &LockKey, terms: &Terms, number: u64) -> Self {
+        Self::new(core, smallvec![attempt(core, key, terms, number)], None)
+    }
+
+    /// Attempts that have no patience.
+    pub(crate) fn several(core: &Arc<Core>, attempts: SmallVec<[Attempt; 1]>, want: Want) -> Self {
+        Self::new(core, attempts, Some(want))
+    }
+
+    fn new(core: &Arc<Core>, attempts: SmallVec<[Attempt; 1]>, want: Option<Want>) -> Self {
+        Self {
+            attempts,
+            want,
+            asking: None,
+            left: Left::Nothing,
+            sent: Instant::now(),
+            core: core.clone(),
+        }
+    }
+
+    /// The first attempt.
+    pub(crate) fn attempt(&self) -> &Attempt {
+        &self.attempts[0]
+    }
+
+    /// It goes on for a request with these terms, under the same id.
+    pub(super) fn renew(&mut self, terms: &Terms) {
+        let id = self.attempts[0].id;
+        let key = self.attempts[0].hold.key.clone();
+        self.attempts[0] = attempt(&self.core, &key, terms, id.number());
+    }
+
+    /// Asks the store.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped before the answer, the question is under way until this is dropped.
+    pub(crate) async fn ask(&mut self) -> Result<Reply, StoreError> {
+        self.sent = Instant::now();
+        let answer = match self.want {
+            None => match self.core.store.acquire(&self.attempts[0]) {
+                Asked::Now(answer) => answer.map(Reply::from),
+                Asked::Later(answer) => self.answer(Asking::One(answer)).await,
+            },
+            Some(want) => match self
+                .core
+                .store
+                .acquire_several(self.attempts.to_vec(), want)
+            {
+                Asked::Now(answer) => answer.map(Reply::from),
+                Asked::Later(answer) => self.answer(Asking::Several(answer)).await,
+            },
+        };
+        let waits = self.attempts[0].patience.is_some();
+        self.left = self.left.after(self.want, waits, &answer);
+        answer
+    }
+
+    async fn answer(&mut self, asking: Asking) -> Result<Reply, StoreError> {
+        let answer = self.asking.insert(asking).answer().await;
+        self.asking = None;
+        answer
+    }
+
+    /// Makes holds of what was granted. `None` if the answer took longer than a lease: then nothing changes.
+    pub(crate) fn granted<'a>(
+        &mut self,
+        grants: &[Grant],
+        terms: impl Fn(usize) -> &'a Terms,
+    ) -> Option<SmallVec<[Arc<Held>; 1]>> {
+        let now = Instant::now();
+        let is_over =
+            |grant: &Grant| self.sent + valid_for(self.attempts[grant.index].lease) <= now;
+        if grants.iter().any(is_over) {
+            return None;
+        }
+        // From here on, the holds are released.
+        self.left = Left::Nothing;
+        let holds = grants.iter().map(|grant| {
+            let attempt = &self.attempts[grant.index];
+            let terms = terms(grant.index);
+            let (hold, route) = (attempt.hold.clone(), terms.route.clone());
+            let held = Held::new(
+                hold,
+                terms.lease,
+                route,
+                grant.token,
+                self.sent,
+                attempt.lease,
+            );
+            Arc::new(held)
+        });
+        Some(holds.collect())
+    }
+}
+
+/// An attempt with the id of this number.
+pub(crate) fn attempt(core: &Core, key: &LockKey, terms: &Terms, number: u64) -> Attempt {
+    let hold = Hold {
+        key: key.clone(),
+        mode: terms.mode,
+        id: core.hold_id(number),
+    };
+    let fencing = Fencing::new(core.token_retention, core.table.limits.handovers);
+    let patience = terms.max_waiters.map(|_| terms.wait);
+    let attempt = Attempt::new(hold, terms.granted_lease());
+    attempt
+        .patience(patience)
+        .fencing(terms.needs_token().then_some(fencing))
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let asking = self.asking.take();
+        let before = mem::replace(&mut self.left, Left::Nothing);
+        if asking.is_none() && before == Left::Nothing {
+            return;
+        }
+        let attempts = mem::take(&mut self.attempts);
+        let (core, want) = (self.core.clone(), self.want);
+        let waits = attempts[0].patience.is_some();
+        self.core.spawner.run(async move {
+            let left = match asking {
+                // What to withdraw is known only after the answer.
+                Some(mut asking) => before.after(want, waits, &asking.answer().await),
+                None => before,
+            };
+            left.take_back(&core, attempts.into_vec(), want).await;
+        });
+    }
+}
+
+impl Asking {
+    async fn answer(&mut self) -> Result<Reply, StoreError> {
+        match self {
+            Self::One(answer) => answer.await.map(Reply::from),
+            Self::Several(answer) => answer.await.map(Reply::from),
+        }
+    }
+}
+
+impl From<Outcome> for Reply {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Granted { token } => Self::Granted(smallvec![Grant { index: 0, token }]),
+            Outcome::Refused { retry_after } => Self::Refused {
+                index: 0,
+                retry_after,
+            },
+        }
+    }
+}
+
+impl From<SeveralOutcome> for Reply {
+    fn from(outcome: SeveralOutcome) -> Self {
+        match outcome {
+            SeveralOutcome::Granted(grants) => Self::Granted(grants.into_iter().collect()),
+            SeveralOutcome::Refused { index, retry_after } => Self::Refused {
+                index: index.unwrap_or_default(),
+                retry_after,
+            },
+        }
+    }
+}
+
+impl Left {
+    /// What the attempts have left after a further answer.
+    fn after(self, want: Option<Want>, waits: bool, answer: &Result<Reply, StoreError>) -> Self {
+        match (answer, want) {
+            (Ok(Reply::Granted(_)), _) => Self::Known,
+            (Ok(Reply::Refused { .. }), None) if waits => Self::Known,
+            (Err(error), _) if error.kind() == StoreErrorKind::Unanswered => Self::Unknown,
+            // Some of several may have holds.
+            (Err(_), Some(_)) => Self::Known,
+            _ => self,
+        }
+    }
+
+    /// Takes back what `attempts` have left.
+    async fn take_back(self, core: &Arc<Core>, attempts: Vec<Attempt>, want: Option<Want>) {
+        let attempts = match (self, want) {
+            (Self::Nothing, _) => return,
+            (Self::Known, Some(_)) => give_back(core, attempts).await,
+            _ => attempts,
+        };
+        let unanswered = self == Self::Unknown;
+        let withdrawals = attempts.into_iter();
+        join_all(withdrawals.map(|attempt| withdraw(core, attempt, unanswered))).await;
+    }
+}
+
+/// Releases the holds of answered attempts, by partition. Such attempts have no patience, and leave no waiter's entry. Returns
+/// those of which the store does not say whether they have left a hold.
+async fn give_back(core: &Arc<Core>, attempts: Vec<Attempt>) -> Vec<Attempt> {
+    let partitions = core
+        .store
+        .by_partition(attempts, |attempt| &attempt.hold.key);
+    let in_batches = |attempts: Vec<Attempt>| async move {
+        let mut undecided = Vec::new();
+        for batch in attempts.chunks(BATCH) {
+            let releases = batch.iter();
+            let releases = releases.map(|attempt| Release::new(attempt.hold.clone()));
+            let answer = core.store.release(releases.collect()).answer().await;
+            let is_undecided = |index: usize| {
+                let status = answer.as_ref().map(|released| released[index].status);
+                !matches!(status, Ok(HoldStatus::Held | HoldStatus::Gone))
+            };
+            let left = (0..).zip(batch).filter(|(index, _)| is_undecided(*index));
+            undecided.extend(left.map(|(_, attempt)| attempt.clone()));
+        }
+        undecided
+    };
+    let undecided = join_all(partitions.into_values().map(in_batches)).await;
+    undecided.into_iter().flatten().collect()
+}
+
+/// Repeats the withdrawal until the store has answered, or the attempt's lease is over.
+async fn withdraw(core: &Arc<Core>, attempt: Attempt, unanswered: bool) {
+    let over = Instant::now() + attempt.lease.max(WITHDRAWAL);
+    let mut backoff = Backoff::STORE;
+    while let Err(error) = core
+        .store
+        .withdraw(attempt.clone(), unanswered)
+        .answer()
+        .await
+    {
+        if error.is_final() || Instant::now() >= over {
+            let error = &error as &dyn Error;
+            tracing::warn!(error, "could not withdraw an attempt: its lease ends it");
+            return;
+        }
+        backoff.pause().await;
+    }
+}
+
+/// The error if the store granted a hold that was over before its answer came.
+pub(crate) fn answered_late() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unanswered,
+        "the store's answer took longer than the lease",
+    )
+}

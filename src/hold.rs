@@ -1,0 +1,390 @@
+//! One grant of the store: until when it is held, when the store last carried it, and how it ended.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::error::{LockError, StoreError};
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
+use crate::lock::{FencingToken, Hold, Lease};
+use crate::store::HoldStatus;
+use crate::sync::Mutex;
+use crate::telemetry::{ObservedHold, Route};
+
+mod due;
+
+pub(crate) use due::Due;
+
+/// Everything that this process knows of one grant.
+///
+/// What an ended share may say of its work is one comparison, [`Held::verdict`]: the store carried the hold at a later question,
+/// for a check, a renewal or a release. No method that only reads changes anything.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) hold: Hold,
+    pub(crate) lease: Lease,
+    /// The route of the request that it was granted to.
+    pub(crate) route: Route,
+    /// Where it is in the wheel of its shard. Only the shard uses it, under its mutex.
+    pub(crate) place: AtomicU32,
+    is_fenced: bool,
+    /// The deadline of the grant.
+    granted_until: Instant,
+    /// The token of the present holder, if the hold is fenced. It is written under the mutex of its shard, while no guard shares it.
+    token: AtomicU64,
+    state: Mutex<State>,
+}
+
+/// Protected by a mutex that is taken last: under that of a shard, and never the other way round.
+///
+/// `held → releasing → ended`, or `held → ended`. Between calls:
+///
+/// * `deadline` moves only by an answer "held" to a renewal that came before it, and was sent after the last that moved it.
+/// * `held_through` never moves back; it also moves after the end, because it is a fact about the store.
+/// * `end` is final. A hold that is past its deadline and not being released is lost, even before the keeper has noticed.
+#[derive(Debug)]
+struct State {
+    /// Until when the store certainly keeps the hold, by this process's clock.
+    deadline: Instant,
+    /// How many questions were sent about it.
+    questions: u64,
+    /// The latest of them that the store answered with "held".
+    held_through: u64,
+    /// The latest renewal that moved the deadline.
+    renewed_by: u64,
+    /// When its renewals end; `None`: with the last share.
+    limit: Option<Instant>,
+    /// A release has begun: it decides how the hold ends.
+    releasing: bool,
+    /// A renewal is under way, or its partition does not answer.
+    asked: bool,
+    /// The end of the minimum that the store was asked for. Without its answer, it may carry the hold until then.
+    asked_until: Option<Instant>,
+    /// The end of its minimum: until then the store keeps it, also after its last share.
+    kept_until: Option<Instant>,
+    end: Option<End>,
+    /// Notified of a later `held_through` and of the end; made by the first who waits.
+    changed: Option<Arc<Notify>>,
+}
+
+/// The number of a question about a hold. A clock may stand still between the end of a share and the next question, so that instants
+/// would not tell which came first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Question(u64);
+
+/// How a hold has ended.
+#[derive(Debug, Clone)]
+pub(crate) enum End {
+    /// The store carried it until its release.
+    Released,
+    /// Its deadline passed, or the store does not carry it.
+    Lost,
+    /// The store did not say whether it carried it.
+    Unknown(StoreError),
+}
+
+impl ObservedHold for Held {
+    fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    fn is_lost(&self) -> bool {
+        Held::is_lost(self, Instant::now())
+    }
+}
+
+impl Held {
+    /// A hold that was granted for `granted` by a question that was sent at `sent`.
+    pub(crate) fn new(
+        hold: Hold,
+        lease: Lease,
+        route: Route,
+        token: Option<FencingToken>,
+        sent: Instant,
+        granted: Duration,
+    ) -> Self {
+        Self {
+            hold,
+            lease,
+            route,
+            place: AtomicU32::new(u32::MAX),
+            is_fenced: token.is_some(),
+            granted_until: sent + valid_for(granted),
+            token: AtomicU64::new(token.map_or(0, FencingToken::value)),
+            state: Mutex::new(State {
+                deadline: sent + valid_for(granted),
+                questions: 0,
+                held_through: 0,
+                renewed_by: 0,
+                limit: None,
+                releasing: false,
+                asked: false,
+                asked_until: None,
+                kept_until: None,
+                end: None,
+                changed: None,
+            }),
+        }
+    }
+
+    /// The token of its present holder: that of the grant, or one of those that follow it.
+    pub(crate) fn token(&self) -> Option<FencingToken> {
+        let token = || FencingToken::new(self.token.load(Ordering::Relaxed));
+        self.is_fenced.then(token)
+    }
+
+    /// The hold is handed over: its next holder has the next token.
+    pub(crate) fn advance_token(&self) {
+        #[cfg(test)]
+        if exploration::has(Mutant::TokenKept) {
+            return;
+        }
+        self.token.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        self.state.lock().deadline
+    }
+
+    /// Whether it was lost: it ended so, or its deadline has passed before its release began.
+    pub(crate) fn is_lost(&self, now: Instant) -> bool {
+        self.state.lock().is_lost(now)
+    }
+
+    /// Whether it is held, and no release has begun.
+    pub(crate) fn is_open(&self, now: Instant) -> bool {
+        let state = self.state.lock();
+        state.is_open() && now < state.deadline
+    }
+
+    /// Whether its loss was noticed.
+    pub(crate) fn was_lost(&self) -> bool {
+        matches!(self.state.lock().end, Some(End::Lost))
+    }
+
+    #[cfg(all(test, shuttle))]
+    pub(crate) fn end(&self) -> Option<End> {
+        self.state.lock().end.clone()
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.lock().end.is_some()
+    }
+
+    /// A question about it is sent after this.
+    pub(crate) fn question(&self) -> Question {
+        let mut state = self.state.lock();
+        state.questions += 1;
+        Question(state.questions)
+    }
+
+    /// The latest question that was sent. A later one that is answered "held" confirms a share that ends now.
+    pub(crate) fn latest_question(&self) -> Question {
+        Question(self.state.lock().questions)
+    }
+
+    /// A release begins, with this question. Returns `false` if the hold is lost, because its release does not confirm it then; and the
+    /// end of its minimum.
+    pub(crate) fn begin_release(&self) -> (bool, Question, Option<Instant>) {
+        let mut state = self.state.lock();
+        // Read under the mutex: who has read a later time has seen a lost hold.
+        let now = Instant::now();
+        let is_held = state.is_open() && now < state.deadline;
+        state.releasing |= is_held;
+        state.questions += 1;
+        (is_held, Question(state.questions), state.kept_until)
+    }
+
+    /// It is lost. Returns `false` if it has ended, or a release decides that.
+    pub(crate) fn lose(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_open = state.is_open();
+        #[cfg(test)]
+        let is_open = is_open || exploration::has(Mutant::ReleaseOverruled) && state.end.is_none();
+        if is_open {
+            state.end = Some(End::Lost);
+            State::notify(state);
+        }
+        is_open
+    }
+
+    /// Its release has ended, by this question.
+    pub(crate) fn finish(&self, question: Question, end: End) {
+        let mut state = self.state.lock();
+        if matches!(end, End::Released) {
+            state.held_through = state.held_through.max(question.0);
+        }
+        let is_new = state.end.is_none();
+        #[cfg(test)]
+        let is_new = is_new || exploration::has(Mutant::LossUndone);
+        if is_new {
+            state.end = Some(end);
+        }
+        State::notify(state);
+    }
+
+    /// The store has answered a question about it: a check, or a renewal that was sent at an instant for a lease. Returns whether it is gone: then it is lost,
+    /// unless its release decides that.
+    ///
+    /// This, [`finish`](Self::finish) and [`lose`](Self::lose) are the only places where an answer becomes a fact.
+    pub(crate) fn answered(
+        &self,
+        question: Question,
+        status: HoldStatus,
+        renewed: Option<(Instant, Duration)>,
+    ) -> bool {
+        let mut state = self.state.lock();
+        // Read under the mutex: who has read a later time has seen a lost hold.
+        let now = Instant::now();
+        match status {
+            HoldStatus::Held => {
+                let through = question.0;
+                #[cfg(test)]
+                let through = match exploration::has(Mutant::HeldThroughTheAnswer) {
+                    true => state.questions + 1,
+                    false => through,
+                };
+                state.held_through = state.held_through.max(through);
+                let in_time = now < state.deadline;
+                #[cfg(test)]
+                let in_time = in_time || exploration::has(Mutant::LateRenewal);
+                if let Some((sent, lease)) = renewed.filter(|_| state.is_open() && in_time) {
+                    // An answer that a later one has overtaken is ignored. A lease that is cut at a limit ends earlier.
+                    if question.0 > state.renewed_by {
+                        state.renewed_by = question.0;
+                        state.deadline = sent + valid_for(lease);
+                    }
+                }
+                State::notify(state);
+                false
+            }
+            HoldStatus::Gone if state.kept_until.is_some() && state.releasing => {
+                // It is not released before the end of its minimum.
+                state.end.get_or_insert(End::Lost);
+                State::notify(state);
+                false
+            }
+            HoldStatus::Gone => state.is_open(),
+            HoldStatus::Unknown => false,
+        }
+    }
+
+    /// What the work of a share may say that ended after the question `last`. `None`: it is not known yet.
+    pub(crate) fn verdict(&self, last: Question) -> Option<Result<(), LockError>> {
+        self.state.lock().verdict(last)
+    }
+
+    /// Waits for the verdict.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub(crate) async fn confirmed(&self, last: Question) -> Result<(), LockError> {
+        self.wait_for(|state| state.verdict(last)).await
+    }
+
+    /// Waits until it is lost; forever if it ends otherwise.
+    pub(crate) async fn lost(&self) {
+        let is_lost = self.wait_for(|state| state.end.as_ref().map(|end| matches!(end, End::Lost)));
+        if !is_lost.await {
+            pending().await
+        }
+    }
+
+    async fn wait_for<T>(&self, mut ready: impl FnMut(&State) -> Option<T>) -> T {
+        loop {
+            let changed = {
+                let mut state = self.state.lock();
+                if let Some(value) = ready(&state) {
+                    return value;
+                }
+                let changed = state.changed.get_or_insert_default().clone();
+                // Registered before the mutex is unlocked, so that no change is missed.
+                let mut changed = Box::pin(changed.notified_owned());
+                changed.as_mut().enable();
+                changed
+            };
+            changed.await;
+        }
+    }
+
+    /// Sets when its renewals end. Returns whether that is later than before.
+    pub(crate) fn set_limit(&self, limit: Option<Instant>) -> bool {
+        let mut state = self.state.lock();
+        let is_later = match (state.limit, limit) {
+            (Some(_), None) => true,
+            (Some(before), Some(limit)) => limit > before,
+            (None, _) => false,
+        };
+        state.limit = limit;
+        is_later
+    }
+
+    /// The store keeps it until `until`. Returns `false` if it has ended.
+    pub(crate) fn keep_until(&self, until: Instant) -> bool {
+        let mut state = self.state.lock();
+        state.kept_until = Some(until);
+        state.is_open()
+    }
+
+    /// The end of its minimum, if that is still to come.
+    pub(crate) fn kept_until(&self, now: Instant) -> Option<Instant> {
+        self.state.lock().kept_until.filter(|until| *until > now)
+    }
+
+    /// How long the store may carry it from now on.
+    pub(crate) fn longest_rest(&self, now: Instant) -> Duration {
+        let asked = self.state.lock().asked_until;
+        let asked = asked.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        self.lease.duration().max(asked)
+    }
+
+    /// The store is asked to keep it until then; `None`: it was certainly not asked.
+    pub(crate) fn asks_until(&self, until: Option<Instant>) {
+        self.state.lock().asked_until = until;
+    }
+}
+
+impl State {
+    fn is_open(&self) -> bool {
+        self.end.is_none() && !self.releasing
+    }
+
+    fn is_lost(&self, now: Instant) -> bool {
+        match self.end {
+            None => !self.releasing && now >= self.deadline,
+            Some(End::Lost) => true,
+            Some(End::Released | End::Unknown(_)) => false,
+        }
+    }
+
+    fn verdict(&self, last: Question) -> Option<Result<(), LockError>> {
+        if self.held_through > last.0 {
+            return Some(Ok(()));
+        }
+        Some(match self.end.as_ref()? {
+            End::Released => Ok(()),
+            End::Lost => Err(LockError::Lost),
+            End::Unknown(error) => Err(error.clone().into()),
+        })
+    }
+
+    /// Wakes those who wait, after the mutex is unlocked.
+    fn notify(state: crate::sync::MutexGuard<'_, Self>) {
+        let changed = state.changed.clone();
+        drop(state);
+        if let Some(changed) = changed {
+            crate::sync::call_outside("a waker", || changed.notify_waiters());
+        }
+    }
+}
+
+/// How long a lease is valid by the holder's clock, from before the question was sent: less 1 % and 2 ms for drift.
+pub(crate) fn valid_for(lease: Duration) -> Duration {
+    lease.saturating_sub(lease / 100 + Duration::from_millis(2))
+}

@@ -1,0 +1,115 @@
+//! When a hold is renewed, and how it is over.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Held, State, valid_for};
+use crate::lock::Lease;
+
+/// What the keeper does with a hold that it visits.
+pub(crate) enum Due {
+    /// It has ended, or its release has begun.
+    Nothing,
+    /// Its deadline has passed.
+    Over,
+    /// Its minimum is over: it is released in the store.
+    Release,
+    /// Nothing until then.
+    Wait(Instant),
+    /// Renew it for this time.
+    Renew(Duration),
+}
+
+impl Held {
+    /// When the keeper visits it first: at any time within a third of its lease, so that holds that were granted together are not
+    /// renewed together ever after.
+    pub(crate) fn first_visit(&self, now: Instant) -> Instant {
+        let third = self.lease.duration() / 3;
+        let deadline = self.granted_until;
+        match self.lease {
+            Lease::Renewed(_) => deadline.min(now + third.mul_f64(0.25 + 0.75 * fastrand::f64())),
+            Lease::Fixed(_) => deadline,
+        }
+    }
+
+    /// When to visit it if its limit was extended: its renewals may have ended, or have been cut.
+    pub(crate) fn early_visit(&self, now: Instant) -> Option<Instant> {
+        let state = self.state.lock();
+        let full = state.deadline.saturating_duration_since(now) >= self.lease.duration() * 2 / 3;
+        let waits = state.asked || !state.is_open() || matches!(self.lease, Lease::Fixed(_));
+        (!full && !waits).then_some(now)
+    }
+
+    /// What is due at `now`.
+    pub(crate) fn due(&self, now: Instant) -> Due {
+        let mut state = self.state.lock();
+        if state
+            .kept_until
+            .is_some_and(|until| state.releasing && until <= now)
+        {
+            return Due::Release;
+        }
+        if !state.is_open() {
+            return Due::Nothing;
+        }
+        if now >= state.deadline {
+            return Due::Over;
+        }
+        let lease = self.next_lease(&state, now);
+        match lease {
+            Some(lease) if !state.asked => {
+                state.asked = true;
+                Due::Renew(lease)
+            }
+            _ => Due::Wait(state.deadline),
+        }
+    }
+
+    /// The renewal that was under way has ended, and another may begin. Returns whether the hold is still to be renewed.
+    pub(crate) fn was_asked(&self) -> bool {
+        let mut state = self.state.lock();
+        state.asked = false;
+        state.is_open()
+    }
+
+    /// The lease of the next renewal; `None` if there is none.
+    pub(crate) fn renewal(&self, now: Instant) -> Option<Duration> {
+        let state = self.state.lock();
+        self.next_lease(&state, now).filter(|_| state.is_open())
+    }
+
+    fn next_lease(&self, state: &State, now: Instant) -> Option<Duration> {
+        let Lease::Renewed(lease) = self.lease else {
+            return None;
+        };
+        match state.limit {
+            None => Some(lease),
+            Some(limit) => {
+                let left = limit.saturating_duration_since(now);
+                (!left.is_zero()).then(|| lease.min(left))
+            }
+        }
+    }
+
+    /// How long a renewal is overdue.
+    pub(crate) fn overdue(&self, now: Instant) -> Duration {
+        let lease = self.lease.duration();
+        let left = self.deadline().saturating_duration_since(now);
+        let due = valid_for(lease).saturating_sub(lease / 3);
+        due.saturating_sub(left)
+    }
+
+    /// Why a hold whose deadline passed has ended.
+    pub(crate) fn why_over(&self) -> &'static str {
+        let lease = self.lease.duration();
+        let state = self.state.lock();
+        // The lease was cut at the limit, from which its deadline is as far as from the end of a lease.
+        let cut = state.deadline + (lease - valid_for(lease));
+        match self.lease {
+            _ if state.limit.is_some_and(|limit| limit <= cut) => "its longest hold was over",
+            Lease::Fixed(_) => "its lease was over",
+            Lease::Renewed(_) => "its lease was over before it was renewed",
+        }
+    }
+}

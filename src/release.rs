@@ -1,0 +1,333 @@
+//! What a client has in this process, and the end of its holds: from the last share to the store's answer.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::error::LockError;
+use crate::hold::{Held, Question};
+use crate::limits::ANSWER_TIME;
+use crate::lock::HoldId;
+use crate::spawn::Spawner;
+use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, Store, undecided};
+use crate::sync::{Mutex, call_outside};
+use crate::table::{Grant, Out, Table};
+use crate::telemetry::{self, Events, Seldom};
+
+mod ending;
+mod releasing;
+mod share;
+
+use ending::{Ending, release_together};
+pub(crate) use releasing::ShareRelease;
+pub(crate) use share::{Share, Shares};
+
+/// What a client has in this process: its store, its table, and where its background work runs.
+pub(crate) struct Core {
+    pub(crate) id: Uuid,
+    numbers: AtomicU64,
+    pub(crate) store: Store,
+    pub(crate) table: Table,
+    pub(crate) agenda: Arc<Agenda>,
+    pub(crate) spawner: Spawner,
+    /// Cancelled by the shutdown: no request is granted any more.
+    pub(crate) closing: CancellationToken,
+    pub(crate) events: Events,
+    /// How long the store keeps a counter of tokens.
+    pub(crate) token_retention: Option<Duration>,
+    /// The log of losses: one line a second.
+    losses: Seldom,
+    /// Limits the releases that no caller waits for, for each partition: guards that are dropped together are released in turn, and
+    /// a partition that is down does not delay another.
+    places: Mutex<HashMap<u16, Arc<Semaphore>>>,
+}
+
+/// What the keeper has to do, for those who give it work.
+pub(crate) struct Agenda {
+    origin: Instant,
+    /// When the keeper wakes, in nanoseconds since the origin.
+    alarm: AtomicU64,
+    pub(crate) work: Notify,
+    /// The holds to ask the store about, and since when.
+    pub(crate) checks: Mutex<Vec<(Arc<Held>, Instant)>>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        id: Uuid,
+        store: Store,
+        table: Table,
+        spawner: Spawner,
+        events: Events,
+        token_retention: Option<Duration>,
+    ) -> Self {
+        Self {
+            id,
+            numbers: AtomicU64::new(1),
+            store,
+            table,
+            agenda: Arc::new(Agenda {
+                origin: Instant::now(),
+                alarm: AtomicU64::new(u64::MAX),
+                work: Notify::new(),
+                checks: Mutex::default(),
+            }),
+            spawner,
+            closing: CancellationToken::new(),
+            events,
+            token_retention,
+            losses: Seldom::every(Duration::from_secs(1)),
+            places: Mutex::default(),
+        }
+    }
+
+    /// A number that this client has not used: of a request, an attempt, a hold.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn hold_id(&self, number: u64) -> HoldId {
+        HoldId::new(self.id, number)
+    }
+
+    /// Executes the effects of an event, after the mutex is unlocked. A grant that its request does not want any more ends.
+    pub(crate) fn run(self: &Arc<Self>, out: Out) {
+        if let Some(visit) = out.visit {
+            self.agenda.visit(visit);
+        }
+        out.wake.iter().for_each(|task| task.notify_one());
+        for told in out.tell {
+            let handed_over = told.answer.as_ref().ok().filter(|grant| grant.handed_over);
+            let handed_over = handed_over.map(|grant| grant.held.clone());
+            match told.slot.give(told.ticket, told.answer) {
+                Ok(waker) => {
+                    if let Some(held) = handed_over {
+                        telemetry::handed_over(&held.route, held.hold.mode);
+                    }
+                    if let Some(waker) = waker {
+                        call_outside("a waker", || waker.wake());
+                    }
+                }
+                Err(Ok(grant)) => drop(self.share(grant)),
+                Err(Err(_)) => {}
+            }
+        }
+        for grant in out.untaken {
+            drop(self.share(grant));
+        }
+    }
+
+    /// The share that a grant describes.
+    pub(crate) fn share(self: &Arc<Self>, grant: Grant) -> Share {
+        Share::new(self.clone(), grant)
+    }
+
+    /// A hold is lost. Returns `false` if it has ended, or a release decides that.
+    pub(crate) fn lose(self: &Arc<Self>, held: &Arc<Held>, reason: &'static str) -> bool {
+        let is_lost = held.lose();
+        if is_lost {
+            if let Some(out) = self.table.lost(held) {
+                self.run(out);
+            }
+            self.report_loss(held, reason);
+        }
+        is_lost
+    }
+
+    fn report_loss(&self, held: &Held, reason: &'static str) {
+        telemetry::lost(&self.events, &self.losses, &held.route, &held.hold, reason);
+    }
+
+    /// Asks the store whether it carries a hold: [`Held::verdict`] has the answer. Many callers share one question.
+    pub(crate) fn check(self: &Arc<Self>, held: &Arc<Held>) {
+        let now = Instant::now();
+        match self.store.holds_now(&held.hold) {
+            Some(status) => {
+                if held.answered(held.question(), status, None) {
+                    self.lose(held, "the store does not carry it any more");
+                }
+            }
+            None => {
+                self.agenda.checks.lock().push((held.clone(), now));
+                self.agenda.work.notify_one();
+            }
+        }
+    }
+
+    /// Waits for the verdict about a share that ended after the question `last`, for as long as a caller waits for a release.
+    pub(crate) async fn confirmed(held: Arc<Held>, last: Question) -> Result<(), LockError> {
+        let confirmed = tokio::time::timeout(ANSWER_TIME, held.confirmed(last)).await;
+        confirmed.unwrap_or_else(|_| Err(undecided().into()))
+    }
+
+    /// The store has answered the release of a hold, or will not.
+    fn freed(self: &Arc<Self>, held: Arc<Held>, released: Released) {
+        let out = self.table.released(&held, released, Instant::now());
+        if let Some(pause) = out.later {
+            let core = self.clone();
+            self.spawner.run(async move {
+                tokio::time::sleep(pause).await;
+                core.freed(held, HoldStatus::Held.into());
+            });
+        }
+        self.run(out);
+    }
+
+    /// Work that is driven to its end, also if its caller is dropped.
+    pub(crate) fn kept<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Kept<T> {
+        Kept(Some((self.clone(), Box::pin(work))))
+    }
+
+    /// A hold that no request wants is released.
+    pub(crate) fn give_back(self: &Arc<Self>, held: Arc<Held>) {
+        let counted = self.spawner.tracker.token();
+        Ending::new(self.clone(), held, false, Instant::now(), counted).in_background();
+    }
+
+    /// A place among the releases of a partition that no caller waits for.
+    fn place(&self, partition: u16) -> Arc<Semaphore> {
+        let mut places = self.places.lock();
+        let place = places.entry(partition);
+        place
+            .or_insert_with(|| Arc::new(Semaphore::new(BATCH)))
+            .clone()
+    }
+
+    /// Has the store keep holds for this time at least. A later renewal does not shorten it.
+    async fn extend(&self, holds: &[Arc<Held>], until: Instant) -> Result<(), LockError> {
+        let lease = until.saturating_duration_since(Instant::now());
+        let partitions = self.store.by_partition(holds, |held| &held.hold.key);
+        for holds in partitions.into_values() {
+            holds.iter().for_each(|held| held.asks_until(Some(until)));
+            let renewals = holds.iter();
+            let renewals = renewals.map(|held| Renewal::new(held.hold.clone(), lease));
+            let questions: Vec<_> = holds.iter().map(|held| held.question()).collect();
+            let sent = Instant::now();
+            let statuses = self.store.renew(renewals.collect()).answer().await;
+            // Of several batches, one may have been executed.
+            if let Err(error) = &statuses
+                && error.is_without_effect()
+                && holds.len() <= BATCH
+            {
+                holds.iter().for_each(|held| held.asks_until(None));
+            }
+            for ((held, question), status) in holds.into_iter().zip(questions).zip(statuses?) {
+                // A store does not shorten a lease.
+                let renewed = (lease > held.lease.duration()).then_some((sent, lease));
+                held.answered(question, status, renewed);
+                match status {
+                    HoldStatus::Held => {}
+                    HoldStatus::Gone => return Err(LockError::Lost),
+                    HoldStatus::Unknown => return Err(undecided().into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The minimum of a hold is over: releases it.
+    pub(crate) fn release_kept(self: &Arc<Self>, held: &Arc<Held>) {
+        let asked = self.store.release_one(Release::new(held.hold.clone()));
+        self.spawner.run(async move {
+            if let Err(error) = asked.answer().await {
+                let error = &error as &dyn Error;
+                tracing::debug!(error, "could not release a kept hold: its lease ends it");
+            }
+        });
+    }
+
+    /// Gives up every hold: it is lost for its guards, and released in the store, or left there until the end of its minimum.
+    pub(crate) fn abandon_all(self: &Arc<Self>) {
+        let (holds, outs) = self.table.close();
+        outs.into_iter().for_each(|out| self.run(out));
+        let now = Instant::now();
+        // Those whose release has begun are left to their guards.
+        let lost = holds.into_iter().filter(|held| held.lose());
+        let lost: Vec<_> = lost.collect();
+        for held in &lost {
+            self.table.lost(held);
+            self.report_loss(held, "the client was shut down");
+        }
+        let lost = lost
+            .into_iter()
+            .filter(|held| held.kept_until(now).is_none());
+        let partitions = self.store.by_partition(lost, |held| &held.hold.key);
+        for holds in partitions.into_values() {
+            let core = self.clone();
+            self.spawner.run(async move {
+                release_together(&core, holds, &mut []).await;
+            });
+        }
+    }
+}
+
+/// See [`Core::kept`]. Its caller polls it; if the caller is dropped, it continues in the background.
+#[must_use]
+pub(crate) struct Kept<T: Send + 'static>(Option<(Arc<Core>, BoxFuture<'static, T>)>);
+
+impl<T: Send + 'static> Future for Kept<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let (_, work) = self.0.as_mut().expect("polled after it was ready");
+        let done = ready!(work.as_mut().poll(cx));
+        self.0 = None;
+        Poll::Ready(done)
+    }
+}
+
+impl<T: Send + 'static> Drop for Kept<T> {
+    fn drop(&mut self) {
+        if let Some((core, work)) = self.0.take() {
+            core.spawner.run(async move {
+                drop(work.await);
+            });
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.spawner.stop.cancel();
+    }
+}
+
+impl Agenda {
+    /// The keeper must visit a hold at this time.
+    fn visit(&self, at: Instant) {
+        let at = self.nanos(at);
+        if at < self.alarm.load(Ordering::Acquire)
+            && self.alarm.fetch_min(at, Ordering::AcqRel) > at
+        {
+            self.work.notify_one();
+        }
+    }
+
+    /// The keeper looks at all visits: one that is placed meanwhile wakes it.
+    pub(crate) fn begin(&self) {
+        self.alarm.store(u64::MAX, Ordering::Release);
+    }
+
+    /// The keeper wakes at this time.
+    pub(crate) fn set(&self, alarm: Instant) {
+        self.alarm.fetch_min(self.nanos(alarm), Ordering::AcqRel);
+    }
+
+    fn nanos(&self, at: Instant) -> u64 {
+        let since = at.saturating_duration_since(self.origin);
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX - 1)
+    }
+}

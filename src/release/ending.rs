@@ -1,0 +1,263 @@
+//! The end of holds in the store: released, and again until it answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::Core;
+use crate::backoff::Backoff;
+use crate::error::{LockError, StoreError, StoreErrorKind};
+use crate::hold::{End, Held, Question};
+use crate::store::{Answer, BATCH, HoldStatus, Record, Release, Released, undecided};
+
+/// The pause between two tries of a release that the store refuses.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
+/// A hold without shares, whose release has begun: the duty to release it.
+pub(super) struct Ending {
+    pub(super) core: Arc<Core>,
+    pub(super) held: Arc<Held>,
+    /// The table waits for its end.
+    awaited: bool,
+    /// Whether it was held when its last share ended.
+    pub(super) is_held: bool,
+    /// The end of its minimum, if the store keeps it until then.
+    pub(super) kept_until: Option<Instant>,
+    /// The question by which it is released.
+    question: Question,
+    /// Made by an answer that decides nothing.
+    tries: Option<Box<Tries>>,
+    pub(super) is_over: bool,
+    /// Its place among the releases that no caller waits for, until the store's first answer.
+    pub(super) place: Option<OwnedSemaphorePermit>,
+    /// A shutdown waits for it.
+    _counted: TaskTrackerToken,
+}
+
+impl Ending {
+    /// `counted`: a token from before the hold left the table.
+    pub(super) fn new(
+        core: Arc<Core>,
+        held: Arc<Held>,
+        awaited: bool,
+        now: Instant,
+        counted: TaskTrackerToken,
+    ) -> Self {
+        let (is_held, question, kept_until) = held.begin_release();
+        if !is_held && held.lose() {
+            core.report_loss(&held, held.why_over());
+        }
+        let kept_until = kept_until.filter(|until| *until > now);
+        Self {
+            _counted: counted,
+            tries: None,
+            core,
+            held,
+            awaited,
+            is_held,
+            kept_until,
+            question,
+            is_over: false,
+            place: None,
+        }
+    }
+
+    /// Asks until the release is decided. `first`: the answer to the first question, which was asked.
+    pub(super) async fn released(
+        mut self,
+        first: Option<Answer<Released>>,
+        record: Option<Record>,
+    ) -> Result<(), LockError> {
+        let released = match first {
+            Some(answer) => answer.await,
+            None => self.ask(&record).await,
+        };
+        match self.answered(released) {
+            Some(result) => result,
+            None => self.repeated(record).await,
+        }
+    }
+
+    /// Asks again until the release is decided, with pauses between.
+    pub(super) async fn repeated(mut self, record: Option<Record>) -> Result<(), LockError> {
+        let mut backoff = Backoff::STORE;
+        loop {
+            backoff.pause().await;
+            let released = self.ask(&record).await;
+            if let Some(result) = self.answered(released) {
+                return result;
+            }
+        }
+    }
+
+    async fn ask(&self, record: &Option<Record>) -> Result<Released, StoreError> {
+        let release = Release::new(self.held.hold.clone()).record(record.clone());
+        self.core.store.release_one(release).answer().await
+    }
+
+    /// The result by the store's answer; `None` if it must be asked again.
+    pub(super) fn answered(
+        &mut self,
+        released: Result<Released, StoreError>,
+    ) -> Option<Result<(), LockError>> {
+        self.first_answer(&released);
+        let result = match released {
+            Ok(released) if released.status == HoldStatus::Held => Ok(()),
+            released => {
+                let tries = self.tries.get_or_insert_default();
+                tries.decided(&self.held, released)?
+            }
+        };
+        Some(self.ended(result))
+    }
+
+    /// The store has answered for the first time, which may be an error: what waits for that goes on.
+    fn first_answer(&mut self, released: &Result<Released, StoreError>) {
+        self.place = None;
+        let released = released.as_ref().copied();
+        self.freed(released.unwrap_or_else(|_| HoldStatus::Unknown.into()));
+    }
+
+    pub(super) fn freed(&mut self, released: Released) {
+        if std::mem::take(&mut self.awaited) {
+            self.core.freed(self.held.clone(), released);
+        }
+    }
+
+    /// The release has this result.
+    pub(super) fn ended(&mut self, result: Result<(), LockError>) -> Result<(), LockError> {
+        self.is_over = true;
+        if was_refused(&result) {
+            let (core, held) = (self.core.clone(), self.held.clone());
+            self.core.spawner.run(retry_refused(core, held));
+        }
+        finish(&self.core, &self.held, self.question, &result);
+        result
+    }
+}
+
+/// A release that is dropped before its end, with its runtime, ends with an unknown result, so that no caller waits for it.
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.freed(HoldStatus::Unknown.into());
+            self.held.finish(self.question, End::Unknown(undecided()));
+        }
+    }
+}
+
+fn finish(core: &Core, held: &Held, question: Question, result: &Result<(), LockError>) {
+    let end = match result {
+        Ok(()) => End::Released,
+        Err(LockError::Lost) => {
+            if !held.has_ended() {
+                core.report_loss(held, "the store did not carry it at its release");
+            }
+            End::Lost
+        }
+        Err(LockError::Unavailable(error) | LockError::Conflict(error)) => {
+            End::Unknown(error.clone())
+        }
+        Err(_) => End::Unknown(undecided()),
+    };
+    held.finish(question, end);
+}
+
+/// Releases many holds of one partition, up to [`BATCH`] in a question. Each result is known as soon as its batch is answered.
+pub(super) async fn release_together(
+    core: &Arc<Core>,
+    holds: Vec<Arc<Held>>,
+    ends: &mut [Ending],
+) -> Vec<Result<(), LockError>> {
+    let mut tries: Vec<_> = holds.iter().map(|_| Tries::default()).collect();
+    let mut results: Vec<_> = holds.iter().map(|_| None).collect();
+    let mut open: Vec<_> = (0..holds.len()).collect();
+    let mut backoff = Backoff::STORE;
+    loop {
+        for batch in open.chunks(BATCH) {
+            let releases = batch.iter();
+            let releases = releases.map(|place| Release::new(holds[*place].hold.clone()));
+            let answer = core.store.release(releases.collect()).answer().await;
+            for (index, &place) in batch.iter().enumerate() {
+                let released = answer.as_ref().map(|released| released[index]);
+                let released = released.map_err(Clone::clone);
+                results[place] = match ends.get_mut(place) {
+                    Some(end) => end.answered(released),
+                    None => tries[place].decided(&holds[place], released),
+                };
+            }
+        }
+        open.retain(|place| results[*place].is_none());
+        if open.is_empty() {
+            return results.into_iter().flatten().collect();
+        }
+        backoff.pause().await;
+    }
+}
+
+/// The release of one hold, which may be repeated.
+#[derive(Default)]
+struct Tries {
+    /// When its lease is over, by the answer to the first try. `None` before that.
+    over: Option<Instant>,
+    /// The store may have released it without an answer.
+    unanswered: Option<StoreError>,
+}
+
+impl Tries {
+    /// The result from the store's answer; `None` if the release must be repeated.
+    fn decided(
+        &mut self,
+        held: &Held,
+        released: Result<Released, StoreError>,
+    ) -> Option<Result<(), LockError>> {
+        let error = match released.map(|released| released.status) {
+            Ok(HoldStatus::Held) => return Some(Ok(())),
+            Ok(HoldStatus::Gone) => {
+                // An earlier attempt may have released it.
+                let why = self.unanswered.take();
+                return Some(Err(why.map_or(LockError::Lost, LockError::from)));
+            }
+            Ok(HoldStatus::Unknown) => undecided(),
+            Err(error) => error,
+        };
+        let now = Instant::now();
+        let over = *self
+            .over
+            .get_or_insert_with(|| now + held.longest_rest(now));
+        match error.kind() {
+            // After `Unacknowledged` the hold is released, and a repeat would not find it.
+            StoreErrorKind::Refused | StoreErrorKind::Conflict | StoreErrorKind::Unacknowledged => {
+                Some(Err(error.into()))
+            }
+            _ if now >= over => Some(Err(error.into())),
+            StoreErrorKind::Unanswered => {
+                self.unanswered = Some(error);
+                None
+            }
+            StoreErrorKind::Unreachable | StoreErrorKind::Transient => None,
+        }
+    }
+}
+
+/// Repeats a refused release until the lease is over, because the cause may end: rights and passwords may be restored.
+async fn retry_refused(core: Arc<Core>, held: Arc<Held>) {
+    let over = Instant::now() + held.longest_rest(Instant::now());
+    while Instant::now() < over {
+        tokio::time::sleep(REFUSED_PAUSE).await;
+        let release = Release::new(held.hold.clone());
+        let released = core.store.release_one(release).answer().await;
+        let is_refused = |error: &StoreError| error.kind() == StoreErrorKind::Refused;
+        let is_undecided = |error: &StoreError| is_refused(error) || !error.is_final();
+        if !released.is_err_and(|error| is_undecided(&error)) {
+            return;
+        }
+    }
+}
+
+fn was_refused(released: &Result<(), LockError>) -> bool {
+    matches!(released, Err(LockError::Unavailable(error)) if error.kind() == StoreErrorKind::Refused)
+}

@@ -1,0 +1,227 @@
+//! The release of shares, as a future.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures_util::future::{BoxFuture, join_all};
+use smallvec::{SmallVec, smallvec};
+
+use super::ending::{Ending, release_together};
+use super::{Core, Kept};
+use crate::error::{LockError, worst};
+use crate::hold::{Held, Question};
+use crate::store::{self, Answer, HoldStatus, Record, Release, Released, undecided};
+
+/// The release of shares, as a future. It is small, because each request of a layer has one.
+///
+/// # Cancel safety
+///
+/// A release in the store that has begun continues in the background.
+#[must_use = "it says whether the lock was held"]
+pub(crate) struct ShareRelease {
+    work: Work,
+    /// It fails as lost, whatever the store answers.
+    is_lost: bool,
+}
+
+/// The holds whose loss may become known before the end.
+type Holds = SmallVec<[Arc<Held>; 1]>;
+
+pub(super) enum Work {
+    Done(Option<Result<(), LockError>>),
+    /// The store was asked once. A release that must be repeated is `Kept`.
+    Asked(Option<Asked>),
+    /// Only the caller waits for it.
+    Waits(BoxFuture<'static, Result<(), LockError>>, Holds),
+    /// It is driven to its end.
+    Kept(Kept<Result<(), LockError>>, Holds),
+}
+
+impl ShareRelease {
+    pub(super) fn new(work: Work) -> Self {
+        let is_lost = false;
+        Self { work, is_lost }
+    }
+
+    pub(crate) fn done(result: Result<(), LockError>) -> Self {
+        Self::new(Work::Done(Some(result)))
+    }
+
+    /// Waits for the verdict about a share that ended after the question `last`.
+    pub(super) fn confirmed(held: &Arc<Held>, last: Question) -> Self {
+        match held.verdict(last) {
+            Some(verdict) => Self::done(verdict),
+            None => {
+                let work = Box::pin(Core::confirmed(held.clone(), last));
+                Self::new(Work::Waits(work, smallvec![held.clone()]))
+            }
+        }
+    }
+
+    pub(super) fn asked(asked: Asked) -> Self {
+        Self::new(Work::Asked(Some(asked)))
+    }
+
+    /// The same, which also fails as lost if `is_lost`.
+    pub(super) fn lost_if(mut self, is_lost: bool) -> Self {
+        self.is_lost |= is_lost;
+        self
+    }
+
+    /// Whether it fails as lost, by what is known now, whatever the store still answers.
+    pub(crate) fn is_lost(&self) -> bool {
+        let seen_lost = match &self.work {
+            Work::Waits(_, holds) | Work::Kept(_, holds) => {
+                holds.iter().any(|held| held.was_lost())
+            }
+            Work::Done(_) | Work::Asked(_) => false,
+        };
+        self.is_lost || seen_lost
+    }
+}
+
+impl Future for ShareRelease {
+    type Output = Result<(), LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let released = loop {
+            match &mut self.work {
+                Work::Done(result) => break result.take().expect("polled after it was ready"),
+                Work::Waits(work, _) => break ready!(work.as_mut().poll(cx)),
+                Work::Asked(asked) => {
+                    let answer = &mut asked.as_mut().expect("polled after it was ready").answer;
+                    let released = ready!(answer.as_mut().poll(cx));
+                    let Asked {
+                        mut ending, record, ..
+                    } = asked.take().expect("it was there");
+                    match ending.answered(released) {
+                        Some(result) => break result,
+                        None => {
+                            let core = ending.core.clone();
+                            self.work = Work::Kept(
+                                core.kept(ending.repeated(record.map(|record| *record))),
+                                SmallVec::new(),
+                            );
+                        }
+                    }
+                }
+                Work::Kept(work, _) => break ready!(Pin::new(work).poll(cx)),
+            }
+        };
+        Poll::Ready(match self.is_lost {
+            true => Err(LockError::Lost),
+            false => released,
+        })
+    }
+}
+
+impl Drop for ShareRelease {
+    fn drop(&mut self) {
+        if let Work::Asked(asked) = &mut self.work
+            && let Some(Asked {
+                ending,
+                answer,
+                record,
+            }) = asked.take()
+        {
+            let core = ending.core.clone();
+            drop(core.kept(ending.released(Some(answer), record.map(|record| *record))));
+        }
+    }
+}
+
+/// A release that the store was asked for.
+pub(super) struct Asked {
+    ending: Ending,
+    answer: Answer<Released>,
+    record: Option<Box<Record>>,
+}
+
+impl Ending {
+    /// Releases it. A store that answers at once has answered when this returns.
+    pub(super) fn begin(mut self, record: Option<Record>) -> ShareRelease {
+        if self.kept_until.is_some() && record.is_none() {
+            return self.leave();
+        }
+        // A lost hold is released as well, because the store may still carry it.
+        let is_held = self.is_held;
+        let record = record.filter(|_| is_held);
+        let core = self.core.clone();
+        let release = Release::new(self.held.hold.clone()).record(record.clone());
+        match core.store.release_one(release) {
+            store::Asked::Now(released) => {
+                let result = self.answered(released);
+                let result = result.unwrap_or_else(|| self.ended(Err(undecided().into())));
+                ShareRelease::done(result)
+            }
+            store::Asked::Later(answer) => ShareRelease::asked(Asked {
+                ending: self,
+                answer,
+                record: record.map(Box::new),
+            }),
+        }
+        .lost_if(!is_held)
+    }
+
+    /// The same where no caller waits.
+    pub(super) fn in_background(mut self) {
+        let core = self.core.clone();
+        if self.kept_until.is_some() || core.store.answers_at_once() {
+            drop(self.begin(None));
+            return;
+        }
+        core.spawner.run(async move {
+            let place = self
+                .core
+                .place(self.core.store.partition_of(&self.held.hold.key));
+            self.place = place.acquire_owned().await.ok();
+            drop(self.released(None, None).await);
+        });
+    }
+
+    /// Leaves it in the store until its minimum is over, and asks whether the store carries it.
+    fn leave(mut self) -> ShareRelease {
+        let until = self.kept_until.expect("it has a minimum");
+        self.freed(HoldStatus::Held.into());
+        self.is_over = true;
+        if !self.is_held {
+            return ShareRelease::done(Err(LockError::Lost));
+        }
+        let (core, held) = (self.core.clone(), self.held.clone());
+        let last = held.latest_question();
+        core.table
+            .shard_of(&held.hold.key)
+            .wheel
+            .place(&held, until);
+        core.agenda.visit(until);
+        core.check(&held);
+        ShareRelease::confirmed(&held, last)
+    }
+}
+
+/// Ends several holds together, those of one partition in few questions. Returns whether the store carried all of them until then.
+pub(super) fn end_all(
+    core: Arc<Core>,
+    ends: Vec<Ending>,
+    background: bool,
+) -> impl Future<Output = Result<(), LockError>> + Send + 'static {
+    let (kept, ends): (Vec<_>, Vec<_>) = ends.into_iter().partition(|end| end.kept_until.is_some());
+    let kept: Vec<_> = kept.into_iter().map(Ending::leave).collect();
+    let partitions = core.store.by_partition(ends, |end| &end.held.hold.key);
+    async move {
+        let releases = partitions.into_iter().map(|(partition, mut ends)| {
+            let core = core.clone();
+            async move {
+                if background {
+                    let place = core.place(partition).acquire_owned().await.ok();
+                    ends[0].place = place;
+                }
+                let holds = ends.iter().map(|end| end.held.clone()).collect();
+                release_together(&core, holds, &mut ends).await
+            }
+        });
+        let (released, left) = tokio::join!(join_all(releases), join_all(kept));
+        worst(released.into_iter().flatten().chain(left))
+    }
+}

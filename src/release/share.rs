@@ -1,0 +1,250 @@
+//! A share in a hold, and its release.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use super::Core;
+use super::ending::Ending;
+use super::releasing::{ShareRelease, Work, end_all};
+use crate::error::{LockError, worst};
+use crate::hold::Held;
+use crate::limits::ANSWER_TIME;
+use crate::lock::FencingToken;
+use crate::store::{Record, undecided};
+use crate::table::{Ended, Grant, Holder};
+
+/// A share in a hold: the duty to end it, from the grant to the end. The last share of a hold releases it.
+pub(crate) struct Share {
+    /// `None` once the share has ended.
+    core: Option<Arc<Core>>,
+    held: Arc<Held>,
+    holder: Holder,
+}
+
+/// What a share leaves when it ends.
+enum Left {
+    /// The hold goes on.
+    Shared,
+    /// It must be released.
+    Last(Ending),
+}
+
+impl Share {
+    pub(super) fn new(core: Arc<Core>, grant: Grant) -> Self {
+        Self {
+            core: Some(core),
+            held: grant.held,
+            holder: grant.holder,
+        }
+    }
+
+    pub(crate) fn held(&self) -> &Arc<Held> {
+        &self.held
+    }
+
+    /// That of its client. The share has not ended.
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        self.core.as_ref().expect("the share has not ended")
+    }
+
+    /// Only a hold without shares is handed over, so this is the token of this share.
+    pub(crate) fn token(&self) -> Option<FencingToken> {
+        self.held.token()
+    }
+
+    /// When its own longest hold is over.
+    pub(crate) fn limit(&self) -> Option<Instant> {
+        self.holder.limit
+    }
+
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        self.holder.limit.is_some_and(|limit| now >= limit)
+    }
+
+    pub(crate) fn is_lost(&self, now: Instant) -> bool {
+        self.held.is_lost(now) || self.is_over(now)
+    }
+
+    /// Ends the share at once. The release returns whether the store carried the hold until now, and the store keeps `record` if
+    /// it did.
+    ///
+    /// # Errors
+    ///
+    /// With a record also `Invalid` if others share the hold: then nothing is recorded.
+    pub(crate) fn release(mut self, record: Option<Record>, now: Instant) -> ShareRelease {
+        let is_over = self.is_over(now);
+        let record = record.filter(|_| !self.is_lost(now));
+        let records = record.is_some();
+        let core = self.core().clone();
+        let held = self.held.clone();
+        match self.end(!records, now) {
+            Left::Last(ending) => ending.begin(record).lost_if(is_over),
+            Left::Shared if is_over || held.is_lost(now) => {
+                ShareRelease::done(Err(LockError::Lost))
+            }
+            Left::Shared if records => ShareRelease::done(Err(LockError::invalid(
+                "the hold is shared: only its last share can leave a record",
+            ))),
+            Left::Shared => {
+                let last = held.latest_question();
+                core.check(&held);
+                ShareRelease::confirmed(&held, last)
+            }
+        }
+    }
+
+    /// Ends all shares at once, those of one partition in few questions. The release returns whether the store carried every hold
+    /// until now.
+    pub(crate) fn release_all(shares: SmallVec<[Self; 1]>, now: Instant) -> ShareRelease {
+        let is_lost = shares.iter().any(|share| share.is_lost(now));
+        let Some(core) = shares.first().map(|share| share.core().clone()) else {
+            return ShareRelease::done(Ok(()));
+        };
+        let holds: SmallVec<_> = shares.iter().map(|share| share.held.clone()).collect();
+        let (mut last, mut shared) = (Vec::new(), Vec::new());
+        for mut share in shares {
+            let question = share.held.latest_question();
+            match share.end(true, now) {
+                Left::Last(ending) => last.push(ending),
+                Left::Shared => {
+                    core.check(&share.held);
+                    shared.push((share.held.clone(), question));
+                }
+            }
+        }
+        let checks = shared.into_iter();
+        let checks = checks.map(|(held, last)| Core::confirmed(held, last));
+        let checks = join_all(checks.collect::<Vec<_>>());
+        let work = match last.is_empty() {
+            true => Work::Waits(Box::pin(async move { worst(checks.await) }), holds),
+            false => {
+                let work = end_all(core.clone(), last, false);
+                let released = core.kept(async move {
+                    let (released, checked) = tokio::join!(work, checks);
+                    worst(checked.into_iter().chain([released]))
+                });
+                Work::Kept(released, holds)
+            }
+        };
+        ShareRelease::new(work).lost_if(is_lost)
+    }
+
+    /// Ends the share in this process.
+    fn end(&mut self, pass_on: bool, now: Instant) -> Left {
+        let Some(core) = self.core.take() else {
+            return Left::Shared;
+        };
+        // Before the hold leaves the table: a shutdown that does not find it there waits for its release.
+        let counted = core.spawner.tracker.token();
+        let (ended, out) = core.table.ended(&self.held, &self.holder, pass_on, now);
+        core.run(out);
+        match ended {
+            Ended::GoesOn => Left::Shared,
+            Ended::Release { awaited } => {
+                Left::Last(Ending::new(core, self.held.clone(), awaited, now, counted))
+            }
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.core.is_some()
+            && let Left::Last(ending) = self.end(true, Instant::now())
+        {
+            ending.in_background();
+        }
+    }
+}
+
+/// The shares that one request has taken. If they are dropped, they end together, and their holds are released in few questions.
+pub(crate) struct Shares(SmallVec<[Share; 1]>);
+
+impl Shares {
+    pub(crate) fn new(shares: SmallVec<[Share; 1]>) -> Self {
+        Self(shares)
+    }
+
+    pub(crate) fn push(&mut self, share: Share) {
+        self.0.push(share);
+    }
+
+    pub(crate) fn is_any_lost(&self, now: Instant) -> bool {
+        self.iter().any(|share| share.is_lost(now))
+    }
+
+    /// Has the store keep the holds until `until` at least, also after their release and without this process.
+    ///
+    /// # Errors
+    ///
+    /// `Lost` if it does not carry all of them; `Unavailable`, also if it does not answer in time.
+    ///
+    /// # Cancel safety
+    ///
+    /// The question continues in the background.
+    pub(crate) async fn keep_until(&self, until: Instant) -> Result<(), LockError> {
+        let core = self[0].core();
+        // Not handed over from here on: the next holder could die, and leave its key taken until then.
+        self.iter().for_each(|share| core.table.stay(&share.held));
+        let holds: Vec<_> = self.iter().map(|share| share.held.clone()).collect();
+        let (sender, answer) = oneshot::channel();
+        let asking = core.clone();
+        core.spawner.run(async move {
+            drop(sender.send(asking.extend(&holds, until).await));
+        });
+        let answer = timeout(ANSWER_TIME, answer).await;
+        let held = answer.ok().and_then(Result::ok);
+        held.unwrap_or_else(|| Err(undecided().into()))?;
+        let held = self.iter().filter(|share| share.held.keep_until(until));
+        match held.count() == self.len() {
+            true => Ok(()),
+            false => Err(LockError::Lost),
+        }
+    }
+
+    /// Ends the shares. The release returns whether the store carried every hold until now, and the store keeps `record` if it did.
+    ///
+    /// # Errors
+    ///
+    /// With a record also `Invalid` if others share the hold, or there is more than one key: then nothing is recorded.
+    pub(crate) fn release(mut self, record: Option<Record>, now: Instant) -> ShareRelease {
+        let mut shares = std::mem::take(&mut self.0);
+        match (shares.len(), record) {
+            (1, record) => shares.pop().expect("there is one").release(record, now),
+            (_, None) => Share::release_all(shares, now),
+            (_, Some(_)) => {
+                ShareRelease::done(Err(LockError::invalid("a record belongs to one key")))
+            }
+        }
+    }
+}
+
+impl Deref for Shares {
+    type Target = [Share];
+
+    fn deref(&self) -> &[Share] {
+        &self.0
+    }
+}
+
+impl Drop for Shares {
+    fn drop(&mut self) {
+        if self.0.len() > 1 {
+            let now = Instant::now();
+            let core = self.0[0].core().clone();
+            let ends = self
+                .0
+                .drain(..)
+                .filter_map(|mut share| match share.end(true, now) {
+                    Left::Last(ending) => Some(ending),
+                    Left::Shared => None,
+                });
+            drop(core.kept(end_all(core.clone(), ends.collect(), true)));
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! A share in a hold, as data.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::hold::Held;
+use crate::lock::Owner;
+
+/// A share in a hold, as data: the caller that gets it must end it.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) held: Arc<Held>,
+    pub(crate) holder: Holder,
+    /// Whether the hold was passed from the request before, without the store.
+    pub(crate) handed_over: bool,
+}
+
+/// Whose share it is, and when its longest hold is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) owner: Option<Owner>,
+    pub(crate) limit: Option<Instant>,
+}

@@ -1,0 +1,281 @@
+//! The requests that wait for one side of a key.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::{Out, Slot, Terms};
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
+use crate::hold::Held;
+use crate::lock::LockMode;
+
+/// How long a request may leave a grant untaken before it goes to another request.
+pub(crate) const CLAIM: Duration = Duration::from_millis(250);
+
+/// The sides of a key. Requests of one side wait in one line, and one task asks for them; in a fair queue each has its own place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// `Reentrant` and `Write`, or permits.
+    Exclusive,
+    Read,
+    Fair,
+}
+
+impl Side {
+    pub(crate) const ALL: [Self; 3] = [Self::Exclusive, Self::Read, Self::Fair];
+
+    pub(crate) fn of(mode: LockMode) -> Self {
+        match mode {
+            LockMode::Reentrant | LockMode::Write | LockMode::Permit(_) => Self::Exclusive,
+            LockMode::Read => Self::Read,
+            LockMode::Fair => Self::Fair,
+        }
+    }
+}
+
+/// What the task of a contended key does next.
+#[derive(Debug, Default)]
+pub(crate) enum Next {
+    /// Ask the store in the place of this request. `after`: until then, others ask first, unless a wake-up comes.
+    Ask {
+        ticket: u64,
+        terms: Terms,
+        after: Option<Instant>,
+        /// How many others wait, if no other task asks for them.
+        behind: usize,
+    },
+    /// Wait until then, or until it is woken. If the process itself holds the key: look whether the store still carries that.
+    Wait {
+        until: Instant,
+        holds: Option<Arc<Held>>,
+    },
+    /// No request waits, but a grant is not taken yet: look again then.
+    Idle { until: Instant },
+    /// No request waits: the task ends.
+    #[default]
+    Done,
+}
+
+/// A request that waits.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    /// Its number among all requests of the client, by which it stands in line.
+    pub(super) ticket: u64,
+    pub(super) terms: Terms,
+    pub(super) since: Instant,
+    pub(super) slot: Arc<Slot>,
+    /// The store has its place, in a fair queue.
+    pub(super) placed: bool,
+}
+
+/// A task that asks for one side of a key.
+#[derive(Debug, Clone)]
+pub(crate) struct Task {
+    pub(crate) side: Side,
+    /// That of the request which it was started for. In a fair queue it asks for no other.
+    pub(crate) ticket: u64,
+    /// Notified when it has something to do.
+    pub(crate) work: Arc<Notify>,
+}
+
+impl Task {
+    /// The only request that it asks for, in a fair queue.
+    pub(crate) fn only(&self) -> Option<u64> {
+        (self.side == Side::Fair).then_some(self.ticket)
+    }
+}
+
+/// A grant that a request has been given, and may not have taken yet.
+#[derive(Debug)]
+struct Given {
+    ticket: u64,
+    slot: Arc<Slot>,
+    at: Instant,
+}
+
+/// The line of one side.
+///
+/// While a request waits, or a grant is not taken, there is a task, which ends only by [`Next::Done`]; in a fair queue each waiter has
+/// one, and of requests for permits some have. Waiters are sorted by ticket.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    waiters: VecDeque<Waiter>,
+    given: Vec<Given>,
+    tasks: SmallVec<[Task; 1]>,
+    /// When the store last answered, and when the lease of the holder ends of which it told.
+    answered: Option<Instant>,
+    held_until: Option<Instant>,
+    /// The store has refused the task since it last granted.
+    pub(super) was_refused: bool,
+    /// The task has something in the store, and with it perhaps a place in line.
+    pub(super) asks: bool,
+    /// The task hears the messages of releases.
+    pub(super) listens: bool,
+    /// Other processes wait: the next hold is not handed over.
+    pub(super) yields: bool,
+}
+
+impl Line {
+    pub(super) fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
+    /// Whether it is as if it had just been made.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiters.is_empty() && self.given.is_empty() && self.tasks.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Waiter> {
+        self.waiters.iter()
+    }
+
+    pub(super) fn get(&self, index: usize) -> &Waiter {
+        &self.waiters[index]
+    }
+
+    /// Puts a request where its ticket belongs.
+    pub(super) fn push(&mut self, waiter: Waiter) {
+        #[cfg(test)]
+        if exploration::has(Mutant::LastInFirstOut) {
+            return self.waiters.push_front(waiter);
+        }
+        let place = self
+            .waiters
+            .partition_point(|other| other.ticket < waiter.ticket);
+        self.waiters.insert(place, waiter);
+    }
+
+    /// A request is over.
+    pub(super) fn remove(&mut self, ticket: u64) -> Option<Waiter> {
+        self.given.retain(|given| given.ticket != ticket);
+        let place = self
+            .waiters
+            .iter()
+            .position(|waiter| waiter.ticket == ticket)?;
+        self.waiters.remove(place)
+    }
+
+    /// Takes a request out that gets a grant now.
+    pub(super) fn give(&mut self, index: usize, now: Instant) -> Waiter {
+        let waiter = self.waiters.remove(index).expect("it is there");
+        self.given.retain(|given| given.slot.is_untaken());
+        self.given.push(Given {
+            ticket: waiter.ticket,
+            slot: waiter.slot.clone(),
+            at: now,
+        });
+        waiter
+    }
+
+    /// Takes all requests out, whose answer is no grant.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Waiter> {
+        self.waiters.drain(..)
+    }
+
+    /// Takes grants away that were not taken for [`CLAIM`]. Returns when to look again.
+    pub(super) fn revoke(&mut self, now: Instant, out: &mut Out) -> Option<Instant> {
+        let mut next: Option<Instant> = None;
+        self.given.retain(|given| {
+            if !given.slot.is_untaken() {
+                return false;
+            }
+            let until = given.at + CLAIM;
+            if until <= now {
+                #[cfg(test)]
+                if exploration::has(Mutant::UntakenKept) {
+                    return false;
+                }
+                if let Some(grant) = given.slot.revoke(given.ticket) {
+                    out.untaken.push(grant);
+                    return false;
+                }
+            }
+            // It may be on its way to the slot.
+            let until = until.max(now + CLAIM / 2);
+            next = Some(next.map_or(until, |next| next.min(until)));
+            true
+        });
+        next
+    }
+
+    /// The store has refused this request of a fair queue, and has its place.
+    pub(super) fn placed(&mut self, ticket: u64) {
+        if let Some(waiter) = self
+            .waiters
+            .iter_mut()
+            .find(|waiter| waiter.ticket == ticket)
+        {
+            waiter.placed = true;
+        }
+    }
+
+    /// The store has answered.
+    pub(super) fn news(&mut self, now: Instant, held_until: Option<Instant>) {
+        self.answered = Some(now);
+        self.held_until = held_until;
+        self.was_refused = held_until.is_some();
+    }
+
+    pub(super) fn has_news_since(&self, since: Instant) -> bool {
+        self.answered.is_some_and(|answered| answered >= since)
+    }
+
+    pub(super) fn held_until(&self) -> Option<Instant> {
+        self.held_until
+    }
+
+    /// Starts a task for the request with this ticket.
+    pub(super) fn start(&mut self, side: Side, ticket: u64) -> Task {
+        let work = Arc::default();
+        let task = Task { side, ticket, work };
+        self.tasks.push(task.clone());
+        task
+    }
+
+    pub(super) fn tasks(&self) -> usize {
+        self.tasks.len()
+    }
+
+    pub(super) fn is_task(&self, task: &Task) -> bool {
+        let mut tasks = self.tasks.iter();
+        tasks.any(|other| Arc::ptr_eq(&other.work, &task.work))
+    }
+
+    /// The task has ended.
+    pub(super) fn end_task(&mut self, task: &Task) {
+        self.tasks
+            .retain(|other| !Arc::ptr_eq(&other.work, &task.work));
+        if self.tasks.is_empty() {
+            (self.asks, self.listens) = (false, false);
+        }
+    }
+
+    /// If no request waits, and each grant is taken, no task is needed.
+    pub(super) fn settle(&mut self, out: &mut Out) {
+        if self.waiters.is_empty() && self.given.is_empty() {
+            self.replace_tasks(out);
+            (self.asks, self.listens) = (false, false);
+        }
+    }
+
+    /// The present tasks end when they look for their next step.
+    pub(super) fn replace_tasks(&mut self, out: &mut Out) {
+        self.wake(out);
+        self.tasks.clear();
+    }
+
+    /// Wakes the tasks.
+    pub(super) fn wake(&self, out: &mut Out) {
+        out.wake
+            .extend(self.tasks.iter().map(|task| task.work.clone()));
+    }
+}

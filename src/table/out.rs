@@ -1,0 +1,66 @@
+//! The effects of an event.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::grant::Grant;
+use super::slot::Slot;
+use super::wheel::Wheel;
+use crate::error::LockError;
+
+/// The effects of an event, executed after the mutex is unlocked.
+#[derive(Debug, Default)]
+pub(crate) struct Out {
+    /// Requests that get their answer. A grant that is not taken is ended.
+    pub(crate) tell: SmallVec<[Told; 1]>,
+    /// Grants that no request has taken for too long: they are ended.
+    pub(crate) untaken: SmallVec<[Grant; 1]>,
+    /// Tasks that have something to do.
+    pub(crate) wake: SmallVec<[Arc<Notify>; 2]>,
+    /// When the keeper must visit a hold that it did not know.
+    pub(crate) visit: Option<Instant>,
+    /// The same event comes again after this time: others ask first.
+    pub(crate) later: Option<Duration>,
+}
+
+impl Out {
+    pub(super) fn visits(wheel: &mut Wheel) -> Self {
+        let mut out = Self::default();
+        out.see(wheel);
+        out
+    }
+
+    /// Takes the time of an earlier visit from the wheel.
+    pub(super) fn see(&mut self, wheel: &mut Wheel) {
+        self.visit = wheel.take_earlier();
+    }
+
+    pub(super) fn tell(&mut self, slot: Arc<Slot>, ticket: u64, answer: Result<Grant, LockError>) {
+        self.tell.push(Told {
+            slot,
+            ticket,
+            answer,
+        });
+    }
+}
+
+/// The answer to a request that waits.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) ticket: u64,
+    pub(crate) answer: Result<Grant, LockError>,
+}
+
+/// What becomes of a hold when a share ends.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Others share it, or it has passed to the next request: the store is asked whether it carries it.
+    GoesOn,
+    /// It must be released in the store. `awaited`: then that is an event for this process.
+    Release { awaited: bool },
+}

@@ -1,0 +1,171 @@
+//! Where a request that waits gets its answer.
+
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use super::grant::Grant;
+use crate::error::LockError;
+#[cfg(test)]
+use crate::exploration::{self, Mutant};
+use crate::sync::Mutex;
+
+/// The answer to a request, which may wait for several keys: the first grant is its answer.
+///
+/// The request polls it. A grant that it does not take for a while goes to another request.
+#[derive(Debug)]
+pub(crate) struct Slot(Mutex<SlotState>);
+
+/// `Waits → Given → Over`; `Given → Revoked → Waits` if the request did not take the grant in time.
+#[derive(Debug)]
+enum SlotState {
+    /// For how many keys it waits.
+    Waits {
+        tickets: usize,
+        waker: Option<Waker>,
+    },
+    Given {
+        ticket: u64,
+        answer: Result<Grant, LockError>,
+        tickets: usize,
+    },
+    /// The grant of this ticket was taken away.
+    Revoked {
+        ticket: u64,
+        tickets: usize,
+    },
+    Over,
+}
+
+/// What a request finds in its slot.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    Answer(Result<Grant, LockError>),
+    /// Its place in the line of this ticket is gone: it must wait there again.
+    Revoked(u64),
+}
+
+/// An answer that the request does not want any more, or a waker to call after all mutexes are unlocked.
+pub(crate) type Given = Result<Option<Waker>, Result<Grant, LockError>>;
+
+impl Slot {
+    pub(crate) fn new() -> Arc<Self> {
+        let tickets = 0;
+        let waker = None;
+        Arc::new(Self(Mutex::new(SlotState::Waits { tickets, waker })))
+    }
+
+    /// One more ticket waits with it.
+    pub(super) fn add(&self) {
+        if let SlotState::Waits { tickets, .. } | SlotState::Revoked { tickets, .. } =
+            &mut *self.0.lock()
+        {
+            *tickets += 1;
+        }
+    }
+
+    /// Gives the answer of one ticket. An error is the answer only if no other ticket waits.
+    pub(crate) fn give(&self, ticket: u64, answer: Result<Grant, LockError>) -> Given {
+        let mut state = self.0.lock();
+        match &mut *state {
+            SlotState::Waits { tickets, .. } if answer.is_err() && *tickets > 1 => {
+                *tickets -= 1;
+                Ok(None)
+            }
+            SlotState::Waits { tickets, waker } => {
+                let (tickets, waker) = (*tickets, waker.take());
+                #[cfg(test)]
+                let waker = waker.filter(|_| tickets < 2 || !exploration::has(Mutant::GiftUnseen));
+                *state = SlotState::Given {
+                    ticket,
+                    answer,
+                    tickets,
+                };
+                Ok(waker)
+            }
+            _ => Err(answer),
+        }
+    }
+
+    /// Takes back a grant that the request has not taken. `None`: it has, or there was no grant.
+    pub(super) fn revoke(&self, of: u64) -> Option<Grant> {
+        let mut state = self.0.lock();
+        let SlotState::Given {
+            ticket,
+            answer: Ok(_),
+            tickets,
+        } = &*state
+        else {
+            return None;
+        };
+        if *ticket != of {
+            return None;
+        }
+        let revoked = SlotState::Revoked {
+            ticket: of,
+            tickets: *tickets,
+        };
+        match mem::replace(&mut *state, revoked) {
+            SlotState::Given { answer, .. } => answer.ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether a grant for this ticket may still be on its way, or is not taken.
+    pub(super) fn is_untaken(&self) -> bool {
+        matches!(
+            &*self.0.lock(),
+            SlotState::Waits { .. } | SlotState::Given { .. }
+        )
+    }
+
+    /// The mode of a grant that is not taken.
+    #[cfg(test)]
+    pub(super) fn given(&self) -> Option<crate::lock::LockMode> {
+        match &*self.0.lock() {
+            SlotState::Given {
+                answer: Ok(grant), ..
+            } => Some(grant.held.hold.mode),
+            _ => None,
+        }
+    }
+
+    /// Takes what is there.
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Taken> {
+        let mut state = self.0.lock();
+        match &mut *state {
+            SlotState::Waits { waker, .. } => {
+                let is_same = waker
+                    .as_ref()
+                    .is_some_and(|waker| waker.will_wake(cx.waker()));
+                let before = match is_same {
+                    true => None,
+                    false => waker.replace(cx.waker().clone()),
+                };
+                drop(state);
+                drop(before);
+                Poll::Pending
+            }
+            SlotState::Revoked { ticket, tickets } => {
+                let (ticket, tickets) = (*ticket, *tickets - 1);
+                let waker = Some(cx.waker().clone());
+                *state = SlotState::Waits { tickets, waker };
+                Poll::Ready(Taken::Revoked(ticket))
+            }
+            SlotState::Given { .. } => match mem::replace(&mut *state, SlotState::Over) {
+                SlotState::Given { answer, .. } => Poll::Ready(Taken::Answer(answer)),
+                _ => Poll::Pending,
+            },
+            SlotState::Over => Poll::Pending,
+        }
+    }
+
+    /// The request is over. Returns a grant that it has not taken.
+    pub(crate) fn close(&self) -> Option<Grant> {
+        let closed = mem::replace(&mut *self.0.lock(), SlotState::Over);
+        match closed {
+            SlotState::Given { answer, .. } => answer.ok(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! All sequences of events of one key, up to a length.
+
+use std::task::{Context, Poll, Waker};
+
+use uuid::Uuid;
+
+use super::*;
+use crate::hold::Due;
+use crate::lock::{Hold, HoldId, Lease, LockMode, Owner};
+use crate::store::HoldStatus;
+use crate::telemetry::Route;
+
+const REQUESTS: u64 = 3;
+
+/// What may happen next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    Enters(u64, LockMode),
+    /// The store answers the question of a request.
+    Granted(u64),
+    Refused(u64),
+    /// The request polls its slot, or is dropped.
+    Polls(u64),
+    Leaves(u64),
+    /// A guard ends.
+    Ends(u64),
+    /// The task of the side asks, and the store grants or refuses.
+    Gives(Side),
+    Loses(u64),
+    /// More time passes than a grant may be left untaken.
+    Passes,
+}
+
+#[derive(Debug, Default)]
+enum Place {
+    #[default]
+    Outside,
+    Asks(LockMode),
+    Waits(LockMode, Arc<Slot>),
+    Holds(Grant),
+    Over,
+}
+
+/// One history.
+struct World {
+    table: Table,
+    key: LockKey,
+    now: Instant,
+    requests: Vec<Place>,
+    tasks: Vec<Task>,
+    next_hold: u64,
+    modes: &'static [LockMode],
+}
+
+fn terms(mode: LockMode) -> Terms {
+    Terms {
+        mode,
+        owner: None,
+        lease: Lease::default(),
+        max_hold: None,
+        fenced: false,
+        max_waiters: Some(8),
+        wait: Duration::from_secs(30),
+        route: Route::default(),
+    }
+}
+
+impl World {
+    fn new(now: Instant, modes: &'static [LockMode]) -> Self {
+        Self {
+            table: Table::new(HandoverLimits::default(), 100, true),
+            key: LockKey::new("k"),
+            now,
+            requests: (0..REQUESTS).map(|_| Place::default()).collect(),
+            tasks: Vec::new(),
+            next_hold: 100,
+            modes,
+        }
+    }
+
+    /// Everything that may happen now.
+    fn events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (n, place) in (0..).zip(&self.requests) {
+            match place {
+                Place::Outside => {
+                    events.extend(self.modes.iter().map(|mode| Event::Enters(n, *mode)))
+                }
+                Place::Asks(_) => {
+                    events.extend([Event::Granted(n), Event::Refused(n), Event::Leaves(n)])
+                }
+                Place::Waits(..) => events.extend([Event::Polls(n), Event::Leaves(n)]),
+                Place::Holds(_) => events.extend([Event::Ends(n), Event::Loses(n)]),
+                Place::Over => {}
+            }
+        }
+        for side in [Side::Exclusive, Side::Read] {
+            if self.table.waiting(&self.key, side) > 0 {
+                events.push(Event::Gives(side));
+            }
+        }
+        events.push(Event::Passes);
+        events
+    }
+
+    fn hold(&mut self, mode: LockMode) -> Arc<Held> {
+        self.next_hold += 1;
+        let hold = Hold {
+            key: self.key.clone(),
+            mode,
+            id: HoldId::new(Uuid::nil(), self.next_hold),
+        };
+        let lease = Lease::default();
+        let (route, granted) = (Route::default(), lease.duration());
+        Arc::new(Held::new(hold, lease, route, None, self.now, granted))
+    }
+
+    /// Whether a hold in this mode may be granted: the store excludes.
+    fn is_free(&self, mode: LockMode) -> bool {
+        let held = self.requests.iter().filter_map(|place| match place {
+            Place::Holds(grant) if !grant.held.is_lost(self.now) => Some(grant.held.hold.mode),
+            _ => None,
+        });
+        let given = self.untaken();
+        let mut all = held.chain(given);
+        all.all(|other| other == LockMode::Read && mode == LockMode::Read)
+    }
+
+    /// The modes of grants that are not taken.
+    fn untaken(&self) -> Vec<LockMode> {
+        let slots = self.requests.iter().filter_map(|place| match place {
+            Place::Waits(_, slot) => slot.given(),
+            _ => None,
+        });
+        slots.collect()
+    }
+
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Enters(n, mode) => {
+                let mut slot = None;
+                let entered = self
+                    .table
+                    .enter(&self.key, n, &terms(mode), &mut slot, self.now);
+                let (entered, out) = entered.expect("there is room");
+                self.requests[n as usize] = self.placed(entered, mode, slot);
+                self.run(out);
+            }
+            Event::Granted(n) => {
+                let Place::Asks(mode) = std::mem::take(&mut self.requests[n as usize]) else {
+                    unreachable!("it asks");
+                };
+                if !self.is_free(mode) {
+                    self.requests[n as usize] = Place::Asks(mode);
+                    return;
+                }
+                let held = self.hold(mode);
+                let granted = self.table.granted(n, &held, &terms(mode), self.now);
+                let (grant, out) = granted.expect("it is open");
+                self.requests[n as usize] = Place::Holds(grant);
+                self.run(out);
+            }
+            Event::Refused(n) => {
+                let Place::Asks(mode) = std::mem::take(&mut self.requests[n as usize]) else {
+                    unreachable!("it asks");
+                };
+                let (mut slot, news) = (None, (Some(self.now + Duration::from_secs(1)), true));
+                let (key, terms) = (self.key.clone(), terms(mode));
+                let entered = self
+                    .table
+                    .refused(&key, n, &terms, &mut slot, news, self.now);
+                let (entered, out) = entered.expect("it may wait");
+                self.requests[n as usize] = self.placed(entered, mode, slot);
+                self.run(out);
+            }
+            Event::Polls(n) => {
+                let Place::Waits(mode, slot) = std::mem::take(&mut self.requests[n as usize])
+                else {
+                    unreachable!("it waits");
+                };
+                let polled = slot.poll(&mut Context::from_waker(Waker::noop()));
+                self.requests[n as usize] = match polled {
+                    Poll::Pending => Place::Waits(mode, slot),
+                    Poll::Ready(Taken::Answer(answer)) => Place::Holds(answer.expect("no error")),
+                    Poll::Ready(Taken::Revoked(_)) => {
+                        let mut again = Some(slot);
+                        let (key, terms) = (self.key.clone(), terms(mode));
+                        let entered = self.table.refused(
+                            &key,
+                            n,
+                            &terms,
+                            &mut again,
+                            (None, false),
+                            self.now,
+                        );
+                        let (entered, out) = entered.expect("it may wait");
+                        let place = self.placed(entered, mode, again);
+                        self.run(out);
+                        place
+                    }
+                };
+            }
+            Event::Leaves(n) => {
+                match std::mem::replace(&mut self.requests[n as usize], Place::Over) {
+                    Place::Asks(_) => {
+                        let out = self.table.asked(&self.key, n);
+                        self.run(out);
+                    }
+                    Place::Waits(mode, slot) => {
+                        if let Some(grant) = slot.close() {
+                            self.end(grant);
+                        }
+                        let out = self.table.left(&self.key, Side::of(mode), n);
+                        self.run(out);
+                    }
+                    _ => unreachable!("it asks or waits"),
+                }
+            }
+            Event::Ends(n) => {
+                let ended = std::mem::replace(&mut self.requests[n as usize], Place::Over);
+                let Place::Holds(grant) = ended else {
+                    unreachable!("it holds");
+                };
+                self.end(grant);
+            }
+            Event::Loses(n) => {
+                let Place::Holds(grant) = &self.requests[n as usize] else {
+                    unreachable!("it holds");
+                };
+                let held = grant.held.clone();
+                if held.lose()
+                    && let Some(out) = self.table.lost(&held)
+                {
+                    self.run(out);
+                }
+            }
+            Event::Gives(side) => {
+                let (next, out) = self.next(side);
+                self.run(out);
+                if let Next::Ask { terms, .. } = next
+                    && self.is_free(terms.mode)
+                {
+                    let held = self.hold(terms.mode);
+                    let (is_taken, out) = self.table.given(&held, None, self.now);
+                    assert!(is_taken, "the request for which it was asked is there");
+                    self.run(out);
+                }
+            }
+            Event::Passes => {
+                self.now += 2 * super::line::CLAIM;
+                for side in [Side::Exclusive, Side::Read] {
+                    let (_, out) = self.next(side);
+                    self.run(out);
+                }
+            }
+        }
+        self.check(event);
+    }
+
+    fn placed(&mut self, entered: Entered, mode: LockMode, slot: Option<Arc<Slot>>) -> Place {
+        match entered {
+            Entered::Share(grant) => Place::Holds(grant),
+            Entered::Ask => Place::Asks(mode),
+            Entered::Wait { start } => {
+                self.tasks.extend(start);
+                Place::Waits(mode, slot.expect("a request that waits has one"))
+            }
+        }
+    }
+
+    /// What the present task of a side does. One that was replaced ends.
+    fn next(&mut self, side: Side) -> (Next, Out) {
+        let tasks = self.tasks.iter().filter(|task| task.side == side);
+        let tasks: Vec<_> = tasks.collect();
+        let Some((last, before)) = tasks.split_last() else {
+            return (Next::Done, Out::default());
+        };
+        for task in before {
+            let (next, _) = self.table.next(&self.key, task, false, self.now);
+            assert!(matches!(next, Next::Done), "two tasks: {next:?}");
+        }
+        self.table.next(&self.key, last, false, self.now)
+    }
+
+    fn end(&mut self, grant: Grant) {
+        let (ended, out) = self.table.ended(&grant.held, &grant.holder, true, self.now);
+        self.run(out);
+        if let Ended::Release { awaited } = ended {
+            let (_, question, _) = grant.held.begin_release();
+            if awaited {
+                let out = self
+                    .table
+                    .released(&grant.held, HoldStatus::Held.into(), self.now);
+                self.run(out);
+            }
+            grant.held.finish(question, crate::hold::End::Released);
+            assert!(matches!(grant.held.due(self.now), Due::Nothing));
+        }
+    }
+
+    fn run(&mut self, out: Out) {
+        for told in out.tell {
+            match told.slot.give(told.ticket, told.answer) {
+                Ok(_) => {}
+                Err(Ok(grant)) => self.end(grant),
+                Err(Err(_)) => {}
+            }
+        }
+        out.untaken.into_iter().for_each(|grant| self.end(grant));
+    }
+
+    /// What holds between events.
+    fn check(&self, event: Event) {
+        let held = self.requests.iter().filter_map(|place| match place {
+            Place::Holds(grant) if !grant.held.is_lost(self.now) => Some(grant.held.clone()),
+            _ => None,
+        });
+        let held: Vec<_> = held.collect();
+        for (n, one) in held.iter().enumerate() {
+            for other in &held[n + 1..] {
+                let shared = one.hold.mode == LockMode::Read && other.hold.mode == LockMode::Read;
+                assert!(shared, "two at once after {event:?}");
+            }
+        }
+        for side in [Side::Exclusive, Side::Read] {
+            let waits = self.table.waiting(&self.key, side) > 0;
+            let has_task = self.tasks.iter().any(|task| task.side == side);
+            assert!(
+                !waits || has_task,
+                "no task asks for {side:?} after {event:?}"
+            );
+        }
+    }
+
+    /// Lets all of them go, and serves those that wait: the key is forgotten.
+    fn finish(mut self, history: &[Event]) {
+        for _ in 0..40 {
+            for n in 0..REQUESTS {
+                let event = match &self.requests[n as usize] {
+                    Place::Asks(mode) if self.is_free(*mode) => Event::Granted(n),
+                    Place::Asks(_) => Event::Refused(n),
+                    Place::Waits(..) => Event::Polls(n),
+                    Place::Holds(_) => Event::Ends(n),
+                    Place::Outside | Place::Over => continue,
+                };
+                self.apply(event);
+            }
+            for side in [Side::Exclusive, Side::Read] {
+                self.apply(Event::Gives(side));
+            }
+        }
+        let is_over = |place: &Place| matches!(place, Place::Over | Place::Outside);
+        assert!(
+            self.requests.iter().all(is_over),
+            "a request waits after {history:?}"
+        );
+        assert_eq!(
+            self.table.len(),
+            0,
+            "the key is not forgotten after {history:?}"
+        );
+    }
+}
+
+/// Runs every history of so many events, each from its beginning.
+fn all(modes: &'static [LockMode], length: usize) {
+    let begun = Instant::now();
+    let mut histories = vec![Vec::new()];
+    let mut count = 0;
+    while let Some(history) = histories.pop() {
+        let mut world = World::new(begun, modes);
+        history.iter().for_each(|event| world.apply(*event));
+        if history.len() < length {
+            for event in world.events() {
+                histories.push([&history[..], &[event]].concat());
+            }
+        }
+        world.finish(&history);
+        count += 1;
+    }
+    assert!(count > 1000, "only {count} histories");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_history_of_exclusive_requests_serves_all_and_leaves_nothing() {
+    all(&[LockMode::Reentrant], 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_history_of_readers_and_writers_serves_all_and_leaves_nothing() {
+    all(&[LockMode::Read, LockMode::Write], 5);
+}
+
+/// Another owner's question costs nothing: the owner joins its own hold, also one that it asked for twice.
+#[tokio::test(start_paused = true)]
+async fn an_owner_joins_its_own_hold_and_reads_under_its_own_write() {
+    let mut world = World::new(Instant::now(), &[LockMode::Write]);
+    let owner = Owner::new();
+    let owned = |mode| Terms {
+        owner: Some(owner.clone()),
+        ..terms(mode)
+    };
+    let (key, now) = (world.key.clone(), world.now);
+    let mut slot = None;
+    let write = owned(LockMode::Write);
+    let (entered, _) = world.table.enter(&key, 1, &write, &mut slot, now).unwrap();
+    assert!(matches!(entered, Entered::Ask));
+    let read = owned(LockMode::Read);
+    let (entered, _) = world.table.enter(&key, 2, &read, &mut slot, now).unwrap();
+    let Entered::Wait { start: Some(task) } = entered else {
+        panic!("it waits behind its owner");
+    };
+    world.tasks.push(task);
+    let held = world.hold(LockMode::Write);
+    let (first, out) = world.table.granted(1, &held, &write, now).unwrap();
+    world.run(out);
+    let slot = slot.expect("it waits");
+    let polled = slot.poll(&mut Context::from_waker(Waker::noop()));
+    let Poll::Ready(Taken::Answer(Ok(second))) = polled else {
+        panic!("it joins at the grant: {polled:?}");
+    };
+    assert!(Arc::ptr_eq(&first.held, &second.held));
+    world.end(first);
+    assert!(held.is_open(now), "the read goes on");
+    world.end(second);
+    let out = world.next(Side::Read).1;
+    world.run(out);
+    assert_eq!(world.table.len(), 0);
+}
