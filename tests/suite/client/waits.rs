@@ -5,9 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 use tower_distributed_lock::store::{LockStore, Outcome};
-use tower_distributed_lock::{
-    Lease, LockClient, LockError, LockMode, MemoryStore, Owner, RedisStore,
-};
+use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, MemoryStore, Owner};
 use tower_distributed_lock_testing::{Fault, Faults, FaultyStore};
 
 use super::MODES;
