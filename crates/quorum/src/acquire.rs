@@ -1,173 +1,101 @@
 //! Asking for a hold.
 
-use std::mem::replace;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use tokio::time::{Instant, timeout_at};
-use tower_distributed_lock::LockMode;
+use tokio::time::Instant;
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
-use tower_distributed_lock::store::{
-    Attempt, HoldStatus, LockStore, LockStoreExt, Outcome, Released,
-};
+use tower_distributed_lock::store::{Attempt, Feature, LockStore, Outcome};
 
-use crate::ballot::{Ballot, Paper, Verdict, Vote, Votes, majority, no_majority};
-use crate::ledger::{Place, after};
-use crate::{NO_COUNTER, NO_PERMITS, NO_QUEUE, QuorumStore, refused};
+use crate::QuorumStore;
+use crate::ballot::{Vote, Votes, answered, majority, no_majority};
+use crate::ledger::{Place, Seat, after, is_unanswered};
 
 /// How long the other stores may take at least when a majority has granted.
 const GRACE: Duration = Duration::from_millis(5);
 
-/// The bound of the first pause after a split vote, and of the longest. A pause is drawn at random below a bound that doubles with
-/// each split.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(8), Duration::from_millis(500));
-
 impl<S: LockStore> QuorumStore<S> {
     pub(crate) async fn acquire_majority(&self, attempt: Attempt) -> Vote<Outcome> {
-        let started = Instant::now();
-        let valid_until = self.valid_until(&attempt, started)?;
-        let until = self.until(started, attempt.lease).min(valid_until);
-        let room = self.room(&attempt.hold);
-        if let Some(room) = &room {
-            room.begin(started);
+        self.require(Feature::Mode(attempt.hold.mode))?;
+        if attempt.fencing.is_some() {
+            self.require(Feature::Fencing)?;
         }
-        let entry = self.shared.ledger.asking(&attempt, self.stores());
-        let ballot = Ballot::new(self.stores());
-        let tasks = self.in_order(&attempt, &entry, |place| place.ask(ballot.paper(), until));
-
-        let decided = |votes: &Votes<_>| Tally::of(votes).is_decided();
-        ballot.wait(until, decided).await;
+        let started = Instant::now();
+        let until = self.deadline(Some(attempt.lease));
+        let entry = self.entry(&attempt.hold, Seat::Empty, attempt.lease);
+        let mut ballot = self.in_turn(&attempt, &entry, move |place| place.acquire(until));
+        ballot.wait(until, is_decided).await;
         // Only what has granted before the answer counts when the hold is confirmed: the others get the same time again.
         let grace = Instant::now() + GRACE.max(started.elapsed());
-        let is_refused = |votes: &Votes<_>| !Tally::of(votes).is_granted();
+        let is_refused = |votes: &Votes<_>| grants(votes) < majority(votes.len());
         ballot.wait(grace.min(until), is_refused).await;
 
-        let (outcome, tidied) = ballot.close(|votes| {
-            let tally = Tally::of(votes);
-            let mut outcome = match tally.outcome() {
-                Some(Outcome::Granted { .. }) if Instant::now() > valid_until => Err(too_late()),
-                Some(outcome) => Ok(outcome),
-                None => Err(no_majority(votes, tally.has_effect(&attempt))),
-            };
-            let verdict = match &mut outcome {
-                Ok(Outcome::Granted { .. }) => Verdict::Agreed,
-                Ok(Outcome::Refused { retry_after }) => {
-                    if tally.granted > 0 {
-                        let splits = room.as_ref().map_or(0, |room| room.splits());
-                        *retry_after = pause(splits, started.elapsed()).min(*retry_after);
-                    }
-                    Verdict::Refused
-                }
-                Err(_) => Verdict::Failed,
-            };
-            for (seat, vote) in entry.state().seats.iter_mut().zip(votes) {
-                seat.counts = verdict == Verdict::Agreed && is_grant(vote);
-            }
-            if let Some(room) = &room {
-                // Before a grant is given back, so that no waiter in the room takes that for a release.
-                room.end(&outcome, votes.iter().map(is_grant));
-            }
-            let is_over = match &outcome {
-                Ok(Outcome::Granted { .. }) => false,
-                Ok(Outcome::Refused { .. }) => attempt.patience.is_none(),
-                Err(error) => !is_unanswered(error),
-            };
-            if is_over {
-                entry.forget();
-            }
-            let answered = |vote: &Option<Vote<_>>| matches!(vote, Some(Ok(_)));
-            let tasks = tasks.into_iter().zip(votes);
-            let tidied = tasks.filter(|(_, vote)| verdict != Verdict::Agreed && answered(vote));
-            let tidied: Vec<_> = tidied.map(|(task, _)| task).collect();
-            (verdict, (outcome, tidied))
-        });
-        // A caller that is refused finds what it was granted by a minority given back, unless a store takes too long.
-        let tidied = join_all(tidied.iter().map(|task| task.cancelled()));
-        let _ = timeout_at(self.deadline(), tidied).await;
-        outcome
-    }
-
-    /// Until when a majority must have granted, so that something is left of the lease by clocks that drift by 1 % and 2 ms.
-    fn valid_until(&self, attempt: &Attempt, started: Instant) -> Vote<Instant> {
+        // Something must be left of the lease by clocks that drift by 1 % and 2 ms.
         let drift = attempt.lease / 100 + Duration::from_millis(2);
-        let valid = attempt.lease.saturating_sub(drift);
-        let why = match attempt.hold.mode {
-            LockMode::Fair => NO_QUEUE,
-            LockMode::Permit(_) => NO_PERMITS,
-            _ if attempt.fencing.is_some() => NO_COUNTER,
-            _ if valid.is_zero() => "the lease is shorter than the drift of the clocks",
-            _ => return Ok(after(started, valid)),
+        let valid_until = after(started, attempt.lease.saturating_sub(drift));
+        let pace = self.pace(&attempt.hold.key);
+        let outcome = match outcome(&ballot.votes) {
+            Some(Outcome::Granted { .. }) if Instant::now() > valid_until => Err(too_late()),
+            Some(Outcome::Refused { retry_after }) if grants(&ballot.votes) > 0 => {
+                let retry_after = pace.pause(started.elapsed()).min(retry_after);
+                Ok(Outcome::Refused { retry_after })
+            }
+            Some(outcome) => Ok(outcome),
+            None => Err(no_majority(&ballot.votes, true)),
         };
-        Err(refused(why))
+        let is_granted = matches!(outcome, Ok(Outcome::Granted { .. }));
+        if is_granted {
+            pace.granted();
+        }
+        entry.count(|at| is_granted && ballot.votes[at].as_ref().is_some_and(is_grant));
+        let answer = outcome.clone();
+        let follow = move |vote, place: Place<S>| place.follow(vote, outcome.clone());
+        self.shared.running.spawn(ballot.finish(follow));
+        answer
     }
 }
 
 impl<S: LockStore> Place<S> {
-    /// Asks the store, votes, and takes back what the verdict has no use for.
-    fn ask(self, paper: Arc<Paper<Outcome>>, until: Instant) -> impl Future<Output = ()> + Send {
-        let doubtful = self.seat(|seat| seat.doubtful);
-        if doubtful {
-            // At once: it may still be taking back the earlier attempt.
-            let why = "an earlier question about this hold went unanswered";
-            paper.cast(
-                self.at,
-                Err(StoreError::new(StoreErrorKind::Unanswered, why)),
-            );
+    async fn acquire(self, until: Instant) -> (Vote<Outcome>, Self) {
+        let before = self.seat(|seat| *seat);
+        let unsent = match before {
+            Seat::Doubtful => Some(StoreErrorKind::Unanswered),
+            _ if Instant::now() >= until => Some(StoreErrorKind::Unreachable),
+            _ => None,
+        };
+        if let Some(kind) = unsent {
+            let why = "an earlier question about this hold went unanswered, or takes too long";
+            return (Err(StoreError::new(kind, why)), self);
         }
-        async move {
-            if doubtful || Instant::now() >= until || !paper.is_open() {
-                return; // The caller waits for it no longer, and nothing was sent.
+        self.seat(|seat| *seat = Seat::Used);
+        let answer = self.store().acquire(&self.attempt).await;
+        let left = match &answer {
+            Err(error) if is_unanswered(error) => Seat::Doubtful,
+            Ok(Outcome::Granted { .. }) => Seat::Used,
+            Ok(Outcome::Refused { .. }) if self.attempt.patience.is_some() => Seat::Used,
+            _ if before == Seat::Empty => Seat::Empty,
+            _ => Seat::Used,
+        };
+        self.seat(|seat| *seat = left);
+        (answer, self)
+    }
+
+    /// Takes back what the outcome has no use for. A grant that was needed stays, and so does a waiter.
+    async fn follow(self, vote: Vote<Outcome>, outcome: Vote<Outcome>) {
+        use Outcome::{Granted, Refused};
+        match (outcome, vote) {
+            (Ok(Granted { .. }), Ok(Granted { .. })) | (Ok(Refused { .. }), Ok(Refused { .. })) => {
             }
-            let unused = self.seat(|seat| !replace(&mut seat.used, true));
-            let answer = self.store().acquire(&self.attempt).await;
-            let outcome = answer.as_ref().ok().copied();
-            let doubtful = answer.as_ref().is_err_and(is_unanswered);
-            self.seat(|seat| {
-                seat.doubtful |= doubtful;
-                seat.used = !unused || doubtful || leaves_something(&self.attempt, outcome);
-            });
-            paper.cast(self.at, answer);
-            match (paper.verdict().await, outcome) {
-                (Verdict::Agreed, Some(Outcome::Granted { .. })) => {}
-                (Verdict::Refused, Some(Outcome::Granted { .. })) => self.give_back().await,
-                (Verdict::Refused, _) if !doubtful => {} // It may wait there.
-                _ => self.undo(false).await,
+            (_, Err(error)) if !is_unanswered(&error) => {}
+            (_, vote) => {
+                if is_grant(&vote) {
+                    self.quorum
+                        .pace(&self.attempt.hold.key)
+                        .pause(Duration::ZERO);
+                }
+                self.undo().await;
             }
         }
     }
-
-    /// Releases a grant. The attempt may continue.
-    async fn give_back(&self) {
-        if let Some(room) = self.quorum.room(&self.attempt.hold) {
-            room.grants(self.at);
-        }
-        let released = self.store().release_one(&self.attempt.hold).await;
-        let is_certain = |released: &Released| released.status != HoldStatus::Unknown;
-        self.seat(|seat| {
-            seat.used = !released.as_ref().is_ok_and(is_certain);
-            // It may still take effect, even on a later grant.
-            seat.doubtful |= released.as_ref().is_err_and(is_unanswered);
-        });
-        self.undo(false).await;
-    }
-}
-
-/// Whether a store that has answered so keeps a hold or a waiter. `None`: it failed without an effect.
-fn leaves_something(attempt: &Attempt, outcome: Option<Outcome>) -> bool {
-    match outcome {
-        Some(Outcome::Granted { .. }) => true,
-        Some(Outcome::Refused { .. }) => attempt.patience.is_some(),
-        None => false,
-    }
-}
-
-fn is_grant(vote: &Option<Vote<Outcome>>) -> bool {
-    matches!(vote, Some(Ok(Outcome::Granted { .. })))
-}
-
-pub(crate) fn is_unanswered(error: &StoreError) -> bool {
-    error.kind() == StoreErrorKind::Unanswered
 }
 
 fn too_late() -> StoreError {
@@ -175,71 +103,34 @@ fn too_late() -> StoreError {
     StoreError::new(StoreErrorKind::Unanswered, why)
 }
 
-/// A random pause after a vote that took this long, and was split this often before.
-fn pause(splits: u32, taken: Duration) -> Duration {
-    let bound = PAUSE.0.max(2 * taken).saturating_mul(1 << splits.min(16));
-    bound.min(PAUSE.1).mul_f64(fastrand::f64())
+fn is_grant(vote: &Vote<Outcome>) -> bool {
+    matches!(vote, Ok(Outcome::Granted { .. }))
 }
 
-/// The votes on an attempt, counted.
-#[derive(Default)]
-struct Tally {
-    majority: usize,
-    granted: usize,
-    /// Stores that have not answered.
-    open: usize,
-    /// When the stores that refused may grant, the earliest first.
-    hints: Vec<Duration>,
+fn grants(votes: &Votes<Outcome>) -> usize {
+    votes.iter().flatten().filter(|vote| is_grant(vote)).count()
 }
 
-impl Tally {
-    fn of(votes: &Votes<Outcome>) -> Self {
-        let mut tally = Self {
-            majority: majority(votes.len()),
-            ..Self::default()
-        };
-        for vote in votes {
-            match vote {
-                None => tally.open += 1,
-                Some(Ok(Outcome::Granted { .. })) => tally.granted += 1,
-                Some(Ok(Outcome::Refused { retry_after })) => tally.hints.push(*retry_after),
-                Some(Err(_)) => {}
-            }
-        }
-        tally.hints.sort_unstable();
-        tally
-    }
+/// Whether the votes that are missing change nothing.
+fn is_decided(votes: &Votes<Outcome>) -> bool {
+    let (majority, granted) = (majority(votes.len()), grants(votes));
+    let open = votes.iter().filter(|vote| vote.is_none()).count();
+    granted >= majority || granted + open < majority && answered(votes) >= majority
+}
 
-    fn is_granted(&self) -> bool {
-        self.granted >= self.majority
+/// The answer of a majority. It may be free when enough leases have ended.
+fn outcome(votes: &Votes<Outcome>) -> Option<Outcome> {
+    let (majority, granted) = (majority(votes.len()), grants(votes));
+    if granted >= majority {
+        return Some(Outcome::Granted { token: None });
     }
-
-    /// Whether a majority has answered, with grants or without.
-    fn is_answered(&self) -> bool {
-        self.granted + self.hints.len() >= self.majority
-    }
-
-    /// Whether the votes that are missing change nothing.
-    fn is_decided(&self) -> bool {
-        let can_be_granted = self.granted + self.open >= self.majority;
-        let can_be_answered = self.granted + self.hints.len() + self.open >= self.majority;
-        self.is_granted() || !can_be_granted && (self.is_answered() || !can_be_answered)
-    }
-
-    /// The answer of a majority. It may be free when enough leases have ended.
-    fn outcome(&self) -> Option<Outcome> {
-        if self.is_granted() {
-            return Some(Outcome::Granted { token: None });
-        }
-        let missing = self.majority - self.granted;
-        let hint = self.hints.get(missing - 1).or(self.hints.last());
-        let retry_after = hint.copied().unwrap_or_default();
-        self.is_answered()
-            .then_some(Outcome::Refused { retry_after })
-    }
-
-    /// Whether the attempt has left something in a store, although it failed.
-    fn has_effect(&self, attempt: &Attempt) -> bool {
-        self.granted > 0 || attempt.patience.is_some() && !self.hints.is_empty()
-    }
+    let hint = |outcome: &Outcome| match outcome {
+        Outcome::Refused { retry_after } => Some(*retry_after),
+        Outcome::Granted { .. } => None,
+    };
+    let mut hints: Vec<_> = votes.iter().flatten().flatten().filter_map(hint).collect();
+    hints.sort_unstable();
+    let enough = hints.get(majority - granted - 1).or(hints.last());
+    let retry_after = enough.copied().unwrap_or_default();
+    (answered(votes) >= majority).then_some(Outcome::Refused { retry_after })
 }

@@ -1,166 +1,109 @@
-//! What is known of each hold, and the order of what is done about it in each store.
+//! What is known of each hold.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tower_distributed_lock::lock::Hold;
+use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
+use tokio::time::{Instant, sleep};
+use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore};
 
 use crate::QuorumStore;
-use crate::ballot::majority;
-use crate::table::Table;
-use crate::watched::lock;
+use crate::ballot::{Vote, majority};
+use crate::table::lock;
 
 /// How much longer than its lease a hold is remembered: for an attempt that is made again, and for a late release.
 const REMEMBERED: Duration = Duration::from_secs(10);
 
-/// Every hold that was asked for, and has not ended.
-#[derive(Debug)]
-pub(crate) struct Ledger(Table<Hold, Entry>);
+/// The pauses between two withdrawals in a store that fails: the first, and the longest. They double.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 
 /// One hold, from its first attempt to its end.
 ///
-/// Its mutex is held for no await, and no other is taken under it. Between calls: a seat is `used` from before an attempt is sent
-/// to its store until it is known that nothing is left there; it is `doubtful` for good once a question went unanswered; and it
-/// `counts` if its store granted before the latest attempt was answered as granted.
+/// Its seats are locked for no await, and no other mutex is taken under theirs.
 #[derive(Debug)]
-pub(crate) struct Entry(Mutex<State>);
-
-#[derive(Debug)]
-pub(crate) struct State {
-    /// What is known of the hold in each store.
-    pub(crate) seats: Vec<Seat>,
-    /// The hold was given up. If it is asked for again, as a read under a write may be, that begins another entry.
-    ending: bool,
-    /// Until when it is remembered, even if no task refers to it.
-    needed: Option<Instant>,
+pub(crate) struct Entry {
+    seats: Mutex<Vec<Seat>>,
+    /// What is done about the hold in a store happens in turns, in the order in which it was asked for: a release never overtakes
+    /// the acquire before it.
+    pub(crate) turns: Vec<Arc<Turns<()>>>,
+    /// Until when it is remembered, unless nothing is left of it before.
+    until: Mutex<Instant>,
 }
 
-/// One hold in one store.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Seat {
+/// One hold in one store. Except for the end of its counting, it changes in the store's turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seat {
+    /// Nothing is there.
+    Empty,
+    /// Something may be there: the entry of a waiter, or a grant that does not count.
+    Used,
     /// The store can prove that the hold was held *all the time*. A store that granted later cannot: the others may have lost
     /// their data, and another client may have had the lock, before the late grant arrived.
-    pub(crate) counts: bool,
-    /// An attempt may have left something in the store.
-    pub(crate) used: bool,
-    /// A delayed copy of a question may still arrive. The store is not asked for this hold again.
-    pub(crate) doubtful: bool,
-    /// What the store said to the release. It is kept, because a release may need several tries to get the answers of a
-    /// majority. `Unknown`: it went unanswered, so that a later `Gone` proves nothing.
-    pub(crate) ended: Option<HoldStatus>,
-    /// The end of the latest task about the hold in this store.
-    latest: Option<CancellationToken>,
-}
-
-impl Ledger {
-    pub(crate) fn new() -> Self {
-        Self(Table::new(|entry: &Entry| {
-            let needed = entry.state().needed;
-            needed.is_some_and(|needed| Instant::now() < needed)
-        }))
-    }
-
-    /// The hold of an attempt that is made now.
-    pub(crate) fn asking(&self, attempt: &Attempt, stores: usize) -> Arc<Entry> {
-        let entry = self.0.put(&attempt.hold, |present| match present {
-            Some(entry) if !entry.state().ending => entry,
-            Some(ended) => ended.again(),
-            None => Entry::of(vec![Seat::default(); stores]),
-        });
-        entry.remember(attempt.lease);
-        entry
-    }
-
-    /// A hold that should be known. If it is not, another client took it.
-    pub(crate) fn known(&self, hold: &Hold, stores: usize) -> Arc<Entry> {
-        let known = self.0.find(hold);
-        known.unwrap_or_else(|| Entry::foreign(stores))
-    }
-
-    /// The same, for a hold that is given up.
-    pub(crate) fn ending(&self, hold: &Hold, stores: usize) -> Arc<Entry> {
-        let entry = self.0.put(hold, |present| match present {
-            Some(entry) if !entry.state().has_ended() => entry,
-            Some(ended) => ended.again(),
-            None => Entry::foreign(stores),
-        });
-        entry.state().ending = true;
-        entry.remember(Duration::ZERO);
-        entry
-    }
-
-    #[cfg(test)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
+    Counts,
+    /// It counted until a release went unanswered. If the store carries the hold no longer, this proves nothing.
+    Unsure,
+    /// It counted, and carried the hold until its release.
+    Released,
+    /// A delayed copy of a question may still arrive. The store is not asked for this hold again before it has withdrawn it, and then
+    /// it refuses any copy.
+    Doubtful,
 }
 
 impl Entry {
-    fn of(seats: Vec<Seat>) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State {
-            seats,
-            ending: false,
-            needed: None,
-        })))
-    }
-
-    /// A hold of which nothing is known: every store may carry it.
-    fn foreign(stores: usize) -> Arc<Self> {
-        let seat = Seat {
-            counts: true,
-            used: true,
-            ..Seat::default()
-        };
-        Self::of(vec![seat; stores])
-    }
-
-    /// The hold whose name is used again. What is still under way in a store precedes the new attempt there.
-    fn again(&self) -> Arc<Self> {
-        let again = |seat: &Seat| Seat {
-            counts: false,
-            ended: None,
-            ..seat.clone()
-        };
-        Self::of(self.state().seats.iter().map(again).collect())
-    }
-
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.0)
+    pub(crate) fn new(stores: usize, seat: Seat) -> Self {
+        Self {
+            seats: Mutex::new(vec![seat; stores]),
+            turns: (0..stores).map(|_| Arc::default()).collect(),
+            until: Mutex::new(Instant::now()),
+        }
     }
 
     /// Remembers the hold for one more lease.
     pub(crate) fn remember(&self, lease: Duration) {
-        let needed = after(Instant::now(), lease.saturating_add(REMEMBERED));
-        let mut state = self.state();
-        state.needed = state.needed.max(Some(needed));
+        let mut until = lock(&self.until);
+        *until = (*until).max(after(Instant::now(), lease.saturating_add(REMEMBERED)));
     }
 
-    /// From now on the hold is remembered only while a task refers to it.
-    pub(crate) fn forget(&self) {
-        self.state().needed = None;
-    }
-}
-
-impl State {
-    /// Whether the hold was given up, and a majority has answered.
-    fn has_ended(&self) -> bool {
-        self.ending && self.needed.is_none()
+    pub(crate) fn is_needed(&self) -> bool {
+        let is_empty = |seat: &Seat| *seat == Seat::Empty;
+        Instant::now() < *lock(&self.until) && !lock(&self.seats).iter().all(is_empty)
     }
 
-    /// Whether a majority of the stores has carried the hold all the time, if each seat says what `said` says; `None` if that
-    /// depends on the others.
+    /// From now on the stores count that are named, and no others.
+    pub(crate) fn count(&self, counts: impl Fn(usize) -> bool) {
+        for (at, seat) in lock(&self.seats).iter_mut().enumerate() {
+            match counts(at) {
+                true => *seat = Seat::Counts,
+                false if *seat == Seat::Counts => *seat = Seat::Used,
+                false => {}
+            }
+        }
+    }
+
+    /// The hold is given up. What may be there counts no longer, and is `left` to be withdrawn.
+    pub(crate) fn end(&self, left: Seat) {
+        for seat in lock(&self.seats).iter_mut() {
+            *seat = match *seat {
+                Seat::Used | Seat::Counts | Seat::Unsure => left,
+                Seat::Released => Seat::Empty,
+                over => over,
+            };
+        }
+    }
+
+    /// Whether a majority of the stores has carried the hold all the time, if each that counts says what `said` says; `None` if
+    /// that depends on the others.
     pub(crate) fn unbroken(
         &self,
-        said: impl Fn(usize, &Seat) -> Option<HoldStatus>,
+        said: impl Fn(usize, Seat) -> Option<HoldStatus>,
     ) -> Option<HoldStatus> {
-        let seats = self.seats.iter().enumerate();
-        let count = seats.filter(|(_, seat)| seat.counts);
-        let said: Vec<_> = count.map(|(store, seat)| said(store, seat)).collect();
+        let seats = lock(&self.seats);
+        let counted = |seat| matches!(seat, Seat::Counts | Seat::Unsure | Seat::Released);
+        let counted = seats.iter().enumerate().filter(|(_, seat)| counted(**seat));
+        let said: Vec<_> = counted.map(|(at, seat)| said(at, *seat)).collect();
         let that_say = |status| said.iter().filter(|&&said| said == Some(status)).count();
-        let majority = majority(self.seats.len());
+        let majority = majority(seats.len());
         if said.len() - that_say(HoldStatus::Gone) < majority {
             return Some(HoldStatus::Gone);
         }
@@ -168,60 +111,60 @@ impl State {
     }
 }
 
-/// One hold in one store: what a task needs to act there.
+/// One hold in one store, in its turn: nothing else is done about the hold there.
 pub(crate) struct Place<S> {
     pub(crate) quorum: QuorumStore<S>,
     pub(crate) attempt: Attempt,
     pub(crate) entry: Arc<Entry>,
     /// The number of the store.
     pub(crate) at: usize,
+    pub(crate) _turn: OwnedMutexGuard<()>,
 }
 
-impl<S> Place<S> {
+impl<S: LockStore> Place<S> {
     pub(crate) fn store(&self) -> &S {
         &self.quorum.shared.stores[self.at]
     }
 
-    /// Changes the seat.
+    /// Reads or changes the seat.
     pub(crate) fn seat<R>(&self, change: impl FnOnce(&mut Seat) -> R) -> R {
-        change(&mut self.entry.state().seats[self.at])
+        change(&mut lock(&self.entry.seats)[self.at])
+    }
+
+    /// Withdraws what may be in the store.
+    pub(crate) async fn withdraw(self) -> (Vote<()>, Self) {
+        let seat = self.seat(|seat| *seat);
+        if seat == Seat::Empty {
+            return (Ok(()), self);
+        }
+        let unanswered = seat == Seat::Doubtful;
+        let answer = self.store().withdraw(&self.attempt, unanswered).await;
+        self.seat(|seat| match &answer {
+            Ok(()) => *seat = Seat::Empty,
+            // It may still take effect, even on a later hold with this name.
+            Err(error) if is_unanswered(error) => *seat = Seat::Doubtful,
+            Err(_) => {}
+        });
+        (answer, self)
+    }
+
+    /// The same, again and again, until the store has answered or the hold is forgotten.
+    pub(crate) async fn undo(mut self) {
+        let mut pause = PAUSE.0;
+        loop {
+            let (answer, place) = self.withdraw().await;
+            if answer.is_ok() || Instant::now() >= *lock(&place.entry.until) {
+                return;
+            }
+            self = place;
+            sleep(pause.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
+            pause = PAUSE.1.min(pause * 2);
+        }
     }
 }
 
-impl<S: LockStore> QuorumStore<S> {
-    /// Does something about a hold in every store, to its end, in the background. In each store, what is done about a hold happens
-    /// in the order of these calls: a release never overtakes the acquire before it. Returns the ends of the tasks.
-    pub(crate) fn in_order<F>(
-        &self,
-        attempt: &Attempt,
-        entry: &Arc<Entry>,
-        work: impl Fn(Place<S>) -> F,
-    ) -> Vec<CancellationToken>
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let tasks = (0..self.stores()).map(|at| {
-            let ended = CancellationToken::new();
-            let before = entry.state().seats[at].latest.replace(ended.clone());
-            let work = work(Place {
-                quorum: self.clone(),
-                attempt: attempt.clone(),
-                entry: entry.clone(),
-                at,
-            });
-            // Also when the task panics, or is dropped with its runtime.
-            let ending = ended.clone().drop_guard();
-            self.shared.running.spawn(async move {
-                let _ending = ending;
-                if let Some(before) = before {
-                    before.cancelled().await;
-                }
-                work.await;
-            });
-            ended
-        });
-        tasks.collect()
-    }
+pub(crate) fn is_unanswered(error: &StoreError) -> bool {
+    error.kind() == StoreErrorKind::Unanswered
 }
 
 /// `duration` from `now`, or the far future if there is no such instant.

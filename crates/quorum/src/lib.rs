@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use tower_distributed_lock::audit::Audit;
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
     Attempt, Capabilities, Feature, HoldStatus, Inspect, LockStore, Outcome, Release, Released,
     Renewal, Unsupported, Wakeups,
@@ -25,34 +26,25 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod wakeups;
-mod watched;
 
-use acquire::is_unanswered;
-use ledger::{Ledger, after};
+use ballot::{Ballot, Vote};
+use ledger::{Entry, Place, Seat, after, is_unanswered};
 use table::Table;
-use wakeups::Room;
+use wakeups::Pace;
 
 /// How long one store may take; [`QuorumStore::store_timeout`] changes it.
 const STORE_TIMEOUT: Duration = Duration::from_millis(500);
-
-const NO_QUEUE: &str = "a quorum of stores has no common queue: use `LockMode::Reentrant`, or a single store for `LockMode::Fair`";
-const NO_PERMITS: &str = "a quorum of stores has no permits: a majority of three stores with 2 permits each would grant 3. Use a single store for \
-                          `LockMode::Permit`";
-const NO_COUNTER: &str =
-    "a quorum of stores has no common counter: fencing tokens need a single store";
-const NO_RECORDS: &str = "a quorum of stores keeps no records: a minority that answered a release may have left its record, so that it is \
-                          unknown whether the work is recorded";
-const NO_INSPECTION: &str = "call `QuorumStore::inspected`, if its stores can be inspected";
 
 /// Locks in a majority of several independent stores.
 ///
 /// It asks all stores at the same time, and answers as soon as the result is certain, so that a dead store delays no caller. When a
 /// majority has granted, the other stores get the same time again, 5 ms at least: only the stores that granted before the answer
-/// count when the hold is confirmed. Whatever else was granted is given back, after the store has answered and never before.
+/// count when the hold is confirmed. Whatever else was granted is given back in the background, after the store has answered and never
+/// before.
 ///
 /// Clones share everything except their settings. Each client may have a `QuorumStore` of its own, on the same stores; a client's
-/// holds belong to the `QuorumStore` that took them. It must be used inside a Tokio runtime, on which it spawns a task for each
-/// question to a store.
+/// holds belong to the `QuorumStore` that took them. It must be used inside a Tokio runtime, on which a task goes on with each question
+/// after its answer.
 ///
 /// # Errors
 ///
@@ -61,7 +53,7 @@ const NO_INSPECTION: &str = "call `QuorumStore::inspected`, if its stores can be
 ///
 /// # Cancel safety
 ///
-/// As for every [`LockStore`], drive the futures to their end. An `acquire` that is dropped all the same is taken back.
+/// As for every [`LockStore`], drive the futures to their end: until it has its answer, a question is asked by its caller.
 ///
 /// # Examples
 ///
@@ -93,32 +85,29 @@ pub struct QuorumStore<S> {
 
 /// What the clones share.
 ///
-/// No mutex is held for an await. They are taken in this order: a ballot's; that of a table (the ledger, the rooms); that of one
-/// entry in it.
+/// No mutex is held for an await, except for the turns of a hold in each store. The mutex of a table is taken before that of an entry
+/// in it.
 struct Shared<S> {
     stores: Box<[S]>,
-    /// What each store can do. Read once.
-    capabilities: Box<[Capabilities]>,
-    ledger: Ledger,
-    /// Those who wait, by key and mode.
-    rooms: Table<(LockKey, LockMode), Room>,
-    /// The tasks that have asked a store and go on to the end: the question was decided without it, or something is taken back.
+    /// What each store can do, read once.
+    members: Box<[Capabilities]>,
+    /// What all of them can.
+    can: Capabilities,
+    /// Every hold that was asked for, and has not ended.
+    ledger: Table<Hold, Entry>,
+    /// When those who wait for a key ask again.
+    paces: Table<LockKey, Pace>,
+    /// The questions, which go on to the end after their answers: some stores are slow, or something is taken back.
     running: TaskTracker,
 }
 
-/// Why stores do not form a quorum.
+/// This number of stores does not form a quorum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidQuorum {
-    /// One or two stores do not survive the loss of any.
-    #[error("a quorum needs at least 3 stores, not {0}: fewer survive the loss of none")]
-    TooFew(usize),
-    /// With one store more, the same number of losses is survived.
-    #[error(
-        "a quorum needs an odd number of stores, not {0}: the last one adds a store that can fail, and tolerates no more failures"
-    )]
-    Even(usize),
-}
+#[error(
+    "a quorum needs an odd number of stores, 3 at least, not {0}: two survive the loss of none, and a fourth one tolerates no more \
+     failures than three"
+)]
+pub struct InvalidQuorum(usize);
 
 impl<S: LockStore> QuorumStore<S> {
     /// A store made of `stores`: an odd number of them, three at least.
@@ -128,23 +117,42 @@ impl<S: LockStore> QuorumStore<S> {
     /// [`InvalidQuorum`] for any other number.
     pub fn new(stores: impl IntoIterator<Item = S>) -> Result<Self, InvalidQuorum> {
         let stores: Box<[S]> = stores.into_iter().collect();
-        match stores.len() {
-            count @ ..3 => return Err(InvalidQuorum::TooFew(count)),
-            count if count % 2 == 0 => return Err(InvalidQuorum::Even(count)),
-            _ => {}
+        if stores.len() < 3 || stores.len().is_multiple_of(2) {
+            return Err(InvalidQuorum(stores.len()));
         }
+        let members: Box<[_]> = stores.iter().map(LockStore::capabilities).collect();
         Ok(Self {
             shared: Arc::new(Shared {
-                capabilities: stores.iter().map(LockStore::capabilities).collect(),
-                ledger: Ledger::new(),
-                rooms: Table::new(|_| false),
-                running: TaskTracker::new(),
                 stores,
+                can: in_all(&members),
+                members,
+                ledger: Table::new(Entry::is_needed),
+                paces: Table::new(|_| false),
+                running: TaskTracker::new(),
             }),
             store_timeout: STORE_TIMEOUT,
-            inspected: |_, can| can.without(Feature::Inspection, NO_INSPECTION),
+            inspected: |_, can| {
+                let why = "call `QuorumStore::inspected`, if its stores can be inspected";
+                can.without(Feature::Inspection, why)
+            },
         })
     }
+}
+
+/// What a quorum of these members can do: what each can, without what needs one order over all stores.
+fn in_all(members: &[Capabilities]) -> Capabilities {
+    let modes = [LockMode::Reentrant, LockMode::Read, LockMode::Write];
+    let mut can = Capabilities::new(modes)
+        .without(Feature::Mode(LockMode::Fair), "a quorum of stores has no common queue: use `LockMode::Reentrant`, or a single store for `LockMode::Fair`")
+        .without(Feature::Mode(LockMode::permits(1)), "a quorum of stores has no permits: a majority of three stores with 2 permits each would grant 3. Use a single store for `LockMode::Permit`")
+        .without(Feature::Fencing, "a quorum of stores has no common counter: fencing tokens need a single store")
+        .without(Feature::Records, "a quorum of stores keeps no records: a minority that answered a release may have left its record, so that it is unknown whether the work is recorded");
+    for mode in modes.map(Feature::Mode) {
+        if let Some(missing) = members.iter().find_map(|member| member.check(mode).err()) {
+            can = can.without(missing.feature(), missing.reason());
+        }
+    }
+    can
 }
 
 impl<S: Inspect> QuorumStore<S> {
@@ -159,7 +167,7 @@ impl<S: Inspect> QuorumStore<S> {
     }
 }
 
-impl<S> QuorumStore<S> {
+impl<S: LockStore> QuorumStore<S> {
     /// Sets how long a store may take to answer before it counts as silent; 500 ms by default. For an attempt, a quarter of the
     /// lease limits it, because an attempt that waits for a silent store must still get most of its lease.
     #[must_use]
@@ -168,19 +176,68 @@ impl<S> QuorumStore<S> {
         self
     }
 
+    /// A question to every store.
+    fn ballot<T, P, F>(&self, ask: impl Fn(Self, usize) -> F) -> Ballot<T, P>
+    where
+        F: Future<Output = (Vote<T>, P)> + Send + 'static,
+    {
+        Ballot::new((0..self.stores()).map(|at| ask(self.clone(), at)))
+    }
+
+    /// A question about a hold. In each store, what is asked about the hold is asked in the order of these calls: a release never
+    /// overtakes the acquire before it.
+    fn in_turn<T, F>(
+        &self,
+        attempt: &Attempt,
+        entry: &Arc<Entry>,
+        ask: impl Fn(Place<S>) -> F + Copy + Send + 'static,
+    ) -> Ballot<T, Place<S>>
+    where
+        F: Future<Output = (Vote<T>, Place<S>)> + Send + 'static,
+    {
+        self.ballot(|quorum, at| {
+            let (attempt, entry) = (attempt.clone(), entry.clone());
+            async move {
+                let _turn = entry.turns[at].clone().lock_owned().await;
+                ask(Place {
+                    quorum,
+                    attempt,
+                    entry,
+                    at,
+                    _turn,
+                })
+                .await
+            }
+        })
+    }
+
+    /// What is known of a hold. If nothing is, each of its seats is this one: `Empty` for a new hold, `Counts` for one that another
+    /// client took. It is remembered for this lease.
+    fn entry(&self, hold: &Hold, unknown: Seat, lease: Duration) -> Arc<Entry> {
+        let new = || Entry::new(self.stores(), unknown);
+        let entry = self.shared.ledger.get(hold.clone(), new);
+        entry.remember(lease);
+        entry
+    }
+
+    fn pace(&self, key: &LockKey) -> Arc<Pace> {
+        self.shared.paces.get(key.clone(), Pace::new)
+    }
+
+    fn require(&self, feature: Feature) -> Result<(), StoreError> {
+        let has = self.shared.can.check(feature);
+        has.map_err(|missing| StoreError::new(StoreErrorKind::Refused, missing))
+    }
+
     /// The number of stores.
     fn stores(&self) -> usize {
         self.shared.stores.len()
     }
 
-    /// The deadline for answers to a question that is sent now.
-    fn deadline(&self) -> Instant {
-        after(Instant::now(), self.store_timeout)
-    }
-
-    /// The same, for a question about a lease.
-    fn until(&self, now: Instant, lease: Duration) -> Instant {
-        after(now, self.store_timeout.min(lease / 4))
+    /// The deadline for answers to a question that is sent now, about a lease if it is one.
+    fn deadline(&self, lease: Option<Duration>) -> Instant {
+        let quarter = lease.map_or(Duration::MAX, |lease| lease / 4);
+        after(Instant::now(), self.store_timeout.min(quarter))
     }
 }
 
@@ -196,7 +253,7 @@ impl<S> Clone for QuorumStore<S> {
 impl<S> fmt::Debug for QuorumStore<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QuorumStore")
-            .field("stores", &self.stores())
+            .field("stores", &self.shared.stores.len())
             .field("store_timeout", &self.store_timeout)
             .finish_non_exhaustive()
     }
@@ -216,7 +273,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
     /// Each hold has its own decision: one that has none is [`HoldStatus::Unknown`], unless none has one.
     async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
         if releases.iter().any(|release| release.record.is_some()) {
-            return Err(refused(NO_RECORDS));
+            self.require(Feature::Records)?;
         }
         let holds = releases.iter().map(|release| &release.hold);
         let mut answers = join_all(holds.map(|hold| self.release_majority(hold))).await;
@@ -246,25 +303,12 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         Ok(self.audit_all().await)
     }
 
-    /// What every store can do, without what needs one order over all stores. Holds are renewed on the runtime of the first store
-    /// that has one.
+    /// Holds are renewed on the runtime of the first store that has one.
     fn capabilities(&self) -> Capabilities {
-        let stores = &self.shared.capabilities;
-        let modes = [LockMode::Reentrant, LockMode::Read, LockMode::Write];
-        let mut quorum = Capabilities::new(modes)
-            .without(Feature::Mode(LockMode::Fair), NO_QUEUE)
-            .without(Feature::Mode(LockMode::permits(1)), NO_PERMITS)
-            .without(Feature::Fencing, NO_COUNTER)
-            .without(Feature::Records, NO_RECORDS);
-        for mode in modes.map(Feature::Mode) {
-            if let Some(missing) = stores.iter().find_map(|store| store.check(mode).err()) {
-                quorum = quorum.without(missing.feature(), missing.reason());
-            }
-        }
         let (shared, ending) = (self.shared.clone(), self.shared.clone());
         let limit = self.store_timeout;
-        (self.inspected)(self, quorum)
-            .renewal_runtime(move || shared.capabilities.iter().find_map(Capabilities::runtime))
+        (self.inspected)(self, self.shared.can.clone())
+            .renewal_runtime(move || shared.members.iter().find_map(Capabilities::runtime))
             .on_shutdown(move || {
                 let shared = ending.clone();
                 // Only a closed tracker is waited for. Tasks may be spawned all the same.
@@ -272,7 +316,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
                 async move {
                     // A store that does not answer in time does not block the caller.
                     drop(timeout(limit, shared.running.wait()).await);
-                    join_all(shared.capabilities.iter().map(Capabilities::ended)).await;
+                    join_all(shared.members.iter().map(Capabilities::ended)).await;
                 }
             })
     }
@@ -285,8 +329,4 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         }
         Ok(partition)
     }
-}
-
-fn refused(why: &'static str) -> StoreError {
-    StoreError::new(StoreErrorKind::Refused, why)
 }

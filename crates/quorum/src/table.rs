@@ -2,67 +2,67 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex};
-
-use crate::watched::lock;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Values by their names.
 ///
-/// A value stays while a task refers to it, or while it is `needed`. The others are removed when the table has doubled since it
-/// was last swept, so that they never outnumber those that stay by more than [`FEW`].
+/// A value stays while a task refers to it, or while it is `needed`. The others are removed when the table is full, before it grows,
+/// so that it never has more than twice as much room as it needed at some time.
 #[derive(Debug)]
 pub(crate) struct Table<K, V> {
-    entries: Mutex<Entries<K, V>>,
+    values: Mutex<HashMap<K, Arc<V>>>,
     needed: fn(&V) -> bool,
 }
 
-#[derive(Debug)]
-struct Entries<K, V> {
-    values: HashMap<K, Arc<V>>,
-    /// The number of values at which the table is swept.
-    full: usize,
-}
-
-/// The number of values that are not worth a sweep.
+/// The room for values that are not worth a sweep.
 const FEW: usize = 64;
 
-impl<K: Hash + Eq + Clone, V> Table<K, V> {
+impl<K: Hash + Eq, V> Table<K, V> {
     pub(crate) fn new(needed: fn(&V) -> bool) -> Self {
-        let (values, full) = (HashMap::new(), FEW);
-        Self {
-            entries: Mutex::new(Entries { values, full }),
-            needed,
+        let values = Mutex::default();
+        Self { values, needed }
+    }
+
+    /// The value under the name. If there is none, it is made.
+    pub(crate) fn get(&self, name: K, make: impl FnOnce() -> V) -> Arc<V> {
+        let mut values = lock(&self.values);
+        if values.len() == values.capacity() {
+            values.retain(|_, value| Arc::strong_count(value) > 1 || (self.needed)(value));
+            let as_many = values.len().max(FEW);
+            values.reserve(as_many);
         }
+        let made = || Arc::new(make());
+        values.entry(name).or_insert_with(made).clone()
     }
+}
 
-    pub(crate) fn find(&self, name: &K) -> Option<Arc<V>> {
-        lock(&self.entries).values.get(name).cloned()
-    }
-
-    /// Puts what `make` returns under the name. `make` is given what is there already.
-    pub(crate) fn put(&self, name: &K, make: impl FnOnce(Option<Arc<V>>) -> Arc<V>) -> Arc<V> {
-        let mut entries = lock(&self.entries);
-        let made = make(entries.values.get(name).cloned());
-        entries.values.insert(name.clone(), made.clone());
-        if entries.values.len() > entries.full {
-            self.sweep(&mut entries);
-        }
-        made
-    }
-
-    fn sweep(&self, entries: &mut Entries<K, V>) {
-        let stays = |value: &Arc<V>| Arc::strong_count(value) > 1 || (self.needed)(value);
-        entries.values.retain(|_, value| stays(value));
-        entries.full = FEW + 2 * entries.values.len();
-    }
+/// Locks a mutex whose state changes in steps that do not panic.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
-impl<K: Hash + Eq + Clone, V> Table<K, V> {
-    /// Whether a sweep leaves nothing.
-    pub(crate) fn is_empty(&self) -> bool {
-        let mut entries = lock(&self.entries);
-        self.sweep(&mut entries);
-        entries.values.is_empty()
+mod tests {
+    use super::*;
+
+    impl<K: Hash + Eq, V> Table<K, V> {
+        /// Whether a sweep leaves nothing.
+        pub(crate) fn is_empty(&self) -> bool {
+            let stays = |value: &Arc<V>| Arc::strong_count(value) > 1 || (self.needed)(value);
+            !lock(&self.values).values().any(stays)
+        }
+    }
+
+    #[test]
+    fn what_nobody_needs_is_removed_before_the_table_grows() {
+        let table = Table::new(|needed: &bool| *needed);
+        let kept: Vec<_> = (0..10).map(|n| table.get(n, || false)).collect();
+        for n in 10..10_000 {
+            table.get(n, || n % 1000 == 0);
+        }
+        let room = lock(&table.values).capacity();
+        assert!(room < 4 * FEW, "{room}");
+        assert!(*table.get(9_000, || false), "it is needed");
+        assert!(Arc::ptr_eq(&kept[0], &table.get(0, || true)));
     }
 }

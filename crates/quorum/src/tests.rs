@@ -120,12 +120,12 @@ async fn check(
 #[test]
 fn a_number_of_stores_that_is_no_quorum_is_refused_with_the_reason() {
     let of = |count| QuorumStore::new((0..count).map(|_| MemoryStore::new())).map(drop);
-    assert_eq!(of(0), Err(InvalidQuorum::TooFew(0)));
-    assert_eq!(of(1), Err(InvalidQuorum::TooFew(1)));
-    assert_eq!(of(2), Err(InvalidQuorum::TooFew(2)));
+    assert_eq!(of(0), Err(InvalidQuorum(0)));
+    assert_eq!(of(1), Err(InvalidQuorum(1)));
+    assert_eq!(of(2), Err(InvalidQuorum(2)));
     assert_eq!(of(3), Ok(()));
-    assert_eq!(of(4), Err(InvalidQuorum::Even(4)));
-    let reason = InvalidQuorum::Even(4).to_string();
+    assert_eq!(of(4), Err(InvalidQuorum(4)));
+    let reason = InvalidQuorum(4).to_string();
     assert!(reason.contains("tolerates no more failures"), "{reason}");
 }
 
