@@ -117,7 +117,7 @@ impl<S: LockStore> QuorumStore<S> {
     /// [`InvalidQuorum`] for any other number.
     pub fn new(stores: impl IntoIterator<Item = S>) -> Result<Self, InvalidQuorum> {
         let stores: Box<[S]> = stores.into_iter().collect();
-        if stores.len() < 3 || stores.len() % 2 == 0 {
+        if stores.len() < 3 || stores.len().is_multiple_of(2) {
             return Err(InvalidQuorum(stores.len()));
         }
         let members: Box<[_]> = stores.iter().map(LockStore::capabilities).collect();
