@@ -86,6 +86,11 @@ impl IdempotencyLayer {
             return Err(NotAdmitted::Bypass(body.body));
         };
         parts.extensions.insert(key);
+        if !body.body.is_end_stream() && self.settings.local.get(&name).is_none() {
+            let serve = &self.settings.serve;
+            let request = serve.request(serve.client.lock(&name), parts);
+            serve.foresee(&request, true).await?;
+        }
         let (body, read, _room) = body.take::<WholeBody>(reader, parts, &name).await?;
         let fingerprint = match &self.settings.fingerprint {
             Some(fingerprint) => fingerprint(parts, &read),
@@ -135,7 +140,10 @@ impl IdempotencyLayer {
         let request = request.wait(serve.wait(parts).min(left));
         // The one attempt of a wait that is spent has no two seconds of its own.
         let acquired = answered_by(until + LAST_MOMENT, request.acquire()).await;
-        acquired.map_err(|error| Rejection::from(error).contended_as(RejectionKind::InProgress))
+        acquired.map_err(|error| {
+            serve.failed(&error);
+            Rejection::from(error).contended_as(RejectionKind::InProgress)
+        })
     }
 
     /// The recorded response to the request with this name and fingerprint.
@@ -155,7 +163,9 @@ impl IdempotencyLayer {
             Some(record) => record,
             None => {
                 let record = self.settings.serve.client.record(name);
-                let Some(record) = answered_by(until, record).await? else {
+                let answered = answered_by(until, record).await;
+                let answered = answered.inspect_err(|error| self.settings.serve.failed(error));
+                let Some(record) = answered? else {
                     return Ok(None);
                 };
                 let known = self.settings.retention().min(READ);

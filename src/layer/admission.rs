@@ -1,7 +1,6 @@
 //! The admission of a request: from its head to the grant.
 
 use std::error::Error;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::request::Parts;
@@ -70,7 +69,9 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         let plan = self.plan(parts, keys, mode);
         if !is_nested {
             // An owner may join a hold of its own beside those that wait.
-            self.foresee(&plan.request).await?;
+            let rejects = self.policy.on_unavailable(plan.reads_only) == OnUnavailable::Reject;
+            let serve = &self.policy.serve;
+            serve.foresee(&plan.request, rejects).await?;
         }
         let (body, _, _room) = body.take::<Self>(reader, parts, &plan.key).await?;
         match self.acquire(plan, parts).await? {
@@ -108,18 +109,6 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         }
     }
 
-    /// Refuses by its head a request that would be refused anyway, before its body is read.
-    async fn foresee(&self, request: &LockRequest) -> Result<(), Rejection> {
-        request.refusal()?;
-        let down = &self.policy.store_is_down;
-        if down.load(Ordering::Relaxed) && self.policy.on_unavailable == OnUnavailable::Reject {
-            // Boxed, because it is rare and large.
-            Box::pin(self.policy.serve.client.ping()).await?;
-            down.store(false, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
     /// Takes the lock. Returns the claim; `None`: the request continues without a lock.
     async fn acquire(
         &self,
@@ -144,7 +133,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         let LockError::Unavailable(cause) = &error else {
             return Err(Rejection::of(error, plan.request.takes_permits()));
         };
-        self.policy.store_is_down.store(true, Ordering::Relaxed);
+        self.policy.serve.failed(&error);
         if self.policy.on_unavailable(plan.reads_only) == OnUnavailable::Reject {
             return Err(error.into());
         }

@@ -1,7 +1,6 @@
 //! The settings of the layer.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use http::request::Parts;
@@ -35,8 +34,6 @@ pub(super) struct Policy {
     pub(super) release_on: ReleaseOn,
     /// Whose things a request locks.
     pub(super) tenant: Option<RequestFn<Option<String>>>,
-    /// Whether the store did not answer the latest request.
-    pub(super) store_is_down: Arc<AtomicBool>,
     /// Limits the log of requests that continue without their lock.
     pub(super) unlocked: Arc<Seldom>,
     /// Limits the log of responses that the store did not confirm.
@@ -59,7 +56,6 @@ impl Policy {
             reads: None,
             release_on: ReleaseOn::default(),
             tenant: None,
-            store_is_down: Arc::default(),
             unlocked: Arc::default(),
             by_lease: Arc::default(),
         }

@@ -1,6 +1,7 @@
 //! The settings that both layers have.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::request::Parts;
@@ -13,6 +14,7 @@ use super::respond::Responder;
 use super::settings::OnCancel;
 use super::wait::WaitPolicy;
 use crate::client::{LockClient, LockRequest};
+use crate::error::LockError;
 use crate::key::template;
 use crate::limits::{self, FOR_EVER};
 use crate::lock::Lease;
@@ -32,6 +34,8 @@ pub(crate) struct ServeSettings {
     pub(crate) on_cancel: OnCancel,
     pub(crate) responder: Responder,
     pub(crate) hold_times: Arc<HoldTimes>,
+    /// Whether the store did not answer the latest request.
+    pub(crate) store_is_down: Arc<AtomicBool>,
 }
 
 impl ServeSettings {
@@ -47,6 +51,7 @@ impl ServeSettings {
             on_cancel: OnCancel::default(),
             responder: Responder::default(),
             hold_times: Arc::default(),
+            store_is_down: Arc::default(),
         }
     }
 
@@ -68,6 +73,28 @@ impl ServeSettings {
             .max_waiters(self.max_waiters)
             .max_hold(self.max_hold)
             .route(Route::new(template(parts)))
+    }
+
+    /// Refuses by its head a request that would be refused anyway, before its body is read. `needs_store`: also if the store is down.
+    pub(crate) async fn foresee(
+        &self,
+        request: &LockRequest,
+        needs_store: bool,
+    ) -> Result<(), LockError> {
+        request.refusal()?;
+        if needs_store && self.store_is_down.load(Ordering::Relaxed) {
+            // Boxed, because it is rare and large.
+            Box::pin(self.client.ping()).await?;
+            self.store_is_down.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Remembers that the store is down, if that is the error.
+    pub(crate) fn failed(&self, error: &LockError) {
+        if matches!(error, LockError::Unavailable(_)) {
+            self.store_is_down.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The same rejection of a request of this route with the time for the next attempt.
