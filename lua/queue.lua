@@ -105,7 +105,7 @@ local function line_up(lock, id, head, ours, blocks, lives)
   local near, length = lock.now + LIVENESS + MARGIN, 0
   local ahead = blocks and blocks - near
   if has_just_asked(lock, lives) and ahead and ahead > -SOON and (ahead <= 0 or head ~= id) then
-    return
+    return ask_now(lock, true)
   end
   if lives and not is_live(lock, lives) then
     forget(lock, id)

@@ -67,13 +67,12 @@ async fn a_dead_waiter_lives_no_longer_when_the_clock_steps_back() {
         pass(&server, -30_000).await;
         assert!(!asks(&store, &next).await);
         // It asks every second.
+        let mut granted = false;
         for _ in 0..3 {
             pass(&server, 1_100).await;
-            if asks(&store, &next).await {
-                return;
-            }
+            granted = granted || asks(&store, &next).await;
         }
-        panic!("{mode:?}: a dead waiter holds it back");
+        assert!(granted, "{mode:?}: a dead waiter holds it back");
     }
 }
 
