@@ -151,9 +151,11 @@ impl Core {
     /// Asks the store whether it carries a hold: [`Held::verdict`] has the answer. Many callers share one question.
     pub(crate) fn check(self: &Arc<Self>, held: &Arc<Held>) {
         let now = Instant::now();
+        // Numbered before it is asked: a share that ends meanwhile needs a later one.
+        let question = held.question();
         match self.store.holds_now(&held.hold) {
             Some(status) => {
-                if held.answered(held.question(), status, None) {
+                if held.answered(question, status, None) {
                     self.lose(held, "the store does not carry it any more");
                 }
             }

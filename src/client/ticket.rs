@@ -83,17 +83,17 @@ impl Ticket {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Share, LockError>> {
-        let Some(slot) = self.slot.clone() else {
-            return Poll::Pending;
-        };
         loop {
+            let Some(slot) = self.slot.clone() else {
+                return Poll::Pending;
+            };
             match slot.poll(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Taken::Answer(answer)) => {
                     return Poll::Ready(answer.map(|grant| self.core.share(grant)));
                 }
-                // It was not polled for a while. Its place is still the same.
-                Poll::Ready(Taken::Revoked(number)) => match self.stand_again(number) {
+                // It was not polled for a while. Its places are still the same.
+                Poll::Ready(Taken::Revoked) => match self.stand_again() {
                     Ok(Some(share)) => return Poll::Ready(Ok(share)),
                     Ok(None) => {}
                     Err(error) => return Poll::Ready(Err(error)),
@@ -102,24 +102,37 @@ impl Ticket {
         }
     }
 
-    fn stand_again(&mut self, number: u64) -> Result<Option<Share>, LockError> {
-        let (core, slot) = (&self.core, &mut self.slot);
-        let Some(place) = self.places.iter().find(|place| place.number == number) else {
-            return Ok(None);
-        };
-        let (key, terms, now) = (&place.key, &place.terms, Instant::now());
-        let (entered, out) = core
-            .table
-            .refused(key, number, terms, slot, (None, false), now)?;
-        core.run(out);
-        match entered {
-            Entered::Share(grant) => return Ok(Some(core.share(grant))),
-            Entered::Wait { start: Some(task) } => {
-                Contending::start(core, key, task, None, None);
+    /// Waits again for every key, as further keys may have been granted since, and refused.
+    fn stand_again(&mut self) -> Result<Option<Share>, LockError> {
+        let (core, now) = (self.core.clone(), Instant::now());
+        if self.places.len() > 1 {
+            self.leave_lines();
+        }
+        if let Some(grant) = self.slot.take().and_then(|slot| slot.close()) {
+            return Ok(Some(core.share(grant)));
+        }
+        for Place { key, terms, number } in &self.places {
+            let (entered, out) =
+                core.table
+                    .refused(key, *number, terms, &mut self.slot, (None, false), now)?;
+            core.run(out);
+            match entered {
+                Entered::Share(grant) => return Ok(Some(core.share(grant))),
+                Entered::Wait { start: Some(task) } => {
+                    Contending::start(&core, key, task, None, None);
+                }
+                Entered::Wait { start: None } | Entered::Ask => {}
             }
-            Entered::Wait { start: None } | Entered::Ask => {}
         }
         Ok(None)
+    }
+
+    fn leave_lines(&self) {
+        for place in &self.places {
+            let side = Side::of(place.terms.mode);
+            let out = self.core.table.left(&place.key, side, place.number);
+            self.core.run(out);
+        }
     }
 
     /// The error after the time-out: others hold the keys, or the store never answered.
@@ -147,10 +160,6 @@ impl Drop for Ticket {
         if let Some(grant) = grant {
             drop(self.core.share(grant));
         }
-        for place in &self.places {
-            let side = Side::of(place.terms.mode);
-            let out = self.core.table.left(&place.key, side, place.number);
-            self.core.run(out);
-        }
+        self.leave_lines();
     }
 }
