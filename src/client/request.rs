@@ -144,11 +144,11 @@ impl LockRequest {
     /// before.
     ///
     /// It is for a job that runs once per tick although the clocks of the processes differ: with a wait of zero, the process
-    /// whose clock is ahead runs the job, and the others find the key taken. The time must be longer than that between the first and
-    /// the last process that asks for one tick: the difference of their clocks, plus the delay of their timers, plus the time that the
-    /// store takes to answer. A process that asks later, because it was paused or its network stalled, runs the job again. Half the time
-    /// between two ticks is a good choice. Where a second run does harm, use [`LockClient::once`](crate::LockClient::once) with the tick in the name: it keeps a
-    /// record, and depends on no clock.
+    /// whose clock is ahead runs the job, and the others find the key taken. The time must be longer than that between the first
+    /// and the last process that asks for one tick: the difference of their clocks, plus the delay of their timers, plus the
+    /// time that the store takes to answer. A process that asks later, because it was paused or its network stalled, runs the
+    /// job again. Half the time between two ticks is a good choice. Where a second run does harm, use
+    /// [`LockClient::once`](crate::LockClient::once) with the tick in the name: it keeps a record, and depends on no clock.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
