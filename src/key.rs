@@ -59,7 +59,7 @@ pub use keys::{IntoKeys, Keys};
 pub use param::param;
 pub use path::path;
 pub(crate) use path::{original_path, original_query};
-pub(crate) use route::template;
+pub(crate) use route::{route_of, template};
 
 pub use crate::lock::LockKey;
 

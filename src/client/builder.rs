@@ -171,11 +171,10 @@ impl LockClientBuilder {
     /// Announces this process in the store under `label`, such as the name of the service (default: it does not).
     ///
     /// [`LockAdmin`](crate::LockAdmin), the console and `lockctl` then show its [host, id and label](crate::store::ProcessInfo)
-    /// beside the locks that it holds, and the route of a hold that has lived for some seconds (with the feature `metrics` or
-    /// `console`). The entry exists from the first request until [`shutdown`](LockClient::shutdown), or the end of the last clone,
-    /// and is written every 20 seconds; that of a process that dies expires after three minutes. A request costs nothing more. A
-    /// store without entries, and a user of Redis without the [right](crate::store::redis::AclRules::announce), is
-    /// logged, and locks work as before.
+    /// beside the locks that it holds, and the route of a hold that has lived for some seconds. The entry exists from the first
+    /// request until [`shutdown`](LockClient::shutdown), or the end of the last clone, and is written every 20 seconds; that of a
+    /// process that dies expires after three minutes. A request costs nothing more. A store without entries, and a user of Redis
+    /// without the [right](crate::store::redis::AclRules::announce), is logged, and locks work as before.
     ///
     /// It is not the default, because every user of the store can read the entry, and because a user of Redis with few rights
     /// needs one more for it.

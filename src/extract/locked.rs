@@ -7,7 +7,7 @@ use http::request::Parts;
 use super::owner;
 use crate::client::{LockClient, LockRequest};
 use crate::guard::LockGuard;
-use crate::key::template;
+use crate::key::route_of;
 use crate::layer::Rejection;
 use crate::lock::Owner;
 use crate::telemetry::Route;
@@ -90,7 +90,7 @@ where
     type Rejection = LockedRejection<T::Rejection>;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
-        let asker = (owner(parts), Route::new(template(parts)));
+        let asker = (owner(parts), route_of(parts));
         let extracted = T::from_request_parts(parts, state)
             .await
             .map_err(LockedRejection::Extractor)?;
@@ -108,7 +108,7 @@ where
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Self::Rejection> {
         let (mut parts, body) = request.into_parts();
-        let asker = (owner(&mut parts), Route::new(template(&parts)));
+        let asker = (owner(&mut parts), route_of(&parts));
         let extracted = T::from_request(Request::from_parts(parts, body), state)
             .await
             .map_err(LockedRejection::Extractor)?;

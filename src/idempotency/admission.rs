@@ -17,7 +17,7 @@ use super::local::READ;
 use super::record::Recorded;
 use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
-use crate::key::{KeyError, template};
+use crate::key::{KeyError, route_of};
 use crate::layer::{
     Claim, ModePolicy, NotAdmitted, Rejection, RejectionKind, RequestLock, WholeBody, extract,
     mode, whole,
@@ -86,9 +86,10 @@ impl IdempotencyLayer {
             return Err(NotAdmitted::Bypass(body.body));
         };
         parts.extensions.insert(key);
+        let serve = &self.settings.serve;
+        let wait = serve.wait(parts);
         if !body.body.is_end_stream() && self.settings.local.get(&name).is_none() {
-            let serve = &self.settings.serve;
-            let request = serve.request(serve.client.lock(&name), parts);
+            let request = serve.request(serve.client.lock(&name), wait, parts);
             serve.foresee(&request, true).await?;
         }
         let (body, read, _room) = body.take::<WholeBody>(reader, parts, &name).await?;
@@ -98,14 +99,13 @@ impl IdempotencyLayer {
         };
         // The record answers clients that accept other encodings.
         parts.headers.remove(ACCEPT_ENCODING);
-        let wait = self.settings.serve.wait(parts);
         let began = Instant::now();
         let until = began + wait.clamp(LOOK_UP, FOR_EVER);
         // A record does not change during its retention, so a replay needs no lock.
         if let Some(replay) = self.look_up(&name, fingerprint, until).await? {
             return Err(NotAdmitted::Answer(replay.map(whole)));
         }
-        let guard = self.claim(&name, parts, until).await?;
+        let guard = self.claim(&name, wait, parts, until).await?;
         let granted = Instant::now();
         // The response may have been recorded between the read and the grant. From here no other request records.
         let until = until.max(granted) + LAST_MOMENT;
@@ -119,7 +119,7 @@ impl IdempotencyLayer {
             name,
             fingerprint,
             scope,
-            route: route(parts),
+            route: route_of(parts),
             granted,
             waited: granted - began,
         };
@@ -129,15 +129,15 @@ impl IdempotencyLayer {
     async fn claim(
         &self,
         name: &LockKey,
+        wait: Duration,
         parts: &mut Parts,
         until: Instant,
     ) -> Result<LockGuard, Rejection> {
         let serve = &self.settings.serve;
         let owner = &RequestLock::of(&mut parts.extensions).owner;
-        let request = serve.client.lock(name).owner(owner);
-        let request = serve.request(request, parts);
         let left = until.saturating_duration_since(Instant::now());
-        let request = request.wait(serve.wait(parts).min(left));
+        let request = serve.client.lock(name).owner(owner);
+        let request = serve.request(request, wait.min(left), parts);
         // The one attempt of a wait that is spent has no two seconds of its own.
         let acquired = answered_by(until + LAST_MOMENT, request.acquire()).await;
         acquired.map_err(|error| {
@@ -185,9 +185,4 @@ impl IdempotencyLayer {
             false => Err(Rejection::new(RejectionKind::KeyReused)),
         }
     }
-}
-
-/// The label of a request's metrics.
-pub(super) fn route(parts: &Parts) -> Route {
-    Route::new(template(parts))
 }

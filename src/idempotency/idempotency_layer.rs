@@ -15,7 +15,7 @@ use super::local::LocalRecords;
 use super::settings::IdempotencySettings;
 use crate::client::LockClient;
 use crate::key::{AnyKey, KeyExtractor};
-use crate::layer::{Closure, Confirm, ServeSettings, service, shared_setters, tenant_from};
+use crate::layer::{Closure, Confirm, service, shared_setters, tenant_from};
 
 /// Runs each request once per idempotency key. See the [module](super).
 ///
@@ -100,6 +100,10 @@ impl IdempotencyLayer<UndecidedClients> {
     /// IdempotencyLayer::payments(locks).tenant_from::<User>()
     /// # ;
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the store keeps no records.
     #[track_caller]
     pub fn payments(client: impl Into<LockClient>) -> Self {
         Self::new(client).required()
@@ -120,6 +124,10 @@ impl IdempotencyLayer {
     /// IdempotencyLayer::webhook(locks, key::github())
     /// # ;
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the store keeps no records.
     #[track_caller]
     pub fn webhook<K: KeyExtractor>(client: impl Into<LockClient>, provider: Provider<K>) -> Self {
         let (wait, retention) = (provider.wait(), provider.retention);
@@ -138,11 +146,6 @@ impl<C> IdempotencyLayer<C> {
     shared_setters!();
 
     tenant_from!(IdempotencyLayer);
-
-    #[track_caller]
-    fn serve(self, change: impl FnOnce(&mut ServeSettings)) -> Self {
-        self.change(|settings| change(&mut settings.serve))
-    }
 
     #[track_caller]
     fn change(mut self, change: impl FnOnce(&mut IdempotencySettings)) -> Self {

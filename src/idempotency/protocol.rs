@@ -9,8 +9,9 @@ use http_body::Body;
 use tokio::time::Instant;
 
 use super::IdempotencyLayer;
-use super::admission::{RecordContext, route};
+use super::admission::RecordContext;
 use crate::error::BoxError;
+use crate::key::route_of;
 use crate::layer::{
     Claim, Confirmation, FinalResponse, HandlerOutcome, LockTiming, NotAdmitted, NotConfirmed,
     Protocol, Rejection, ResponseBody, ServeSettings, confirm, unless_lost, whole,
@@ -47,7 +48,7 @@ where
             }
             Err(_) => "refused",
         };
-        idempotent_request(&route(parts), outcome);
+        idempotent_request(&route_of(parts), outcome);
         claimed
     }
 

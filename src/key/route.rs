@@ -1,5 +1,12 @@
 use http::request::Parts;
 
+use crate::telemetry::Route;
+
+/// The route of a request, as its label.
+pub(crate) fn route_of(parts: &Parts) -> Route {
+    Route::new(template(parts))
+}
+
 /// The template of the axum route that a request has matched; `None` outside of any.
 #[cfg(feature = "axum")]
 pub(crate) fn template(parts: &Parts) -> Option<&str> {

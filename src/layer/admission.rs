@@ -15,7 +15,7 @@ use super::take_body::{TakesBody, extract};
 use crate::client::{LockRequest, Started, Target};
 use crate::error::LockError;
 use crate::guard::LockGuard;
-use crate::key::{Keys, template};
+use crate::key::{Keys, route_of};
 use crate::lock::{LockKey, LockMode, Owner};
 use crate::telemetry::Route;
 
@@ -99,7 +99,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         };
         let owner = parts.extensions.get::<RequestLock>();
         let owner = owner.map_or_else(Owner::new, |known| known.owner.clone());
-        let request = serve.request(request.owner(&owner), parts);
+        let request = serve.request(request.owner(&owner), serve.wait(parts), parts);
         let fenced = self.policy.fenced && request.has_exclusive();
         Plan {
             request: if fenced { request.fenced() } else { request },
@@ -122,7 +122,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
                 let granted = Instant::now();
                 let context = ReleaseContext {
                     confirm: self.policy.confirm(plan.reads_only),
-                    route: Route::new(template(parts)),
+                    route: route_of(parts),
                     granted,
                     waited: granted - began,
                 };

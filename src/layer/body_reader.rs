@@ -41,8 +41,10 @@ impl BodyReader {
     where
         B: Body<Error: Into<BoxError>>,
     {
-        let limit = self.limit.unwrap_or_else(|| default_limit(parts));
-        let limit = limit.min(TOTAL);
+        let limit = self
+            .limit
+            .unwrap_or_else(|| default_limit(parts))
+            .min(TOTAL);
         if body.size_hint().lower() > limit as u64 {
             // Not drained: the first read would have the server ask for a body that the client has not begun to send.
             return Err(RejectionKind::BodyTooLarge);

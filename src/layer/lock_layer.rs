@@ -8,7 +8,6 @@ use http::request::Parts;
 use super::closure::Closure;
 use super::mode::ModePolicy;
 use super::policy::Policy;
-use super::serve_settings::ServeSettings;
 use super::service::service;
 use super::setters::{shared_setters, tenant_from};
 use super::settings::{Confirm, OnLost, OnMissing, OnUnavailable, ReadPolicy, ReleaseOn};
@@ -184,11 +183,6 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
     /// Sets when the lock is released.
     pub fn release_on(self, release_on: ReleaseOn) -> Self {
         self.change(|policy| policy.release_on = release_on)
-    }
-
-    #[track_caller]
-    fn serve(self, change: impl FnOnce(&mut ServeSettings)) -> Self {
-        self.change(|policy| change(&mut policy.serve))
     }
 
     #[track_caller]

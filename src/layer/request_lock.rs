@@ -67,7 +67,8 @@ impl LockHandle {
     pub async fn share(&self, client: &LockClient) -> Result<LockGuard, LockError> {
         let Some(owner) = self.owner().filter(|_| self.id().client() == client.id()) else {
             return Err(LockError::invalid(
-                "only the lock of a layer can be shared by its handle, with the client of that layer: name the owner of another                  guard by `LockRequest::owner`",
+                "only the lock of a layer can be shared by its handle, with the client of that layer: name the owner of another \
+                 guard by `LockRequest::owner`",
             ));
         };
         if self.is_lost() {

@@ -13,7 +13,7 @@ use super::body::{LocalBody, ResponseBody, local, whole};
 use super::closure::Closure;
 use super::rejection::{Rejection, RejectionKind};
 use crate::error::BoxError;
-use crate::key::template;
+use crate::key::route_of;
 use crate::telemetry::{Route, Seldom};
 
 type Respond = dyn Fn(&Rejection) -> Response<LocalBody> + Send + Sync;
@@ -65,7 +65,7 @@ impl Head {
     pub(crate) fn of(parts: &Parts) -> Self {
         Self {
             method: parts.method.clone(),
-            route: Route::new(template(parts)),
+            route: route_of(parts),
         }
     }
 }

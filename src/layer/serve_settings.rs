@@ -15,7 +15,7 @@ use super::settings::OnCancel;
 use super::wait::WaitPolicy;
 use crate::client::{LockClient, LockRequest};
 use crate::error::LockError;
-use crate::key::template;
+use crate::key::route_of;
 use crate::limits::{self, FOR_EVER};
 use crate::lock::Lease;
 use crate::telemetry::Route;
@@ -65,14 +65,19 @@ impl ServeSettings {
         self.wait.wait(parts).min(FOR_EVER)
     }
 
-    /// The same request with these settings.
-    pub(crate) fn request(&self, request: LockRequest, parts: &Parts) -> LockRequest {
+    /// The same request with these settings, and with `wait`, which is that of the settings at most.
+    pub(crate) fn request(
+        &self,
+        request: LockRequest,
+        wait: Duration,
+        parts: &Parts,
+    ) -> LockRequest {
         request
-            .wait(self.wait(parts))
+            .wait(wait)
             .lease(self.lease)
             .max_waiters(self.max_waiters)
             .max_hold(self.max_hold)
-            .route(Route::new(template(parts)))
+            .route(route_of(parts))
     }
 
     /// Refuses by its head a request that would be refused anyway, before its body is read. `needs_store`: also if the store is down.

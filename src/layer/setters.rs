@@ -1,9 +1,14 @@
 //! The setters that both layers have.
 
-/// Declares the setters of a layer. Its method `serve` changes the [`ServeSettings`](super::ServeSettings), and panics if the
-/// result is wrong.
+/// Declares the setters of a layer. Its method `change` changes its settings, which have the
+/// [`ServeSettings`](super::ServeSettings) as their field `serve`, and panics if the result is wrong.
 macro_rules! shared_setters {
     () => {
+        #[track_caller]
+        fn serve(self, change: impl FnOnce(&mut $crate::layer::ServeSettings)) -> Self {
+            self.change(|settings| change(&mut settings.serve))
+        }
+
         /// Sets the wait for the lock: a `Duration`, or a closure over `&Parts` that chooses it for each request. Zero: one attempt.
         ///
         /// The server does not always notice a disconnected client while its request waits (HTTP/1 with an unread body, or with any

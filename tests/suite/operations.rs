@@ -71,7 +71,7 @@ fn every_alarm_names_its_section_of_the_runbook() {
     let mut count = 0;
     for alarm in alarms.split("- alert: ").skip(1) {
         let name = alarm.lines().next().expect("a name");
-        let link = alarm.split("runbook: docs/operations.md#").nth(1);
+        let link = alarm.split("/docs/operations.md#").nth(1);
         let section = link.and_then(|link| link.lines().next()).expect("a link");
         assert!(sections.contains(section), "{name} names #{section}");
         assert!(

@@ -7,9 +7,8 @@ mod sentinels;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tower_distributed_lock::store::LockStoreExt;
 
-use tower_distributed_lock::store::LockStore;
+use tower_distributed_lock::store::{LockStore, LockStoreExt};
 use tower_distributed_lock::{LockClient, LockMode, RedisStore};
 
 use crate::support::{RedisSentinels, RedisServer, Replicated, eventually};

@@ -26,12 +26,11 @@ mod wakeups;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tower_distributed_lock::store::LockStoreExt;
 
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::lock::{Hold, HoldId, LockFamily};
 use tower_distributed_lock::store::{
-    Attempt, Fencing, HoldStatus, Inspect, LockStore, Outcome, Wakeups,
+    Attempt, Fencing, HoldStatus, Inspect, LockStore, LockStoreExt, Outcome, Wakeups,
 };
 use tower_distributed_lock::{LockKey, LockMode, RedisStore};
 use uuid::Uuid;

@@ -1,13 +1,14 @@
 //! `FaultyStore` injects the documented faults.
 
 use std::time::Duration;
-use tower_distributed_lock::store::LockStoreExt;
 
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
 use tower_distributed_lock::error::StoreErrorKind;
 use tower_distributed_lock::lock::{Hold, HoldId};
-use tower_distributed_lock::store::{Attempt, HoldStatus, Inspect, LockStore, Outcome};
+use tower_distributed_lock::store::{
+    Attempt, HoldStatus, Inspect, LockStore, LockStoreExt, Outcome,
+};
 use tower_distributed_lock::{Lease, LockClient, LockError, LockKey, LockMode, MemoryStore};
 use tower_distributed_lock_testing::{Fault, Faults, FaultyStore};
 use uuid::Uuid;

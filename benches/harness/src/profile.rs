@@ -22,9 +22,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 use tower::util::MapFutureLayer;
-use tower_distributed_lock::{
-    DistributedLockLayer, LockClient, LockMode, MemoryStore, RedisStore,
-};
+use tower_distributed_lock::{DistributedLockLayer, LockClient, LockMode, MemoryStore, RedisStore};
 use tower_distributed_lock_console as console;
 
 fn main() -> Result<()> {

@@ -184,22 +184,7 @@ impl Link {
                         }
                         None => {
                             drop(self.set(State::Opening));
-                            // A server may end connections that are idle: it gets another one when a caller wants it. A new master
-                            // gets one at once.
-                            let (was_ended, since) = (wire.was_ended(), wire.since);
-                            // It is not counted as up any longer.
-                            drop(wire);
-                            if !was_ended {
-                                tokio::select! {
-                                    () = self.wanted.notified() => {}
-                                    () = moved => {}
-                                }
-                            }
-                            // A server may accept connections and end them.
-                            match since.elapsed() < Backoff::LONGEST {
-                                true => short_lived.pause().await,
-                                false => short_lived.reset(),
-                            }
+                            self.until_wanted(wire, moved, &mut short_lived).await;
                         }
                     }
                     self.context.settings.channels.doubt();
@@ -211,6 +196,29 @@ impl Link {
                     failing.pause().await;
                 }
             }
+        }
+    }
+
+    /// Waits until the next connection is to be opened. `ended` is dropped first, because it is counted as up until then.
+    async fn until_wanted(
+        &self,
+        ended: Arc<Wire>,
+        moved: Pin<&mut impl Future<Output = ()>>,
+        short_lived: &mut Backoff,
+    ) {
+        let (was_ended, since) = (ended.was_ended(), ended.since);
+        drop(ended);
+        // A server may end connections that are idle: it gets another one when a caller wants it. A new master gets one at once.
+        if !was_ended {
+            tokio::select! {
+                () = self.wanted.notified() => {}
+                () = moved => {}
+            }
+        }
+        // A server may accept connections and end them.
+        match since.elapsed() < Backoff::LONGEST {
+            true => short_lived.pause().await,
+            false => short_lived.reset(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use redis::aio::MultiplexedConnection;
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::endpoint::RawConnection;
@@ -17,6 +17,7 @@ use crate::telemetry::store::ConnectionUp;
 /// One connection, from the first answer on it to its end. Callers with a command under way keep it.
 pub(super) struct Wire {
     raw: RawConnection,
+    /// When it was opened.
     pub(super) since: Instant,
     why: OnceLock<&'static str>,
     /// Cancelled when the connection is given up as dead: commands without an answer fail.
@@ -44,10 +45,6 @@ impl Wire {
 
     pub(super) fn handle(&self) -> MultiplexedConnection {
         self.raw.handle.clone()
-    }
-
-    pub(super) fn age(&self) -> Duration {
-        self.since.elapsed()
     }
 
     /// Another connection is to replace it. Commands that were sent on it still get their answers, as long as it works.

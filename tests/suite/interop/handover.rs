@@ -1,12 +1,13 @@
 //! A release wakes waiters of the other language, long before they would poll.
 
 use std::time::Duration;
-use tower_distributed_lock::store::LockStoreExt;
 
 use futures_util::future::join_all;
 use tokio::time::timeout;
 use tower_distributed_lock::lock::{Hold, HoldId};
-use tower_distributed_lock::store::{Attempt, Fencing, HoldStatus, LockStore, Outcome};
+use tower_distributed_lock::store::{
+    Attempt, Fencing, HoldStatus, LockStore, LockStoreExt, Outcome,
+};
 use tower_distributed_lock::{Lease, RedisStore};
 use uuid::Uuid;
 

@@ -1,12 +1,13 @@
 //! When the store answers, the replicas have the change.
 
 use std::time::Duration;
-use tower_distributed_lock::store::LockStoreExt;
 
 use futures_util::future::join_all;
 use tower_distributed_lock::LockMode;
 use tower_distributed_lock::store::redis::Replicas;
-use tower_distributed_lock::store::{HoldStatus, LockStore, Record, Renewal, SeveralOutcome, Want};
+use tower_distributed_lock::store::{
+    HoldStatus, LockStore, LockStoreExt, Record, Renewal, SeveralOutcome, Want,
+};
 
 use super::store;
 use crate::redis_store::{MODES, asks, attempt, lasting, releases};

@@ -1,10 +1,9 @@
 //! `All` requires as many replicas as the master has.
 
 use std::time::Duration;
-use tower_distributed_lock::store::LockStoreExt;
 
 use tower_distributed_lock::store::redis::Replicas;
-use tower_distributed_lock::store::{LockStore, Renewal};
+use tower_distributed_lock::store::{LockStore, LockStoreExt, Renewal};
 use tower_distributed_lock::{LockMode, RedisStore};
 
 use super::{LIMIT, SHORT, is_unacknowledged, patient_store};

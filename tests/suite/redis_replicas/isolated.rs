@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use tower_distributed_lock::store::LockStoreExt;
 
 use axum::Router;
 use axum::body::Body;
@@ -12,8 +11,8 @@ use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
-use tower_distributed_lock::store::LockStore;
 use tower_distributed_lock::store::redis::Replicas;
+use tower_distributed_lock::store::{LockStore, LockStoreExt};
 use tower_distributed_lock::{
     Confirm, DistributedLockLayer, Lease, LockClient, LockError, LockMode, OnLost, RedisStore,
 };

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use tower_distributed_lock::store::LockStoreExt;
 
 use tower_distributed_lock::error::StoreErrorKind;
 use tower_distributed_lock::store::redis::Replicas;
-use tower_distributed_lock::store::{HoldStatus, LockStore, Renewal};
+use tower_distributed_lock::store::{HoldStatus, LockStore, LockStoreExt, Renewal};
 use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, RedisStore};
 
 use super::{

@@ -2,10 +2,9 @@
 
 use std::error::Error;
 use std::time::Duration;
-use tower_distributed_lock::store::LockStoreExt;
 
 use tower_distributed_lock::error::StoreErrorKind;
-use tower_distributed_lock::store::{HoldStatus, LockStore};
+use tower_distributed_lock::store::{HoldStatus, LockStore, LockStoreExt};
 use tower_distributed_lock::{LockMode, RedisStore};
 
 use super::{store, until_connections, works};

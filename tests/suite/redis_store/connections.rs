@@ -4,12 +4,11 @@ mod faults;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tower_distributed_lock::store::LockStoreExt;
 
 use redis::AsyncTypedCommands;
 use tower_distributed_lock::LockMode;
-use tower_distributed_lock::store::LockStore;
 use tower_distributed_lock::store::redis::{Credentials, RedisStoreBuilder, Replicas};
+use tower_distributed_lock::store::{LockStore, LockStoreExt};
 
 use super::*;
 use crate::support::{Ending, Proxy, Replicated, eventually};

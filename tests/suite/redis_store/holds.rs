@@ -3,12 +3,11 @@
 mod renewals;
 
 use std::time::Duration;
-use tower_distributed_lock::store::LockStoreExt;
 
 use redis::AsyncTypedCommands;
 use tower_distributed_lock::LockMode;
 use tower_distributed_lock::error::StoreErrorKind;
-use tower_distributed_lock::store::{HoldStatus, LockStore, Renewal};
+use tower_distributed_lock::store::{HoldStatus, LockStore, LockStoreExt, Renewal};
 
 use super::*;
 use crate::support::{Dump, eventually};

@@ -1,11 +1,10 @@
 //! Records are written in the same step in which the hold ends.
 
 use std::time::Duration;
-use tower_distributed_lock::store::LockStoreExt;
 
 use redis::AsyncTypedCommands;
 use tower_distributed_lock::error::StoreErrorKind;
-use tower_distributed_lock::store::{HoldStatus, LockStore, Record};
+use tower_distributed_lock::store::{HoldStatus, LockStore, LockStoreExt, Record};
 use tower_distributed_lock::{LockKey, LockMode};
 
 use super::*;

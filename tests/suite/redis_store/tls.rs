@@ -6,12 +6,11 @@ mod sentinel;
 
 use std::error::Error;
 use std::time::Duration;
-use tower_distributed_lock::store::LockStoreExt;
 
 use tokio::io::AsyncWriteExt;
 use tower_distributed_lock::LockMode;
-use tower_distributed_lock::store::LockStore;
 use tower_distributed_lock::store::redis::RedisStoreBuilder;
+use tower_distributed_lock::store::{LockStore, LockStoreExt};
 
 use super::*;
 use crate::support::{Authority, Builder, Credentials, ReservedPort, eventually};

@@ -11,8 +11,8 @@ use anyhow::{Result, ensure};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tower_distributed_lock::store::{Attempt, LockStore, Outcome, Release};
 use tower_distributed_lock::lock::{Hold, HoldId};
+use tower_distributed_lock::store::{Attempt, LockStore, Outcome, Release};
 use tower_distributed_lock::{LockClient, LockMode, MemoryStore};
 
 use crate::Bench;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use tower_distributed_lock_postgres::PostgresStore;
 use tower_distributed_lock::{LockClient, LockMode};
+use tower_distributed_lock_postgres::PostgresStore;
 
 use crate::Bench;
 use crate::contender::{Contender, Locks};

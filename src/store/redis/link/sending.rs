@@ -27,7 +27,9 @@ impl Link {
         match answer {
             Value::ServerError(error) => {
                 // There may be no new master, or no new credentials, yet: not every such answer opens a new connection.
-                if failure::needs_another_connection(&error) && sent.age() > Backoff::LONGEST {
+                if failure::needs_another_connection(&error)
+                    && sent.since.elapsed() > Backoff::LONGEST
+                {
                     sent.end("its server refuses commands on it");
                 }
                 Err(failure::refusal(error))

@@ -8,7 +8,6 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf, duplex};
 use tokio::sync::watch;
-
 use tokio::time::Instant;
 
 use super::*;

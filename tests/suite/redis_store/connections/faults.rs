@@ -2,6 +2,13 @@
 
 use super::*;
 
+/// A store behind the proxy, with one connection, that soon calls a silent server silent.
+fn hasty(proxy: &Proxy) -> RedisStoreBuilder {
+    RedisStore::builder(proxy.url())
+        .response_timeout(Duration::from_millis(200))
+        .connections(1)
+}
+
 #[tokio::test]
 async fn connections_killed_while_idle_are_replaced_without_an_error() {
     let (server, store) = server_and_store().await;
@@ -121,13 +128,8 @@ async fn a_server_that_comes_back_is_found_without_a_request() {
 async fn a_connection_that_died_silently_is_replaced() {
     let server = RedisServer::start().await;
     let proxy = Proxy::in_front_of(&server).await;
-    let store = RedisStore::builder(proxy.url())
-        .response_timeout(Duration::from_millis(200))
-        .connect_timeout(Duration::from_millis(500))
-        .connections(1)
-        .connect()
-        .await
-        .unwrap();
+    let store = hasty(&proxy).connect_timeout(Duration::from_millis(500));
+    let store = store.connect().await.unwrap();
     assert_eq!(proxy.accepted(), 1);
     proxy.replies.hold();
     assert_eq!(
@@ -151,12 +153,7 @@ async fn a_connection_that_died_silently_is_replaced() {
 async fn a_connection_whose_probe_ends_with_it_is_back_at_once() {
     let server = RedisServer::start().await;
     let proxy = Proxy::in_front_of(&server).await;
-    let store = RedisStore::builder(proxy.url())
-        .response_timeout(Duration::from_millis(200))
-        .connections(1)
-        .connect()
-        .await
-        .unwrap();
+    let store = hasty(&proxy).connect().await.unwrap();
     let mut down = Duration::ZERO;
     for _ in 0..10 {
         recovers(&store).await;
@@ -188,12 +185,7 @@ async fn a_connection_whose_probe_ends_with_it_is_back_at_once() {
 async fn a_slow_answer_does_not_end_the_connection() {
     let server = RedisServer::start().await;
     let proxy = Proxy::in_front_of(&server).await;
-    let store = RedisStore::builder(proxy.url())
-        .response_timeout(Duration::from_millis(200))
-        .connections(1)
-        .connect()
-        .await
-        .unwrap();
+    let store = hasty(&proxy).connect().await.unwrap();
     proxy.requests.delay(Duration::from_millis(250));
     assert_eq!(
         error_kind(&store, &reentrant("k")).await,

@@ -16,9 +16,7 @@ use axum::routing::put;
 use tokio::runtime::Runtime;
 use tower::ServiceExt;
 use tower::util::MapFutureLayer;
-use tower_distributed_lock::{
-    Confirm, DistributedLockLayer, LockClient, MemoryStore, RedisStore,
-};
+use tower_distributed_lock::{Confirm, DistributedLockLayer, LockClient, MemoryStore, RedisStore};
 use tower_distributed_lock_console as console;
 
 use crate::cores::one_thread_runtime;
