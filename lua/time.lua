@@ -77,7 +77,9 @@ local function tidy_up(lock, ...)
     end
   end
   if lock.turn and lock.turn ~= '3' then
-    redis.call('PEXPIRE', lock.busy, lock.ends - lock.v)
+    -- It ends with the turn. So it must not say that someone has just asked: the next one to ask would not prolong it.
+    lock.asked = false
+    keep(lock)
   else
     redis.call('DEL', lock.busy)
   end

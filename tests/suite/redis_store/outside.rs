@@ -48,6 +48,27 @@ async fn a_release_that_wakes_redisson_gives_it_the_next_turn() {
     }
 }
 
+/// Whoever waits next must prolong the key that says so, even within the turn: otherwise the key ends before the wait.
+#[tokio::test]
+async fn a_turn_after_the_last_waiter_does_not_hide_the_next_one() {
+    for (mode, channel) in CHANNELS {
+        let (server, store) = server_and_store().await;
+        let client = redis::Client::open(server.url()).expect("valid");
+        let mut redisson = client.get_async_pubsub().await.expect("it is there");
+        redisson.subscribe(channel).await.expect("allowed");
+        let (holder, gone) = (attempt("n", mode), in_line(mode));
+        assert!(asks(&store, &holder).await && !asks(&store, &gone).await);
+        let waits = ["DEL", "tower_lock_line:{n}", "tower_lock_writers:{n}"];
+        assert_eq!(server.ask::<u64>(&waits).await, 2);
+        let monitor = server.monitor().await;
+        assert!(releases(&store, &holder).await);
+        let lines = monitor.lines().await;
+        let of_busy = |line: &&String| line.contains(&format!(r#""{BUSY}""#));
+        let last = lines.iter().rev().find(of_busy).expect("it has a turn");
+        assert!(last.contains(&format!(r#""SET" "{BUSY}" "0 "#)), "{last}");
+    }
+}
+
 #[tokio::test]
 async fn the_line_is_refused_during_the_turn_of_the_others_which_ends_when_one_has_taken_the_key() {
     for (mode, _) in CHANNELS {
