@@ -111,11 +111,13 @@ impl Core {
             let handed_over = handed_over.map(|grant| grant.held.clone());
             match told.slot.give(told.ticket, told.answer) {
                 Ok(waker) => {
-                    if let Some(held) = handed_over {
-                        telemetry::handed_over(&held.route, held.hold.mode);
-                    }
                     if let Some(waker) = waker {
                         call_outside("a waker", || waker.wake());
+                    }
+                    if let Some(held) = handed_over {
+                        call_outside("a recorder", || {
+                            telemetry::handed_over(&held.route, held.hold.mode);
+                        });
                     }
                 }
                 Err(Ok(grant)) => drop(self.share(grant)),

@@ -16,7 +16,7 @@ use crate::sync::Mutex;
 #[derive(Debug)]
 pub(crate) struct Slot(Mutex<SlotState>);
 
-/// `Waits → Given → Over`; `Given → Revoked → Waits` if the request did not take the grant in time.
+/// `Waits → Given → Over`; `Given → Revoked` if the request did not take the grant in time: it waits again, with another slot.
 #[derive(Debug)]
 enum SlotState {
     /// For how many keys it waits.
@@ -27,13 +27,9 @@ enum SlotState {
     Given {
         ticket: u64,
         answer: Result<Grant, LockError>,
-        tickets: usize,
     },
-    /// The grant of this ticket was taken away.
-    Revoked {
-        ticket: u64,
-        tickets: usize,
-    },
+    /// The grant was taken away.
+    Revoked,
     Over,
 }
 
@@ -41,8 +37,8 @@ enum SlotState {
 #[derive(Debug)]
 pub(crate) enum Taken {
     Answer(Result<Grant, LockError>),
-    /// Its place in the line of this ticket is gone: it must wait there again.
-    Revoked(u64),
+    /// It was not polled for a while, and its places are gone: it must wait again.
+    Revoked,
 }
 
 /// An answer that the request does not want any more, or a waker to call after all mutexes are unlocked.
@@ -57,9 +53,7 @@ impl Slot {
 
     /// One more ticket waits with it.
     pub(super) fn add(&self) {
-        if let SlotState::Waits { tickets, .. } | SlotState::Revoked { tickets, .. } =
-            &mut *self.0.lock()
-        {
+        if let SlotState::Waits { tickets, .. } = &mut *self.0.lock() {
             *tickets += 1;
         }
     }
@@ -72,15 +66,11 @@ impl Slot {
                 *tickets -= 1;
                 Ok(None)
             }
-            SlotState::Waits { tickets, waker } => {
-                let (tickets, waker) = (*tickets, waker.take());
+            SlotState::Waits { waker, .. } => {
+                let waker = waker.take();
                 #[cfg(test)]
-                let waker = waker.filter(|_| tickets < 2 || !exploration::has(Mutant::GiftUnseen));
-                *state = SlotState::Given {
-                    ticket,
-                    answer,
-                    tickets,
-                };
+                let waker = waker.filter(|_| !exploration::has(Mutant::GiftUnseen));
+                *state = SlotState::Given { ticket, answer };
                 Ok(waker)
             }
             _ => Err(answer),
@@ -93,7 +83,6 @@ impl Slot {
         let SlotState::Given {
             ticket,
             answer: Ok(_),
-            tickets,
         } = &*state
         else {
             return None;
@@ -101,11 +90,7 @@ impl Slot {
         if *ticket != of {
             return None;
         }
-        let revoked = SlotState::Revoked {
-            ticket: of,
-            tickets: *tickets,
-        };
-        match mem::replace(&mut *state, revoked) {
+        match mem::replace(&mut *state, SlotState::Revoked) {
             SlotState::Given { answer, .. } => answer.ok(),
             _ => None,
         }
@@ -146,12 +131,7 @@ impl Slot {
                 drop(before);
                 Poll::Pending
             }
-            SlotState::Revoked { ticket, tickets } => {
-                let (ticket, tickets) = (*ticket, *tickets - 1);
-                let waker = Some(cx.waker().clone());
-                *state = SlotState::Waits { tickets, waker };
-                Poll::Ready(Taken::Revoked(ticket))
-            }
+            SlotState::Revoked => Poll::Ready(Taken::Revoked),
             SlotState::Given { .. } => match mem::replace(&mut *state, SlotState::Over) {
                 SlotState::Given { answer, .. } => Poll::Ready(Taken::Answer(answer)),
                 _ => Poll::Pending,

@@ -182,8 +182,8 @@ impl World {
                 self.requests[n as usize] = match polled {
                     Poll::Pending => Place::Waits(mode, slot),
                     Poll::Ready(Taken::Answer(answer)) => Place::Holds(answer.expect("no error")),
-                    Poll::Ready(Taken::Revoked(_)) => {
-                        let mut again = Some(slot);
+                    Poll::Ready(Taken::Revoked) => {
+                        let mut again = None;
                         let (key, terms) = (self.key.clone(), terms(mode));
                         let entered = self.table.refused(
                             &key,

@@ -6,9 +6,9 @@ use super::Key;
 use crate::error::LockError;
 #[cfg(test)]
 use crate::exploration::{self, Mutant};
-use crate::limits::{LAST_MOMENT, POLL};
+use crate::limits::LAST_MOMENT;
 use crate::lock::LockMode;
-use crate::table::line::{Next, Side, Task, Waiter};
+use crate::table::line::{CLAIM, Next, Side, Task, Waiter};
 use crate::table::{Out, Told};
 
 impl Key {
@@ -126,13 +126,14 @@ impl Key {
         };
         let first = line.iter().find(is_next);
         let Some(first) = first else {
-            return (wait(now + POLL, None), out);
+            return (wait(now + CLAIM, None), out);
         };
         if side == Side::Exclusive
             && !first.terms.mode.is_permit()
             && let Some(own) = self.own_hold(first.terms.mode)
         {
-            return (wait(now + POLL, Some(own.held.clone())), out);
+            // Not longer: the hold may pass to a request that does not take it.
+            return (wait(now + CLAIM, Some(own.held.clone())), out);
         }
         let busy = self.busy.iter().filter(|busy| busy.side == side);
         let (yields, under_way): (Vec<_>, Vec<_>) = busy.partition(|busy| busy.yields.is_some());
