@@ -1,5 +1,10 @@
 //! Several keys in one request.
 
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
 use tower_distributed_lock::{LockClient, LockError, LockMode, MemoryStore};
 
 /// The caller would believe that it holds both.
@@ -28,4 +33,27 @@ async fn modes_of_one_key_that_contradict_each_other_are_refused() {
     let both = both.await.expect("a writer may read");
     assert_eq!(both.mode(), LockMode::Write);
     both.release().await.expect("held");
+}
+
+/// It was granted both, one after the other, and took neither: it lost the first, and could not be given the second.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_not_polled_waits_again_for_every_key() {
+    let store = MemoryStore::new();
+    let (locks, others) = (LockClient::new(store.clone()), LockClient::new(store));
+    let one = others.lock("one").await.expect("free");
+    let other = others.lock("other").await.expect("free");
+    let mut either = locks.lock_any(["one", "other"]).into_future();
+    let polled = poll_fn(|context| Poll::Ready(either.as_mut().poll(context))).await;
+    assert!(polled.is_pending(), "it did not wait: {polled:?}");
+    sleep(Duration::from_millis(10)).await;
+    for holder in [one, other] {
+        holder.release().await.expect("held");
+        sleep(Duration::from_millis(50)).await;
+    }
+    let one = timeout(Duration::from_secs(2), others.lock("one")).await;
+    let one = one.expect("nobody keeps it").expect("free");
+    let granted = timeout(Duration::from_secs(2), either).await;
+    let granted = granted.expect("the other key is free").expect("free");
+    assert_eq!(granted.key().as_str(), "other");
+    drop(one);
 }
