@@ -10,6 +10,7 @@
 //! Scenarios run only with `--cfg shuttle`, because only they need that crate.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(crate) use runner::is_on;
 #[cfg(shuttle)]
@@ -93,6 +94,14 @@ thread_local! {
 /// Whether this bug is in the code.
 pub(crate) fn has(mutant: Mutant) -> bool {
     MUTANT.get() == Some(mutant)
+}
+
+/// Asserts that `work` panics when this bug is in the code.
+pub(crate) fn is_found(mutant: Mutant, work: impl FnOnce()) {
+    MUTANT.set(Some(mutant));
+    let found = catch_unwind(AssertUnwindSafe(work));
+    MUTANT.set(None);
+    assert!(found.is_err(), "{mutant:?} goes unnoticed");
 }
 
 /// Lets other tasks run until `ready`; at least once, if there are others.

@@ -17,6 +17,8 @@ use crate::sync::Mutex;
 use crate::telemetry::{ObservedHold, Route};
 
 mod due;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use due::Due;
 

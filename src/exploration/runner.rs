@@ -1,7 +1,6 @@
 //! Runs a scenario in many orders.
 
 use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use shuttle::current::try_get_current_task;
@@ -9,7 +8,7 @@ use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, FailurePersistence, Runner};
 use tokio::runtime::Runtime;
 
-use super::{MUTANT, Mutant};
+use super::Mutant;
 
 thread_local! {
     /// During an exploration: the runtime whose clock it uses. No task runs on it.
@@ -28,10 +27,7 @@ pub(super) fn finds(mutant: Mutant, times: usize, scenario: impl Fn() + Send + S
     let mut config = Config::new();
     config.stack_size = 0x4_0000;
     config.failure_persistence = FailurePersistence::None;
-    MUTANT.set(Some(mutant));
-    let found = catch_unwind(AssertUnwindSafe(|| run(times, config, scenario)));
-    MUTANT.set(None);
-    assert!(found.is_err(), "{mutant:?} goes unnoticed");
+    super::is_found(mutant, || run(times, config, scenario));
 }
 
 fn run(times: usize, config: Config, scenario: impl Fn() + Send + Sync + 'static) {

@@ -5,6 +5,7 @@ use std::task::{Context, Poll, Waker};
 use uuid::Uuid;
 
 use super::*;
+use crate::exploration::{Mutant, is_found};
 use crate::hold::Due;
 use crate::lock::{Hold, HoldId, Lease, LockMode, Owner};
 use crate::store::HoldStatus;
@@ -181,7 +182,11 @@ impl World {
                 let polled = slot.poll(&mut Context::from_waker(Waker::noop()));
                 self.requests[n as usize] = match polled {
                     Poll::Pending => Place::Waits(mode, slot),
-                    Poll::Ready(Taken::Answer(answer)) => Place::Holds(answer.expect("no error")),
+                    Poll::Ready(Taken::Answer(answer)) => {
+                        let grant = answer.expect("no error");
+                        assert_eq!(grant.held.hold.mode, mode, "it asked for another mode");
+                        Place::Holds(grant)
+                    }
                     Poll::Ready(Taken::Revoked) => {
                         let mut again = None;
                         let (key, terms) = (self.key.clone(), terms(mode));
@@ -252,6 +257,7 @@ impl World {
                     let (_, out) = self.next(side);
                     self.run(out);
                 }
+                assert_eq!(self.untaken(), [], "it has had its time");
             }
         }
         self.check(event);
@@ -389,6 +395,35 @@ async fn every_history_of_exclusive_requests_serves_all_and_leaves_nothing() {
 #[tokio::test(start_paused = true)]
 async fn every_history_of_readers_and_writers_serves_all_and_leaves_nothing() {
     all(&[LockMode::Read, LockMode::Write], 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_is_never_taken_away_is_found() {
+    is_found(Mutant::UntakenKept, || all(&[LockMode::Reentrant], 6));
+}
+
+/// Two modes wait on one side, and the first request is gone when the store grants its hold.
+fn a_grant_that_fits_nobody() {
+    let mut world = World::new(Instant::now(), &[]);
+    for (n, mode) in [
+        (0, LockMode::Reentrant),
+        (1, LockMode::Write),
+        (2, LockMode::Reentrant),
+    ] {
+        world.apply(Event::Enters(n, mode));
+    }
+    world.apply(Event::Refused(0));
+    world.apply(Event::Leaves(0));
+    let held = world.hold(LockMode::Reentrant);
+    world.apply(Event::Leaves(2));
+    let (is_taken, _) = world.table.given(&held, None, world.now);
+    assert!(!is_taken, "the request waits for a write");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_fits_nobody_is_given_back() {
+    a_grant_that_fits_nobody();
+    is_found(Mutant::FitsAnybody, a_grant_that_fits_nobody);
 }
 
 /// Another owner's question costs nothing: the owner joins its own hold, also one that it asked for twice.

@@ -88,8 +88,8 @@ impl Book {
             .for_each(|life| life.ended = Some((now, tick)));
     }
 
-    /// The time since when the key is free, or one of its permits; `None` if none is. A key that was never held has always
-    /// been free.
+    /// The time since when the key, or one of its permits, is free and not granted; `None` if none is free. A key that was never
+    /// held has always been free.
     pub(super) fn free_since(&mut self, key: &LockKey, ever: Instant) -> Option<Instant> {
         let now = Instant::now();
         let lives = self.lives(key);
@@ -107,7 +107,9 @@ impl Book {
             };
             is_full(&lives.iter().filter(lived).collect::<Vec<_>>())
         });
-        Some(full_until.map_or(ever, |(at, _)| at))
+        let granted = lives.iter().map(|life| life.span().from);
+        let last = full_until.into_iter().chain(granted).max();
+        Some(last.map_or(ever, |(at, _)| at))
     }
 
     pub(super) fn withdraw(&mut self, hold: &Hold) {
