@@ -141,7 +141,7 @@ impl LockRequest {
     }
 
     /// Sets the owner. An owner joins a hold that it has already, without asking the store. Its requests for one key ask one after the
-    /// other, so one that is not polled delays the later ones of the same owner, and nobody else's.
+    /// other, so one that is not polled delays the later ones of the same owner, and no others.
     #[inline]
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.terms.owner = Some(owner.clone());

@@ -403,7 +403,7 @@ async fn a_grant_that_is_never_taken_away_is_found() {
 }
 
 /// Two modes wait on one side, and the first request is gone when the store grants its hold.
-fn a_grant_that_fits_nobody() {
+fn a_grant_that_fits_no_request() {
     let mut world = World::new(Instant::now(), &[]);
     for (n, mode) in [
         (0, LockMode::Reentrant),
@@ -421,9 +421,9 @@ fn a_grant_that_fits_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_fits_nobody_is_given_back() {
-    a_grant_that_fits_nobody();
-    is_found(Mutant::FitsAnybody, a_grant_that_fits_nobody);
+async fn a_grant_that_fits_no_request_is_given_back() {
+    a_grant_that_fits_no_request();
+    is_found(Mutant::FitsAnybody, a_grant_that_fits_no_request);
 }
 
 /// Another owner's question costs nothing: the owner joins its own hold, also one that it asked for twice.

@@ -51,7 +51,7 @@ async fn a_request_that_was_not_polled_waits_again_for_every_key() {
         sleep(Duration::from_millis(50)).await;
     }
     let one = timeout(Duration::from_secs(2), others.lock("one")).await;
-    let one = one.expect("nobody keeps it").expect("free");
+    let one = one.expect("its grant was taken away").expect("free");
     let granted = timeout(Duration::from_secs(2), either).await;
     let granted = granted.expect("the other key is free").expect("free");
     assert_eq!(granted.key().as_str(), "other");
