@@ -91,7 +91,7 @@ impl Line {
                 return;
             }
             let mut place = match here {
-                None => self.enter(line, id, caller),
+                None => self.enter(line, &attempt.hold, caller),
                 Some(here) if line[here].is_live() => {
                     line[here].asked = Instant::now();
                     return;
@@ -108,10 +108,10 @@ impl Line {
     }
 
     /// Adds a place with a new id.
-    fn enter(&self, line: &[Place], id: HoldId, caller: Option<usize>) -> Place {
-        self.gives_up(line, id, caller);
+    fn enter(&self, line: &[Place], hold: &Hold, caller: Option<usize>) -> Place {
+        self.gives_up(line, hold, caller);
         Place {
-            id,
+            id: hold.id,
             asked: Instant::now(),
             caller,
         }
@@ -129,7 +129,7 @@ impl Line {
                     self.log.violated("L3", text);
                 }
             }
-            self.gives_up(line, hold.id, caller);
+            self.gives_up(line, hold, caller);
             line.retain(|place| place.id != hold.id);
         });
     }
@@ -170,9 +170,12 @@ impl Line {
         }
     }
 
-    /// Checks that a caller keeps its id: with a new id it would move to the end of the queue.
-    fn gives_up(&self, line: &[Place], id: HoldId, caller: Option<usize>) {
-        let mut others = line.iter().filter(|place| place.id != id);
+    /// Checks that a caller keeps its id: with a new id it would move to the end of the queue. A task may ask for further permits
+    /// beside its place, for the requests behind the first.
+    fn gives_up(&self, line: &[Place], hold: &Hold, caller: Option<usize>) {
+        let mut others = line
+            .iter()
+            .filter(|place| place.id != hold.id && !matches!(hold.mode, LockMode::Permit(_)));
         if let Some(place) = others.find(|place| place.is_of(caller)) {
             let text = format!("{} gave up its place for nothing", place.name());
             self.log.violated("L3", text);

@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::harness::Place;
 use super::recording::{Gate, asked_during};
+use tower_distributed_lock::lock::HoldId;
 use tower_distributed_lock::{LockError, LockGuard, LockMode, LockRequest};
 
 /// A request in a task of its own, known to have found the lock taken.
@@ -22,7 +23,7 @@ pub(super) struct Waiter {
 impl Place {
     /// Begins to wait. On return the request is in the queue of its process, or was refused by the store.
     pub(super) async fn waits(&self, request: LockRequest) -> Waiter {
-        let before = self.asked().refused.len();
+        let before = self.asked().refused.clone();
         let mut acquiring = request.into_future();
         let first =
             poll_fn(|context| Poll::Ready(asked_during(|| acquiring.as_mut().poll(context))));
@@ -34,9 +35,10 @@ impl Place {
                 let refused = async || self.asked().refused.contains(&hold);
                 self.until("the store refuses", refused).await;
             }
-            // Its place is in the store, where a task asks for it.
+            // Its place is in the store, where a task asks for it by a new id. The others ask again meanwhile.
             None if self.mode == LockMode::Fair => {
-                let refused = async || self.asked().refused.len() > before;
+                let is_new = |hold: &HoldId| !before.contains(hold);
+                let refused = async || self.asked().refused.iter().any(is_new);
                 self.until("the store refuses", refused).await;
             }
             None => {}
