@@ -41,7 +41,8 @@ local function look_at_exclusive(name, id)
   if left == -2 then
     return nil, false, left
   end
-  local held, mode = redis.call('HGET', name, id), redis.call('HGET', name, 'mode')
+  local found = redis.call('HMGET', name, id, 'mode')
+  local held, mode = found[1], found[2]
   if mode then
     return is_mode('mode', mode) and 3 or 5
   end

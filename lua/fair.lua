@@ -57,9 +57,7 @@ local function ask_fair(keys, args, taken)
     return nil, function()
       local granted = grant()
       forget(lock, id)
-      if redis.call('EXISTS', keys[3]) == 0 then
-        tidy_up(lock, 'line')
-      end
+      tidy_up(lock, 'alive', 'line')
       return granted
     end
   end
@@ -88,11 +86,11 @@ local function leave_fair(keys, args, removed, others)
     return 0
   end
   local lock = state_of(keys[2])
-  local head = wake(lock, keys[3], args[2] or 'PUBLISH')
-  if not head then
+  local waits, queued = wake(lock, keys[3], args[2] or 'PUBLISH')
+  if not waits then
     tidy_up(lock, 'line', 'alive')
   end
-  return removed == 0 and 0 or (others == 2 and lock.found and head == 'queue' or is_alone(keys[1])) and 1 or -1
+  return removed == 0 and 0 or (others == 2 and lock.found and queued or is_alone(keys[1])) and 1 or -1
 end
 
 --# acquire

@@ -48,23 +48,24 @@ local function first_in_queue(lock)
 end
 
 --# wake
--- Wakes the first in the queue. Redisson's plain locks wake none. Returns whether there is one.
+-- Wakes the first in the queue. Redisson's plain locks wake none. Returns whether it is one of ours, and whether there is one.
 local function call_head(lock, publish)
-  local head = first_in_queue(lock)
+  local head, lives = first_in_queue(lock)
   if head then
     redis.call(publish, 'redisson_lock__channel:' .. lock.tag .. ':' .. head, '0')
   end
-  return head
+  return lives, head
 end
 
 -- Wakes the first in the queue. If it is empty, wakes waiters without a place in it: on the channel of Redisson's plain locks,
--- and the first in our line. Redisson wakes no waiter then. Returns where one of them waits, `queue` or `line`, or nil.
+-- and the first in our line. Redisson wakes no waiter then. Returns whether one of ours was woken, and whether anyone queues.
 local function wake(lock, channel, publish)
-  if call_head(lock, publish) then
-    return 'queue'
+  local ours, head = call_head(lock, publish)
+  if head then
+    return ours, true
   end
   redis.call(publish, channel, '0')
-  return call_first(lock, publish) and 'line'
+  return call_first(lock, publish), false
 end
 
 --# join
@@ -74,15 +75,13 @@ local ABANDONED = '86400000'
 
 local function keep_queue(lock, is_new)
   local queue, timeouts = queue_of(lock)
-  local alive = 'tower_lock_alive:' .. lock.tag
-  if is_new or redis.call('ZCARD', alive) == redis.call('ZCARD', timeouts) then
+  if is_new or redis.call('ZCARD', 'tower_lock_alive:' .. lock.tag) == redis.call('ZCARD', timeouts) then
     redis.call('PEXPIRE', queue, ABANDONED)
     redis.call('PEXPIRE', timeouts, ABANDONED)
   else
     redis.call('PERSIST', queue)
     redis.call('PERSIST', timeouts)
   end
-  redis.call('PEXPIRE', alive, ABANDONED)
 end
 
 -- Puts an attempt that Redisson has dropped in front of the queue again. Redisson drops only the head, by its score: an
@@ -102,7 +101,7 @@ end
 -- says whether it is ours; `blocks` and `lives` say until when the attempt may block the queue, and until when it lives.
 local function line_up(lock, id, head, ours, blocks, lives)
   local queue, timeouts = queue_of(lock)
-  local near, length = lock.now + LIVENESS + MARGIN, 0
+  local alive, near, length = 'tower_lock_alive:' .. lock.tag, lock.now + LIVENESS + MARGIN, 0
   local ahead = blocks and blocks - near
   if has_just_asked(lock, lives) and ahead and ahead > -SOON and (ahead <= 0 or head ~= id) then
     return ask_now(lock, true)
@@ -120,12 +119,15 @@ local function line_up(lock, id, head, ours, blocks, lives)
     local last = head and redis.call('LINDEX', queue, -1)
     local before = last and redis.call('ZSCORE', timeouts, last)
     if before then
-      score = before + (redis.call('ZSCORE', 'tower_lock_alive:' .. lock.tag, last) and 0 or LIVENESS + MARGIN)
+      score = before + (redis.call('ZSCORE', alive, last) and 0 or LIVENESS + MARGIN)
     end
     length = redis.call('RPUSH', queue, id)
   end
-  redis.call('ZADD', timeouts, math.max(score, near), id)
-  redis.call('ZADD', 'tower_lock_alive:' .. lock.tag, lock.v + LIVENESS, id)
+  score = math.max(score, near)
+  redis.call('ZADD', timeouts, score, id)
+  redis.call('ZADD', alive, lock.v + LIVENESS, id)
+  -- The set is kept as long as one of its ids may be in the queue, even if all of them die now.
+  redis.call('PEXPIRE', alive, string.format('%.0f', math.max(KEPT, score - lock.now, redis.call('PTTL', alive))))
   local half = ABANDONED / 2
   if length == 1 or not (lock.fair and lock.asked and ours) or math.floor(lock.now / half) ~= math.floor(lock.asked / half) then
     keep_queue(lock, length == 1)

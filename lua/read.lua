@@ -39,9 +39,7 @@ local function ask_read(keys, args, taken)
     if lock.asked then
       redis.call('ZREM', 'tower_lock_readers:' .. lock.tag, id)
       redis.call('ZREM', 'tower_lock_pass:' .. lock.tag, id)
-      if redis.call('EXISTS', 'tower_lock_pass:' .. lock.tag) == 0 then
-        tidy_up(lock, 'writers', 'readers')
-      end
+      tidy_up(lock, 'writers', 'readers', 'pass')
     end
     return 0
   end
@@ -50,6 +48,7 @@ local function ask_read(keys, args, taken)
     return nil, grant
   end
   lock = state_of(keys[2])
+  lock.sets = SETS
   if is_void(lock, args[4], id) then
     return 2
   end

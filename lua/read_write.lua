@@ -1,6 +1,9 @@
 -- What reads and writes have in common (PROTOCOL 1.3). Needs time.lua, hash.lua.
 
 --# ask
+-- The sets of those who wait for a read-write lock.
+local SETS = {'line', 'writers', 'readers', 'pass'}
+
 -- Why a hash with this `mode` and `left` ms to live is not a read-write lock, as an answer to a question; nil if it may be one.
 -- A hold always expires, and so does its hash.
 local function why_no_lock(mode, left)

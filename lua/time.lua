@@ -71,10 +71,12 @@ local function tidy_up(lock, ...)
   if not lock.found or lock.void then
     return
   end
-  for _, kind in ipairs({...}) do
-    if redis.call('EXISTS', 'tower_lock_' .. kind .. ':' .. lock.tag) == 1 then
-      return
-    end
+  local others = {}
+  for i, kind in ipairs({...}) do
+    others[i] = 'tower_lock_' .. kind .. ':' .. lock.tag
+  end
+  if redis.call('EXISTS', unpack(others)) > 0 then
+    return
   end
   if lock.turn and lock.turn ~= '3' then
     -- It ends with the turn. So it must not say that someone has just asked: the next one to ask would not prolong it.
@@ -94,12 +96,12 @@ local function has_just_asked(lock, score)
   return is_live(lock, score) and score - lock.v > LIVENESS - SOON
 end
 
--- A waiter asks; `fair`: for a place in the fair queue. The keys of all waiters live on. A new one gets its expiry where it is
--- made.
+-- A waiter asks; `fair`: for a place in the fair queue. The keys of all waiters live on: those that a lock of its kind may have
+-- (`sets`, if it is not an exclusive one). A new one gets its expiry where it is made.
 local function ask_now(lock, fair)
   local since = lock.now - (lock.asked or 0)
   if since < 0 or since >= SOON or fair and not lock.fair then
-    for _, kind in ipairs(lock.asked and {'line', 'writers', 'readers', 'pass'} or {}) do
+    for _, kind in ipairs(lock.asked and (lock.sets or {'line', 'writers'}) or {}) do
       redis.call('PEXPIRE', 'tower_lock_' .. kind .. ':' .. lock.tag, KEPT_TEXT)
     end
     lock.asked, lock.late, lock.fair = lock.now, lock.now - lock.v, fair or lock.fair

@@ -44,6 +44,7 @@ local function ask_write(keys, args, taken)
     return nil, grant
   end
   lock = state_of(keys[2])
+  lock.sets = SETS
   if is_void(lock, args[4], id .. ':write') then
     return 2
   end

@@ -62,16 +62,22 @@ impl Worlds {
             let kinds = ["tower_lock_void:", "tower_lock_record:"];
             *expires && kinds.iter().any(|kind| key.starts_with(kind))
         };
-        // The last stays while a tombstone may be there, and for seconds after the last question.
+        // The last stays while a tombstone may be there.
+        let voids = |busy: &str| {
+            let tag = busy.trim_start_matches("tower_lock_busy:");
+            let void = format!("tower_lock_void:{tag}:");
+            left.iter().any(|(key, _)| key.starts_with(&void))
+        };
         let is_known = |(key, expires): &(String, bool)| {
             let is_for_permits =
                 KEYS[LOCKS..].contains(&&**key) || key.starts_with("tower_lock_limit:");
-            *expires && (is_for_permits || key.starts_with("tower_lock_busy:"))
+            let is_busy = key.starts_with("tower_lock_busy:") && voids(key);
+            *expires && (is_for_permits || is_busy)
         };
-        let mut left = left;
-        left.retain(|entry| !is_known(entry));
-        let alike = left.iter().all(remembered) && left.is_empty() == self.is_memory_empty();
-        (!alike).then(|| format!("all have left, and this is left in Redis: {left:?}"))
+        let mut rest = left.clone();
+        rest.retain(|entry| !is_known(entry));
+        let alike = rest.iter().all(remembered) && rest.is_empty() == self.is_memory_empty();
+        (!alike).then(|| format!("all have left, and this is left in Redis: {rest:?}"))
     }
 
     /// Only Redisson's fair queue has no expiry.

@@ -48,7 +48,7 @@ async fn a_release_that_wakes_redisson_gives_it_the_next_turn() {
     }
 }
 
-/// The next waiter must prolong the key that says so, even within the turn: otherwise the key ends before the wait.
+/// The next one to wait must prolong the key that says so, even within the turn: otherwise the key ends before the wait.
 #[tokio::test]
 async fn a_turn_after_the_last_waiter_does_not_hide_the_next_one() {
     for (mode, channel) in CHANNELS {

@@ -205,14 +205,10 @@ async fn nothing_is_left_of_a_live_waiter_that_redisson_dropped_when_it_is_grant
     assert_eq!(server.dump().await, Dump::new());
 }
 
-#[tokio::test]
-async fn our_list_of_living_waiters_outlasts_their_places() {
-    let (server, store) = server_and_store().await;
+/// Adds a waiter of Redisson at the end of the queue, which may block it for a minute.
+async fn redisson_queues(server: &RedisServer) {
     let mut redis = server.connection().await;
-    let (holder, waiter) = (lasting(fair(), Duration::from_secs(100)), fair());
-    assert!(asks(&store, &holder).await && !asks(&store, &waiter).await);
-    let ttl = async || server.dump().await["tower_lock_alive:{k}"].ttl.unwrap();
-    let far = time(&server).await + 60_000.0;
+    let far = time(server).await + 60_000.0;
     redis
         .rpush("redisson_lock_queue:{k}", "java:1")
         .await
@@ -221,6 +217,49 @@ async fn our_list_of_living_waiters_outlasts_their_places() {
         .zadd("redisson_lock_timeout:{k}", "java:1", far)
         .await
         .unwrap();
+}
+
+/// The names of the keys in Redis.
+async fn keys(server: &RedisServer) -> Vec<String> {
+    server.dump().await.into_keys().collect()
+}
+
+const REDISSONS: [&str; 2] = ["redisson_lock_queue:{k}", "redisson_lock_timeout:{k}"];
+
+#[tokio::test]
+async fn nothing_of_ours_is_left_when_redissons_alone_wait() {
+    let granted: [&str; 3] = ["k", REDISSONS[0], REDISSONS[1]];
+    let (server, store) = server_and_store().await;
+    let (holder, last) = (fair(), fair());
+    assert!(asks(&store, &holder).await && !asks(&store, &last).await);
+    redisson_queues(&server).await;
+    assert!(releases(&store, &holder).await && asks(&store, &last).await);
+    assert_eq!(keys(&server).await, granted);
+    let gone = fair();
+    assert!(!asks(&store, &gone).await);
+    store.withdraw(&gone, false).await.unwrap();
+    assert_eq!(keys(&server).await, granted);
+    // A release drops a dead head, and wakes Redisson's.
+    let dead = fair();
+    assert!(!asks(&store, &dead).await);
+    let mut redis = server.connection().await;
+    let id = dead.hold.id.to_string();
+    redis.lrem("redisson_lock_queue:{k}", 1, &id).await.unwrap();
+    redis.lpush("redisson_lock_queue:{k}", &id).await.unwrap();
+    lapse(&server, &dead).await;
+    assert!(releases(&store, &last).await);
+    assert_eq!(keys(&server).await, REDISSONS);
+}
+
+#[tokio::test]
+async fn our_list_of_living_waiters_outlasts_their_places() {
+    let (server, store) = server_and_store().await;
+    let (holder, waiter) = (lasting(fair(), Duration::from_secs(100)), fair());
+    assert!(asks(&store, &holder).await && !asks(&store, &waiter).await);
+    let ttl = async || server.dump().await["tower_lock_alive:{k}"].ttl.unwrap();
+    let left = ttl().await;
+    assert!(left <= Duration::from_secs(8), "{left:?}: a place is near");
+    redisson_queues(&server).await;
     assert!(!asks(&store, &fair()).await);
     let left = ttl().await;
     assert!(left > Duration::from_secs(60), "{left:?}");
