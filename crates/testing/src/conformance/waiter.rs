@@ -64,8 +64,8 @@ impl Place {
         waiters.try_into().expect("three waiters")
     }
 
-    /// Begins to wait for all of several keys, or for any. On return it has waited for a moment.
-    pub(super) async fn waits_for_several(&self, request: LockRequest) -> Waiter {
+    /// Begins to wait for all of several keys, for any, or behind its owner. On return it has waited for a moment.
+    pub(super) async fn waits_a_moment(&self, request: LockRequest) -> Waiter {
         let waiter = Waiter::spawn(self, request.into_future());
         waiter.keeps_waiting(self).await;
         waiter

@@ -30,7 +30,7 @@ pub async fn a_request_for_any_gets_a_key_that_becomes_free(env: &Harness) {
             let holding = holders.into_iter().zip(["one", "two"]);
             let holding = holding.map(|(process, key)| process.rival_on(key));
             let mut holding = acquire_all(holding).await;
-            let waiter = env.waits_for_several(here.any(["one", "two"])).await;
+            let waiter = env.waits_a_moment(here.any(["one", "two"])).await;
             let freed = holding.swap_remove(freed);
             let key = freed.key().clone();
             freed.release().await.unwrap();
@@ -61,7 +61,7 @@ pub async fn a_cancelled_request_for_any_passes_its_turn_on(env: &Harness) {
 pub async fn the_number_of_waiters_for_any_is_bounded(env: &Harness) {
     let holders = acquire_all([KEY, "other"].map(|key| env.elsewhere.rival_on(key))).await;
     let asking = env.here.any([KEY, "other"]).max_waiters(2);
-    let waiters = until_overloaded(env, &asking, Place::waits_for_several).await;
+    let waiters = until_overloaded(env, &asking, Place::waits_a_moment).await;
     // A waiter for one of the keys also counts against the limit.
     assert_err!(env.here.request().max_waiters(2).await, Overloaded);
     release_all(holders).await;

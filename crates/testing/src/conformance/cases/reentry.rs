@@ -52,7 +52,7 @@ pub async fn an_owner_that_asks_twice_at_once_is_granted_both(env: &Harness) {
 
     let holder = env.elsewhere.rival().await.unwrap();
     let one = env.waits(asking).await;
-    let two = env.waits(second).await;
+    let two = env.waits_a_moment(second).await;
     holder.release().await.unwrap();
     let one = one.promptly().await;
     let two = two.promptly().await;
@@ -63,7 +63,10 @@ pub async fn an_owner_that_asks_twice_at_once_is_granted_both(env: &Harness) {
 /// The next request asks the store in place of the cancelled one.
 pub async fn a_cancelled_request_does_not_end_others_of_its_owner(env: &Harness) {
     let holder = env.elsewhere.rival().await.unwrap();
-    let [one, two, three] = env.three_wait(env.here.owned()).await;
+    let asking = env.here.owned();
+    let one = env.waits(asking.clone()).await;
+    let two = env.waits_a_moment(asking.clone()).await;
+    let three = env.waits_a_moment(asking).await;
     one.cancel().await;
     two.cancel().await;
     three.keeps_waiting(env).await;

@@ -46,7 +46,7 @@ pub async fn no_part_is_kept_when_the_rest_is_taken(env: &Harness) {
                 granted_within(env.prompt(), free.rival_on(key)).await;
             }
         }
-        let waiter = env.waits_for_several(env.here.all(keys)).await;
+        let waiter = env.waits_a_moment(env.here.all(keys)).await;
         taken.release().await.unwrap();
         let guard = waiter.promptly().await;
         assert_eq!(guard.keys().count(), 3);
@@ -116,7 +116,7 @@ pub async fn a_cancelled_request_for_several_leaves_nothing(env: &Harness) {
 pub async fn a_free_key_stays_free_while_another_is_waited_for(env: &Harness) {
     for free in ["a", "z"] {
         let holder = env.elsewhere.rival().await.unwrap();
-        let waiter = env.waits_for_several(env.here.all([KEY, free, "m"])).await;
+        let waiter = env.waits_a_moment(env.here.all([KEY, free, "m"])).await;
         for victim in [&env.here, &env.process().await] {
             for key in [free, "m"] {
                 granted_within(env.prompt(), victim.rival_on(key)).await;
@@ -132,7 +132,7 @@ pub async fn a_free_key_stays_free_while_another_is_waited_for(env: &Harness) {
 pub async fn a_key_is_not_held_for_long_while_another_is_waited_for(env: &Harness) {
     let mut holders = acquire_all(["b", "c"].map(|key| env.elsewhere.rival_on(key))).await;
     let waiter = env
-        .waits_for_several(env.here.all(["a", "b", "c"]).wait(Duration::from_secs(60)))
+        .waits_a_moment(env.here.all(["a", "b", "c"]).wait(Duration::from_secs(60)))
         .await;
     // More often than it gives its keys back before it waits for another.
     for key in ["b", "c"].into_iter().cycle().take(12) {

@@ -25,7 +25,7 @@ pub async fn a_client_that_ends_refuses_its_waiters(env: &Harness) {
         let guard = holder.rival().await.unwrap();
         let mut waiters = env.all_wait(vec![ending.request(); 8]).await;
         for several in [ending.all([KEY, "other"]), ending.any([KEY])] {
-            waiters.push(env.waits_for_several(several).await);
+            waiters.push(env.waits_a_moment(several).await);
         }
         ending.shutdown(LIMIT).await.unwrap();
         for waiter in waiters {
