@@ -29,7 +29,7 @@ $as "$programs/initdb" --pgdata=data --username=tests --auth=trust --no-sync --n
 }
 start() {
   $as "$programs/postgres" -D data -k "$directory" -c listen_addresses= -c fsync=off -c max_connections=400 \
-    -c shared_buffers=32MB -c deadlock_timeout=100ms >"$directory/log" 2>&1 &
+    -c shared_buffers=32MB -c max_wal_size=64MB -c deadlock_timeout=100ms >"$directory/log" 2>&1 &
   server=$!
   until $as "$programs/pg_isready" --quiet --host="$directory" --username=tests; do
     kill -0 $server 2>/dev/null || return 1
@@ -59,6 +59,8 @@ wait $server || true
 pub(crate) struct Server {
     directory: String,
     shell: Mutex<Shell>,
+    /// Databases of tests that are over. The next test drops them: several hundred would fill a small disk.
+    over: Mutex<Vec<String>>,
 }
 
 /// The shell that runs the server.
@@ -101,6 +103,7 @@ impl Server {
         Self {
             directory,
             shell: Mutex::new(Shell { input, output }),
+            over: Mutex::default(),
         }
     }
 
@@ -128,6 +131,11 @@ impl Server {
                 self.run("template_locks", schema).await;
             })
             .await;
+        let over = std::mem::take(&mut *self.over.lock().expect("no test has panicked here"));
+        for name in over {
+            let drop = format!("DROP DATABASE {name} WITH (FORCE)");
+            self.run("postgres", &drop).await;
+        }
         let name = format!("locks_{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let create = format!("CREATE DATABASE {name} TEMPLATE template_locks");
         self.run("postgres", &create).await;
@@ -183,5 +191,13 @@ impl Database<'_> {
     #[allow(dead_code, reason = "not every test asks the server itself")]
     pub(crate) async fn client(&self) -> Client {
         self.server.client(&self.name).await
+    }
+}
+
+impl Drop for Database<'_> {
+    fn drop(&mut self) {
+        let name = std::mem::take(&mut self.name);
+        let mut over = self.server.over.lock().expect("no test has panicked here");
+        over.push(name);
     }
 }
