@@ -9,8 +9,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::error::{LockError, StoreError};
-#[cfg(test)]
-use crate::exploration::{self, Mutant};
 use crate::lock::{FencingToken, Hold, Lease};
 use crate::store::HoldStatus;
 use crate::sync::Mutex;
@@ -142,10 +140,6 @@ impl Held {
 
     /// The hold is handed over: its next holder has the next token.
     pub(crate) fn advance_token(&self) {
-        #[cfg(test)]
-        if exploration::has(Mutant::TokenKept) {
-            return;
-        }
         self.token.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -206,8 +200,6 @@ impl Held {
     pub(crate) fn lose(&self) -> bool {
         let mut state = self.state.lock();
         let is_open = state.is_open();
-        #[cfg(test)]
-        let is_open = is_open || exploration::has(Mutant::ReleaseOverruled) && state.end.is_none();
         if is_open {
             state.end = Some(End::Lost);
             State::notify(state);
@@ -221,12 +213,7 @@ impl Held {
         if matches!(end, End::Released) {
             state.held_through = state.held_through.max(question.0);
         }
-        let is_new = state.end.is_none();
-        #[cfg(test)]
-        let is_new = is_new || exploration::has(Mutant::LossUndone);
-        if is_new {
-            state.end = Some(end);
-        }
+        state.end.get_or_insert(end);
         State::notify(state);
     }
 
@@ -245,16 +232,8 @@ impl Held {
         let now = Instant::now();
         match status {
             HoldStatus::Held => {
-                let through = question.0;
-                #[cfg(test)]
-                let through = match exploration::has(Mutant::HeldThroughTheAnswer) {
-                    true => state.questions + 1,
-                    false => through,
-                };
-                state.held_through = state.held_through.max(through);
+                state.held_through = state.held_through.max(question.0);
                 let in_time = now < state.deadline;
-                #[cfg(test)]
-                let in_time = in_time || exploration::has(Mutant::LateRenewal);
                 if let Some((sent, lease)) = renewed.filter(|_| state.is_open() && in_time) {
                     // An answer that a later one has overtaken is ignored. A lease that is cut at a limit ends earlier.
                     if question.0 > state.renewed_by {

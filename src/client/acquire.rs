@@ -13,8 +13,6 @@ use super::ticket::Ticket;
 use super::wait::{Wait, over};
 use crate::contend::{Contending, Pending, Reply, answered_late};
 use crate::error::{LockError, StoreError, StoreErrorKind};
-#[cfg(test)]
-use crate::exploration::{self, Mutant};
 use crate::hold::Held;
 use crate::lock::LockKey;
 use crate::release::{Core, Share};
@@ -236,10 +234,6 @@ impl Asker {
 
 impl Drop for Asker {
     fn drop(&mut self) {
-        #[cfg(test)]
-        if exploration::has(Mutant::TurnKept) {
-            return;
-        }
         if !self.is_done {
             let out = self.core.table.asked(&self.key, self.number);
             self.core.run(out);

@@ -10,8 +10,6 @@ use tokio::time::{Instant, timeout_at};
 use super::wait::{Wait, over};
 use crate::contend::Contending;
 use crate::error::LockError;
-#[cfg(test)]
-use crate::exploration::{self, Mutant};
 use crate::lock::LockKey;
 use crate::release::{Core, Share};
 use crate::table::{Entered, Side, Slot, Taken, Terms};
@@ -154,10 +152,7 @@ impl Drop for Ticket {
         let Some(slot) = self.slot.take() else {
             return;
         };
-        let grant = slot.close();
-        #[cfg(test)]
-        let grant = grant.filter(|_| !exploration::has(Mutant::GiftKept));
-        if let Some(grant) = grant {
+        if let Some(grant) = slot.close() {
             drop(self.core.share(grant));
         }
         self.leave_lines();

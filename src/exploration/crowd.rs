@@ -1,5 +1,6 @@
 //! Callers of one key: promises S1, S5, S6, L2, L3, L7, L8 inside a process.
 
+#[cfg(mutants)]
 mod mutants;
 mod site;
 
@@ -13,9 +14,9 @@ use shuttle::rand::{Rng, thread_rng};
 use tokio::time::Instant;
 
 use self::site::Site;
+use super::pass;
 use super::processes::{Explored, processes, run, unless_given_up, yields};
 use super::store::Paced;
-use super::{Mutant, pass};
 use crate::client::{LockClient, LockRequest};
 use crate::guard::LockGuard;
 use crate::lock::{Lease, LockMode, Owner};

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::store::Paced;
-use super::{Mutant, explore, finds, pass};
+use super::{explore, pass};
 use crate::error::LockError;
 use crate::hold::{End, Held};
 use crate::keeper;
@@ -238,16 +238,6 @@ fn renewals_checks_and_the_release_of_a_stolen_hold_agree() {
     explore(1000, scenario(true));
 }
 
-#[test]
-fn a_loss_that_is_undone_is_found() {
-    finds(Mutant::LossUndone, 10_000, scenario(false));
-}
-
-#[test]
-fn a_late_renewal_that_counts_is_found() {
-    finds(Mutant::LateRenewal, 10_000, scenario(false));
-}
-
 /// The scenario detects a renewal that creates a hold.
 #[test]
 fn a_renewal_creates_no_hold() {
@@ -265,4 +255,20 @@ fn a_renewal_creates_no_hold() {
             assert!(store.store.is_empty());
         });
     });
+}
+
+#[cfg(mutants)]
+mod mutants {
+    use super::*;
+    use crate::exploration::{Mutant, finds};
+
+    #[test]
+    fn a_loss_that_is_undone_is_found() {
+        finds(Mutant::LossUndone, 10_000, scenario(false));
+    }
+
+    #[test]
+    fn a_late_renewal_that_counts_is_found() {
+        finds(Mutant::LateRenewal, 10_000, scenario(false));
+    }
 }

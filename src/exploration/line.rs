@@ -8,7 +8,7 @@ use shuttle::rand::{Rng, thread_rng};
 use uuid::Uuid;
 
 use super::store::Paced;
-use super::{Mutant, explore, finds, pass};
+use super::{explore, pass};
 use crate::client::LockClient;
 use crate::lock::{Hold, HoldId, Lease, LockMode};
 use crate::store::{Attempt, Inspect, LockStore, WAITER_LIVENESS};
@@ -144,23 +144,29 @@ fn a_line_behind_a_dead_process_is_served() {
     }
 }
 
-#[test]
-fn a_release_that_wakes_none_is_found() {
-    for modes in CROWDS {
-        finds(Mutant::WakesNone, ORDERS, crowd(modes, false));
-    }
-}
+#[cfg(mutants)]
+mod mutants {
+    use super::*;
+    use crate::exploration::{Mutant, finds};
 
-#[test]
-fn a_turn_that_is_lost_with_its_process_is_found() {
-    for modes in CROWDS {
-        finds(Mutant::LosesTheTurn, ORDERS, crowd(modes, true));
+    #[test]
+    fn a_release_that_wakes_none_is_found() {
+        for modes in CROWDS {
+            finds(Mutant::WakesNone, ORDERS, crowd(modes, false));
+        }
     }
-}
 
-#[test]
-fn a_release_that_wakes_a_dead_process_is_found() {
-    for mode in [LockMode::Reentrant, LockMode::Write] {
-        finds(Mutant::WakesTheDead, ORDERS, a_death(mode));
+    #[test]
+    fn a_turn_that_is_lost_with_its_process_is_found() {
+        for modes in CROWDS {
+            finds(Mutant::LosesTheTurn, ORDERS, crowd(modes, true));
+        }
+    }
+
+    #[test]
+    fn a_release_that_wakes_a_dead_process_is_found() {
+        for mode in [LockMode::Reentrant, LockMode::Write] {
+            finds(Mutant::WakesTheDead, ORDERS, a_death(mode));
+        }
     }
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::processes::{run, until, yields};
 use super::store::Paced;
-use super::{Mutant, explore, finds, pass};
+use super::{explore, pass};
 use crate::client::{LockClient, LockRequest};
 use crate::guard::LockGuard;
 use crate::lock::{Hold, HoldId, Lease, LockMode};
@@ -272,8 +272,10 @@ fn permits_of_a_dead_process_come_free() {
     explore(ORDERS, a_death());
 }
 
+#[cfg(mutants)]
 mod mutants {
     use super::*;
+    use crate::exploration::{Mutant, finds};
 
     #[test]
     fn one_permit_more_than_the_limit_is_found() {

@@ -7,8 +7,10 @@ use futures_util::future::{Either, select};
 use shuttle::future::{block_on, spawn, yield_now};
 use shuttle::rand::{Rng, thread_rng};
 
+use super::explore;
 use super::store::Paced;
-use super::{Mutant, explore, finds};
+#[cfg(mutants)]
+use super::{Mutant, finds};
 use crate::client::LockClient;
 use crate::store::LockStore;
 
@@ -26,6 +28,7 @@ pub(super) trait Explored: Copy + Send + Sync + 'static {
     }
 
     /// Asserts that some order shows the mutant.
+    #[cfg(mutants)]
     fn finds(self, mutant: Mutant) {
         finds(mutant, ORDERS, move || block_on(self.run()));
     }

@@ -8,6 +8,7 @@ use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, FailurePersistence, Runner};
 use tokio::runtime::Runtime;
 
+#[cfg(mutants)]
 use super::Mutant;
 
 thread_local! {
@@ -23,6 +24,7 @@ pub(super) fn explore(times: usize, scenario: impl Fn() + Send + Sync + 'static)
 }
 
 /// Asserts that `scenario` fails within `times` random orders when `mutant` is in the code.
+#[cfg(mutants)]
 pub(super) fn finds(mutant: Mutant, times: usize, scenario: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
     config.stack_size = 0x4_0000;

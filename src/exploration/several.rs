@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex};
 
 use shuttle::rand::{Rng, thread_rng};
 
-use super::Mutant;
 use super::processes::{Explored, processes, run, unless_given_up, yields};
 use super::store::Paced;
 use crate::client::{LockClient, LockRequest};
@@ -193,8 +192,10 @@ fn any_of_two_keys_is_granted_to_owners_that_hold_one() {
     plan.explore();
 }
 
+#[cfg(mutants)]
 mod mutants {
     use super::*;
+    use crate::exploration::Mutant;
 
     #[test]
     fn a_request_for_any_that_overlooks_its_grant_is_found() {

@@ -3,7 +3,6 @@
 use uuid::Uuid;
 
 use super::*;
-use crate::exploration::is_found;
 use crate::lock::{HoldId, LockKey, LockMode};
 
 fn held() -> Held {
@@ -16,7 +15,8 @@ fn held() -> Held {
 }
 
 /// The store may have carried it at the question, and not at the end of the share.
-fn a_question_before_the_end_of_a_share_does_not_confirm() {
+#[test]
+fn a_share_is_confirmed_by_a_later_question_alone() {
     let held = held();
     let early = held.question();
     let last = held.latest_question();
@@ -28,15 +28,7 @@ fn a_question_before_the_end_of_a_share_does_not_confirm() {
 }
 
 #[test]
-fn a_share_is_confirmed_by_a_later_question_alone() {
-    a_question_before_the_end_of_a_share_does_not_confirm();
-    is_found(
-        Mutant::HeldThroughTheAnswer,
-        a_question_before_the_end_of_a_share_does_not_confirm,
-    );
-}
-
-fn a_release_decides() {
+fn a_loss_that_is_noticed_after_its_release_began_is_none() {
     let held = held();
     let (is_held, question, _) = held.begin_release();
     assert!(is_held);
@@ -45,8 +37,24 @@ fn a_release_decides() {
     assert!(!held.is_lost(Instant::now()));
 }
 
-#[test]
-fn a_loss_that_is_noticed_after_its_release_began_is_none() {
-    a_release_decides();
-    is_found(Mutant::ReleaseOverruled, a_release_decides);
+#[cfg(mutants)]
+mod mutants {
+    use super::*;
+    use crate::exploration::{Mutant, is_found};
+
+    #[test]
+    fn a_question_that_confirms_by_the_time_of_its_answer_is_found() {
+        is_found(
+            Mutant::HeldThroughTheAnswer,
+            a_share_is_confirmed_by_a_later_question_alone,
+        );
+    }
+
+    #[test]
+    fn a_loss_that_overrules_a_release_is_found() {
+        is_found(
+            Mutant::ReleaseOverruled,
+            a_loss_that_is_noticed_after_its_release_began_is_none,
+        );
+    }
 }

@@ -9,8 +9,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{Out, Slot, Terms};
-#[cfg(test)]
-use crate::exploration::{self, Mutant};
 use crate::hold::Held;
 use crate::lock::LockMode;
 
@@ -144,10 +142,6 @@ impl Line {
 
     /// Puts a request where its ticket belongs.
     pub(super) fn push(&mut self, waiter: Waiter) {
-        #[cfg(test)]
-        if exploration::has(Mutant::LastInFirstOut) {
-            return self.waiters.push_front(waiter);
-        }
         let place = self
             .waiters
             .partition_point(|other| other.ticket < waiter.ticket);
@@ -190,10 +184,6 @@ impl Line {
             }
             let until = given.at + CLAIM;
             if until <= now {
-                #[cfg(test)]
-                if exploration::has(Mutant::UntakenKept) {
-                    return false;
-                }
                 if let Some(grant) = given.slot.revoke(given.ticket) {
                     out.untaken.push(grant);
                     return false;

@@ -8,8 +8,6 @@ use tokio::time::Instant;
 use super::counts::Counts;
 use super::wheel::Wheel;
 use super::{Grant, Holder, Terms};
-#[cfg(test)]
-use crate::exploration::{self, Mutant};
 use crate::hold::Held;
 use crate::lock::{Lease, LockMode, Owner};
 use crate::telemetry::Route;
@@ -126,10 +124,6 @@ impl Shared {
 
     /// Whether a request with these terms can share it: it is held, its renewal fits, and enough of its lease is left.
     pub(super) fn suits(&self, terms: &Terms, now: Instant) -> bool {
-        #[cfg(test)]
-        if exploration::has(Mutant::LostPassedOn) {
-            return true;
-        }
         matches!(terms.lease, Lease::Renewed(_)) && self.held.is_open(now) && self.fits(terms, now)
     }
 

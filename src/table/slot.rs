@@ -6,8 +6,6 @@ use std::task::{Context, Poll, Waker};
 
 use super::grant::Grant;
 use crate::error::LockError;
-#[cfg(test)]
-use crate::exploration::{self, Mutant};
 use crate::sync::Mutex;
 
 /// The answer to a request, which may wait for several keys: the first grant is its answer.
@@ -68,8 +66,6 @@ impl Slot {
             }
             SlotState::Waits { waker, .. } => {
                 let waker = waker.take();
-                #[cfg(test)]
-                let waker = waker.filter(|_| !exploration::has(Mutant::GiftUnseen));
                 *state = SlotState::Given { ticket, answer };
                 Ok(waker)
             }

@@ -1,6 +1,7 @@
 //! The scenarios of a crowd find the mutants.
 
 use super::*;
+use crate::exploration::Mutant;
 
 #[test]
 fn a_silent_release_is_found_with_a_store_that_answers_at_once() {

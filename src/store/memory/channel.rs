@@ -4,8 +4,6 @@ use smallvec::SmallVec;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-#[cfg(test)]
-use crate::exploration::{self, Mutant};
 use crate::lock::{HoldId, LockMode};
 use crate::store::Attempt;
 
@@ -71,10 +69,6 @@ impl Listeners {
     /// The signals that wake `wake`, and how many of them attempts without a place in line have.
     pub(super) fn signals(&self, wake: &Wake) -> (Signals, usize) {
         let woken = |channel: &Channel| wake.contains(channel);
-        #[cfg(test)]
-        let woken = |channel: &Channel| {
-            woken(channel) || !wake.is_empty() && exploration::has(Mutant::WakesAll)
-        };
         let woken = self.0.iter().filter(|(channel, _)| woken(channel));
         let outside = woken.clone().filter(|(channel, _)| channel.is_outside());
         let outside = outside.map(|(_, signal)| signal.receiver_count()).sum();

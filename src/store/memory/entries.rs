@@ -3,8 +3,6 @@
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-#[cfg(test)]
-use crate::exploration::{self, Mutant};
 use crate::lock::{HoldId, LockFamily, LockMode};
 
 /// An entry of a client in a key.
@@ -75,10 +73,7 @@ impl Entries {
     /// Removes what has ended.
     pub(super) fn expire(&mut self, now: Instant) {
         if self.soonest.is_some_and(|soonest| soonest <= now) {
-            let is_live = |entry: &Entry| entry.until > now;
-            #[cfg(test)]
-            let is_live = |entry: &Entry| is_live(entry) || is_spared(entry.part);
-            self.all.retain(|entry| is_live(entry));
+            self.all.retain(|entry| entry.until > now);
             self.soonest = self.all.iter().map(|entry| entry.until).min();
         }
     }
@@ -147,14 +142,5 @@ impl Entries {
 
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
-    }
-}
-
-#[cfg(test)]
-fn is_spared(part: Part) -> bool {
-    match part {
-        Part::Permit => exploration::has(Mutant::ExpiredPermitCounts),
-        Part::InLine => exploration::has(Mutant::WakesTheDead),
-        _ => false,
     }
 }

@@ -11,8 +11,6 @@ use tokio::time::Instant;
 use super::channel::{Channel, Wake};
 use super::entries::{Entries, Entry, Part};
 use crate::error::{StoreError, StoreErrorKind};
-#[cfg(test)]
-use crate::exploration::{self, Mutant};
 use crate::limits::after;
 use crate::lock::{Hold, LockFamily, LockMode};
 use crate::store::{Attempt, Holder, Inspection, Outcome, SHOWN, WAITER_LIVENESS, other_limit};
@@ -246,8 +244,6 @@ impl State {
     /// When the next permit expires; `None` if one is free.
     fn next_permit(&self, asked: NonZeroU32) -> Option<Instant> {
         let limit = self.limit().unwrap_or(asked).get() as usize;
-        #[cfg(test)]
-        let limit = limit + usize::from(exploration::has(Mutant::OnePermitMore));
         let permits = || self.entries.of(Part::Permit);
         // More are held than there are permits after a limit was lowered.
         let lacking = permits().count().checked_sub(limit)?;

@@ -8,7 +8,7 @@ use super::channel::{Channel, Wake};
 use super::entries::Part;
 use super::state::{OutsideTurn, State};
 #[cfg(test)]
-use crate::exploration::{self, Mutant};
+use crate::exploration;
 use crate::limits::after;
 use crate::lock::{Hold, HoldId, LockMode};
 
@@ -109,10 +109,6 @@ impl State {
 
     /// A permit was granted: if another is free, the next in line is woken. (10)
     pub(super) fn wake_for_next_permit(&self) -> Wake {
-        #[cfg(test)]
-        if exploration::has(Mutant::NextPermitForgotten) {
-            return Wake::new();
-        }
         match self.has_free_permit() {
             true => self.first_in_line().into_iter().collect(),
             false => Wake::new(),
@@ -125,19 +121,11 @@ impl State {
         let first = self.entries.first(Part::InLine);
         let was_first = first.is_some_and(|first| first.id == id);
         let stood = self.entries.take(Part::InLine, id);
-        #[cfg(test)]
-        if exploration::has(Mutant::LosesTheTurn) {
-            return (stood, None);
-        }
         (stood, self.first_in_line().filter(|_| was_first))
     }
 
     /// The channel of the first in line.
     fn first_in_line(&self) -> Option<Channel> {
-        #[cfg(test)]
-        if exploration::has(Mutant::WakesNone) {
-            return None;
-        }
         let first = self.entries.first(Part::InLine)?;
         Some(Channel::Turn(first.id.client()))
     }

@@ -4,8 +4,6 @@ use tokio::time::Instant;
 
 use super::Key;
 use crate::error::LockError;
-#[cfg(test)]
-use crate::exploration::{self, Mutant};
 use crate::limits::LAST_MOMENT;
 use crate::lock::LockMode;
 use crate::table::line::{CLAIM, Next, Side, Task, Waiter};
@@ -107,10 +105,6 @@ impl Key {
             return match untaken.filter(|_| !is_extra) {
                 Some(until) => (Next::Idle { until }, out),
                 None => {
-                    #[cfg(test)]
-                    if exploration::has(Mutant::TaskGone) {
-                        return (Next::Done, out);
-                    }
                     line.end_task(task);
                     (Next::Done, out)
                 }

@@ -6,8 +6,6 @@ use tokio::time::Instant;
 
 use super::{Busy, Entered, Key, MAX_READ_HOLDS};
 use crate::error::LockError;
-#[cfg(test)]
-use crate::exploration::{self, Mutant};
 use crate::lock::{LockFamily, LockMode, Owner};
 use crate::table::line::{Side, Waiter};
 use crate::table::shared::Shared;
@@ -91,10 +89,6 @@ impl Key {
             LockMode::Permit(limit) => {
                 let is_refused = line.is_some_and(|line| line.was_refused && !line.is_empty());
                 let has_room = !is_behind && asking(false) < limit.get() as usize;
-                #[cfg(test)]
-                let is_refused = is_refused && !exploration::has(Mutant::HerdAsks);
-                #[cfg(test)]
-                let has_room = has_room || exploration::has(Mutant::HerdAsks);
                 !is_refused && (!waits || has_room)
             }
             LockMode::Read => !is_behind && asking(waits) == 0,

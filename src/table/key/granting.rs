@@ -4,8 +4,6 @@ use std::mem;
 use std::sync::Arc;
 
 use super::Key;
-#[cfg(test)]
-use crate::exploration::{self, Mutant};
 use crate::hold::Held;
 use crate::lock::LockMode;
 use crate::table::line::{Side, Waiter};
@@ -48,8 +46,6 @@ impl Key {
                     && shared.fits(&waiter.terms, at.now)
                     && self.is_first_of_owner(waiter)
             };
-            #[cfg(test)]
-            let fits = |waiter: &Waiter| fits(waiter) || exploration::has(Mutant::FitsAnybody);
             waiters
                 .find(|(_, waiter)| fits(waiter))
                 .map(|(index, _)| index)
@@ -111,11 +107,6 @@ impl Key {
                     }
                     (waiter.ticket, waiter.terms.clone())
                 };
-                #[cfg(test)]
-                if exploration::has(Mutant::SiblingForgotten) {
-                    index += 1;
-                    continue;
-                }
                 match self.rejoin(&terms, wheel, at.now) {
                     Ok(None) => index += 1,
                     Ok(Some(grant)) => {
