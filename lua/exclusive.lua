@@ -5,7 +5,7 @@
 -- This comes before the functions: in the usual case the script returns before Redis creates them, which saves time. Nothing
 -- about the lock is unusual, and no token is wanted. If the expiry cannot be set, the steps below find the hold without one,
 -- and `expire` removes it.
-if not KEYS[3] and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
+if not KEYS[4] and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
   redis.call('HSET', KEYS[1], ARGV[2], '1')
   if redis.pcall('PEXPIRE', KEYS[1], ARGV[1]) == 1 then
     return 0
@@ -29,7 +29,7 @@ end
 --# grant
 -- `counter`: the fencing counter, if a token is wanted.
 local function grant_exclusive(keys, args, counter)
-  local token = counter and next_token(counter, args[6], args[7])
+  local token = counter and next_token(counter, args[5], args[6])
   redis.call('HSET', keys[1], args[2], 1)
   expire(keys[1], args[1])
   return token and {0, token} or 0
@@ -56,14 +56,14 @@ local function ask_exclusive(keys, args, taken)
   local name, id, in_line = keys[1], args[2], args[3] == '2'
 
   local function grant()
-    return grant_exclusive(keys, args, keys[3])
+    return grant_exclusive(keys, args, keys[4])
   end
 
   if not taken and redis.call('EXISTS', name, keys[2]) == 0 then
     return nil, grant
   end
   local lock = state_of(keys[2])
-  if is_void(lock, args[4], id) then
+  if is_void(lock, keys[3]) then
     return 2
   end
   local why, held, left = look_at_exclusive(name, id)
@@ -86,7 +86,7 @@ local function ask_exclusive(keys, args, taken)
     return {1, others or left}
   end
   local listens = not others and (theirs or is_redissons(name))
-  return refuse_in_line(lock, id, args[5] or 'PUBLISH', left == -2 and (others or theirs) or left, listens)
+  return refuse_in_line(lock, id, args[4] or 'PUBLISH', left == -2 and (others or theirs) or left, listens)
 end
 
 --# leave
@@ -109,7 +109,7 @@ local function leave_exclusive(keys, args, removed, others)
 end
 
 --# acquire
-local refused, grant = ask_exclusive(KEYS, ARGV, not KEYS[3])
+local refused, grant = ask_exclusive(KEYS, ARGV, not KEYS[4])
 return refused or grant()
 
 --# release

@@ -16,7 +16,7 @@ end
 
 --# grant_free
 -- The same for a question. Waiters of Redisson leave no trace but the queue.
-if not KEYS[4] and redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) == 0 then
+if not KEYS[5] and redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) == 0 then
   redis.call('HSET', KEYS[1], ARGV[2], '1')
   if redis.pcall('PEXPIRE', KEYS[1], ARGV[1]) == 1 then
     return 0
@@ -30,14 +30,14 @@ local function ask_fair(keys, args, taken)
   local name, id = keys[1], args[2]
 
   local function grant()
-    return grant_exclusive(keys, args, keys[4])
+    return grant_exclusive(keys, args, keys[5])
   end
 
   if not taken and redis.call('EXISTS', name, keys[2], keys[3]) == 0 then
     return nil, grant
   end
   local lock = state_of(keys[2])
-  if is_void(lock, args[4], id) then
+  if is_void(lock, keys[4]) then
     return 2
   end
   local why, held, left = look_at_exclusive(name, id)
@@ -65,7 +65,7 @@ local function ask_fair(keys, args, taken)
     -- A waiter of Redisson may have missed its turn: up to version 3.31 it sleeps until a message arrives, and no
     -- other message will arrive.
     if dropped or not lives then
-      redis.call(args[5] or 'PUBLISH', 'redisson_lock__channel:' .. lock.tag .. ':' .. head, '0')
+      redis.call(args[4] or 'PUBLISH', 'redisson_lock__channel:' .. lock.tag .. ':' .. head, '0')
     end
     -- The lock waits for its next holder: as long as that waiter counts as alive, or a second for a waiter of
     -- Redisson. If there may be more dead heads, the next question drops them.
@@ -94,7 +94,7 @@ local function leave_fair(keys, args, removed, others)
 end
 
 --# acquire
-local refused, grant = ask_fair(KEYS, ARGV, not KEYS[4])
+local refused, grant = ask_fair(KEYS, ARGV, not KEYS[5])
 return refused or grant()
 
 --# release

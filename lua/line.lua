@@ -51,7 +51,7 @@ end
 -- Whether an attempt in the set counts as waiting.
 local function has_living(lock, kind)
   local set = 'tower_lock_' .. kind .. ':' .. lock.tag
-  return lock.asked and redis.call('EXISTS', set) == 1 and redis.call('ZCOUNT', set, '(' .. lock.v, '+inf') > 0
+  return lock.asked and redis.call('EXISTS', set) == 1 and redis.call('ZCOUNT', set, '(' .. lock.v, lock.v + KEPT) > 0
 end
 
 -- For how many ms an attempt in the set still counts as waiting; nil if none does.
@@ -69,7 +69,9 @@ local function refuse_in_line(lock, id, publish, left, listens)
   local line, writers = 'tower_lock_line:' .. lock.tag, 'tower_lock_writers:' .. lock.tag
   local own = lock.own or lock.first and redis.call('ZSCORE', writers, id)
   if not is_live(lock, own) then
-    redis.call('ZADD', line, lock.v * 1000 + lock.micros, id)
+    -- Behind all others, also after a clock that has stepped back.
+    local last = lock.first and redis.call('ZREVRANGE', line, 0, 0, 'WITHSCORES')[2] or 0
+    redis.call('ZADD', line, math.max(lock.v * 1000 + lock.micros, last + 1), id)
   end
   if not has_just_asked(lock, own) then
     redis.call('ZADD', writers, lock.v + LIVENESS, id)

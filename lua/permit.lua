@@ -2,11 +2,11 @@
 
 --# grant_free
 -- This comes before most functions: in the usual case the script returns before Redis creates them, which saves time. No
--- permit is held, nothing is unusual, and there is no number under the name, or one that attempts have left there.
+-- permit is held, nothing is unusual, and there is no number under the name, or one that attempts have left there: it expires.
 if redis.call('EXISTS', KEYS[2], KEYS[3]) == 0 then
   local free, limit = redis.call('GET', KEYS[1]), 'tower_lock_limit:' .. KEYS[3]:sub(17)
   local named = free and free:find('^%-?%d+$') and redis.call('GET', limit)
-  if not free or named and named ~= 'set' then
+  if not free or named and named ~= 'set' and redis.call('PTTL', KEYS[1]) >= 0 then
     local life = ARGV[1] + 86400000 -- as IDLE
     redis.call('SET', KEYS[1], ARGV[4] - 1, 'PX', life)
     redis.call('SET', limit, ARGV[4], 'PX', life)
@@ -58,8 +58,8 @@ end
 -- Returns why no permit can be granted now, or nil and the function that grants. A refused attempt keeps its place in line.
 local function ask_permit(keys, args)
   local counter, held, lock = keys[1], keys[2], state_of(keys[3])
-  local id, in_line, limit, publish, now = args[2], args[3] == '2', tonumber(args[4]), args[6] or 'PUBLISH', lock.now
-  if is_void(lock, args[5], id) then
+  local id, in_line, limit, publish, now = args[2], args[3] == '2', tonumber(args[4]), args[5] or 'PUBLISH', lock.now
+  if is_void(lock, keys[4]) then
     return 2
   end
   local free, lapsed = take_stock(counter, held, now)

@@ -49,7 +49,7 @@ local function ask_read(keys, args, taken)
   end
   lock = state_of(keys[2])
   lock.sets = SETS
-  if is_void(lock, args[4], id) then
+  if is_void(lock, keys[4]) then
     return 2
   end
   local left = redis.call('PTTL', name)

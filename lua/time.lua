@@ -43,7 +43,8 @@ local function state_of(busy)
       lock.asked, lock.v = tonumber(asked), lock.v - math.max(silence - SILENCE, 0)
     end
     lock.void = void ~= '0' and tonumber(void) > now and tonumber(void)
-    if turn ~= '0' and (turn == '3' or tonumber(ends) > lock.v) then
+    -- Such a turn is short, and over after a silence in which the clock stood still.
+    if turn ~= '0' and (turn == '3' or tonumber(ends) > lock.v and (not lock.asked or silence < SILENCE)) then
       lock.turn, lock.ends = turn, tonumber(ends)
     end
     lock.fair = fair == '1'
@@ -109,10 +110,10 @@ local function ask_now(lock, fair)
   end
 end
 
--- Whether an attempt was withdrawn before it arrived. `attempt` is empty or absent if its id is that of the hold.
-local function is_void(lock, attempt, field)
-  local id = attempt and attempt ~= '' and attempt or field
-  return lock.void and redis.call('EXISTS', 'tower_lock_void:' .. lock.tag .. ':' .. id) == 1
+-- Whether an attempt was withdrawn before it arrived. Its tombstone is a key of the script, although a script could derive the
+-- name: it is nearly always absent, so that in a Cluster no question is answered from one half of a slot that is moving.
+local function is_void(lock, tombstone)
+  return lock.void and redis.call('EXISTS', tombstone) == 1
 end
 
 --# withdraw

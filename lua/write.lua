@@ -4,7 +4,7 @@
 -- This comes before the functions: in the usual case the script returns before Redis creates them, which saves time. Nothing
 -- about the lock is unusual, and no token is wanted. If the expiry cannot be set, the steps below find the hold without one,
 -- and `expire` removes it.
-if not KEYS[3] and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
+if not KEYS[4] and redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
   redis.call('HSET', KEYS[1], 'mode', 'write', ARGV[2] .. ':write', '1')
   if redis.pcall('PEXPIRE', KEYS[1], ARGV[1]) == 1 then
     return 0
@@ -31,7 +31,7 @@ local function ask_write(keys, args, taken)
   local name, id, life, in_line, lock = keys[1], args[2], tonumber(args[1]), args[3] == '2', nil
 
   local function grant()
-    local token = keys[3] and next_token(keys[3], args[6], args[7])
+    local token = keys[4] and next_token(keys[4], args[5], args[6])
     redis.call('HSET', name, 'mode', 'write', id .. ':write', 1)
     expire(name, life)
     if lock and life == tonumber(args[1]) then
@@ -45,7 +45,7 @@ local function ask_write(keys, args, taken)
   end
   lock = state_of(keys[2])
   lock.sets = SETS
-  if is_void(lock, args[4], id .. ':write') then
+  if is_void(lock, keys[3]) then
     return 2
   end
   local left = redis.call('PTTL', name)
@@ -78,7 +78,7 @@ local function ask_write(keys, args, taken)
   elseif in_line then
     -- Beside readers with a pass, readers of Redisson come in, and the last of them tells no process of ours.
     local listens = not others and (theirs or held[1] ~= 'write' or is_redissons(name))
-    return refuse_in_line(lock, id, args[5] or 'PUBLISH', refused or others or theirs, listens)
+    return refuse_in_line(lock, id, args[4] or 'PUBLISH', refused or others or theirs, listens)
   elseif args[3] == '1' then
     ask_now(lock)
     join(lock, 'writers', id)
@@ -111,7 +111,7 @@ local function leave_write(keys, args, removed)
 end
 
 --# acquire
-local refused, grant = ask_write(KEYS, ARGV, not KEYS[3])
+local refused, grant = ask_write(KEYS, ARGV, not KEYS[4])
 return refused or grant()
 
 --# release

@@ -178,7 +178,7 @@ async fn an_uncontended_pair_costs_no_more_calls_than_it_must() {
         (
             LockMode::permits(3),
             &[
-                "EVALSHA", "EXISTS", "GET", "GET", "SET", "SET", "TIME", "ZADD", "PEXPIRE",
+                "EVALSHA", "EXISTS", "GET", "GET", "PTTL", "SET", "SET", "TIME", "ZADD", "PEXPIRE",
             ],
             &[
                 "EVALSHA", "EXISTS", "GET", "ZSCORE", "ZREM", "SET", "PUBLISH", "TIME",

@@ -13,21 +13,30 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     let hold = &attempt.hold;
     let (names, id) = (Names::of(&hold.key), Field::plain(hold.id));
     let (lock, busy, waits) = (names.lock(), names.busy(), waits(attempt));
+    let tombstone = names.tombstone(attempt.id, hold.mode);
     let first = (ms(attempt.lease), id, waits);
     // The last key of scripts that issue tokens.
     let counter = attempt.fencing.map(|_| names.token());
     let call = match hold.mode {
         LockMode::Reentrant => {
-            let keys = [lock, busy];
+            let keys = [lock, busy, tombstone];
             script::EXCLUSIVE_ACQUIRE.call(keys.iter().chain(&counter))
         }
         LockMode::Fair => {
-            let keys = [lock, busy, names.queue()];
+            let keys = [lock, busy, names.queue(), tombstone];
             script::FAIR_ACQUIRE.call(keys.iter().chain(&counter))
         }
-        LockMode::Read => script::READ_ACQUIRE.call([lock, busy, names.reader_timeout(hold.id)]),
-        LockMode::Write => script::WRITE_ACQUIRE.call([lock, busy].iter().chain(&counter)),
-        LockMode::Permit(_) => script::PERMIT_ACQUIRE.call([lock, names.permits(), busy]),
+        LockMode::Read => {
+            let timeout = names.reader_timeout(hold.id);
+            script::READ_ACQUIRE.call([lock, busy, timeout, tombstone])
+        }
+        LockMode::Write => {
+            let keys = [lock, busy, tombstone];
+            script::WRITE_ACQUIRE.call(keys.iter().chain(&counter))
+        }
+        LockMode::Permit(_) => {
+            script::PERMIT_ACQUIRE.call([lock, names.permits(), busy, tombstone])
+        }
     };
     let call = call.arg(first);
     let call = match hold.mode {
@@ -37,11 +46,6 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     let publish = match hold.mode {
         LockMode::Read => None,
         _ => named_if(publish, attempt.fencing.is_some()),
-    };
-    let call = match (attempt.id == hold.id, publish) {
-        (true, None) => return call,
-        (true, Some(_)) => call.arg(""),
-        (false, _) => call.arg(Field::of(attempt.id, hold.mode)),
     };
     let reserve = attempt.fencing.map(|fencing| {
         let retention = fencing.retention.map_or(0, ms);

@@ -113,6 +113,10 @@ fn meaning(code: &str, details: Option<&str>) -> StoreErrorKind {
     if details.is_some_and(says_full) {
         return StoreErrorKind::Transient;
     }
+    // A script stopped in the middle, at a key that had moved to another node.
+    if details.is_some_and(|details| details.contains("non local key")) {
+        return StoreErrorKind::Unanswered;
+    }
     by_code(code, details, |code| match code {
         "WRONGTYPE" => Some(StoreErrorKind::Conflict),
         "LOADING" | "BUSY" | "READONLY" | "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN" | "MOVED"

@@ -23,6 +23,9 @@ impl<'a> Names<'a> {
     /// The prefix of the names of all records.
     pub(super) const RECORDS: &'static str = "tower_lock_record:";
 
+    /// The prefix of the tombstones of attempts.
+    const VOID: &'static str = "tower_lock_void:";
+
     /// The prefix of the keys that a store writes for replicas to acknowledge.
     pub(super) const MARKS: &'static str = "tower_lock_mark:";
 
@@ -87,6 +90,18 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// Ours: left by an attempt that was withdrawn.
+    pub(super) fn tombstone(self, id: HoldId, mode: LockMode) -> Name<'a> {
+        Name {
+            suffix: if mode == LockMode::Write {
+                ":write"
+            } else {
+                ""
+            },
+            ..self.name(Self::VOID).of(id)
+        }
+    }
+
     /// The lock whose record has this name.
     pub(super) fn recorded(name: &str) -> Option<LockKey> {
         let rest = name.strip_prefix(Self::RECORDS)?;
@@ -137,7 +152,7 @@ impl<'a> Names<'a> {
         "tower_lock_pass:",
         "tower_lock_readers:",
         Self::RECORDS,
-        "tower_lock_void:",
+        Self::VOID,
         "tower_lock_writers:",
     ];
 

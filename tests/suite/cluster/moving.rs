@@ -281,3 +281,31 @@ async fn only_the_holds_of_a_slot_that_is_half_way_are_unknown() {
     let renewed = store.renew(&renewals).await.expect("one server answers");
     assert_eq!(renewed, [HoldStatus::Unknown, HoldStatus::Held]);
 }
+
+/// The script would find the lock and not its line, or no tombstone of an attempt that was withdrawn.
+#[tokio::test]
+async fn no_question_is_answered_from_one_half_of_a_slot() {
+    let (cluster, store) = movers().await;
+    let of = |kind: &str, name: &str| format!("tower_lock_{kind}:{{{name}}}");
+    for (mode, apart) in [
+        (LockMode::Reentrant, "line"),
+        (LockMode::Write, "line"),
+        (LockMode::permits(1), "line"),
+        (LockMode::Fair, "alive"),
+    ] {
+        let (name, slot) = on_first(cluster).await;
+        let holder = attempt(name.as_str(), mode);
+        let waiter = patient(name.as_str(), mode).in_line(true);
+        assert!(asks(&store, &holder).await && !asks(&store, &waiter).await);
+        cluster.begin_move(slot, 0, 1).await;
+        cluster.move_key(&of(apart, &name), 0, 1).await;
+        for attempt in [&waiter, &attempt(name.as_str(), mode)] {
+            let kind = error_kind(&store, attempt).await;
+            assert_eq!(kind, StoreErrorKind::Transient, "{mode:?}");
+        }
+        cluster.move_keys(slot, 0, 1).await;
+        cluster.end_move(slot, 0, 1).await;
+        assert!(releases(&store, &holder).await && asks(&store, &waiter).await);
+        assert!(releases(&store, &waiter).await);
+    }
+}

@@ -95,3 +95,36 @@ async fn the_line_is_refused_during_the_turn_of_the_others_which_ends_when_one_h
         assert!(releases(&store, &first).await);
     }
 }
+
+/// Its clock stands still in the silence after the death of the last in line.
+#[tokio::test]
+async fn a_turn_of_the_line_is_over_after_a_silence() {
+    for (mode, _) in CHANNELS {
+        let (_server, store) = server_and_store().await;
+        let [first, second, last] = [(); 3].map(|()| attempt("n", mode));
+        assert!(asks(&store, &first).await && !asks(&store, &in_line(mode)).await);
+        assert!(releases(&store, &first).await && asks(&store, &second).await);
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        assert!(releases(&store, &second).await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(asks(&store, &last).await, "{mode:?}: the line had its turn");
+    }
+}
+
+/// The clock has stepped back since the place of the first was made.
+#[tokio::test]
+async fn a_new_place_is_behind_all_others_whatever_the_clock_says() {
+    for (mode, _) in CHANNELS {
+        let (server, store) = server_and_store().await;
+        let (holder, first, second) = (attempt("n", mode), in_line(mode), in_line(mode));
+        assert!(asks(&store, &holder).await && !asks(&store, &first).await);
+        let line = "tower_lock_line:{n}";
+        let places: Vec<String> = server.ask(&["ZRANGE", line, "0", "-1"]).await;
+        let ahead = ["ZINCRBY", line, "500000", &places[0]];
+        let _: f64 = server.ask(&ahead).await;
+        assert!(!asks(&store, &second).await);
+        let now: Vec<String> = server.ask(&["ZRANGE", line, "0", "-1"]).await;
+        assert_eq!(now[0], places[0], "{mode:?}");
+        assert_eq!(now.len(), 2);
+    }
+}

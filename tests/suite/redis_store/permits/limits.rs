@@ -254,3 +254,16 @@ async fn a_counter_that_is_gone_admits_no_more_than_the_limit() {
     assert!(!asks(&store, &permit("n", 2)).await);
     assert_eq!(free(&server).await, "0");
 }
+
+/// Attempts have named another limit before, and its key lives for a day.
+#[tokio::test]
+async fn a_limit_that_redisson_sets_while_no_permit_is_held_counts_whatever_was_named_before() {
+    let (server, store) = server_and_store().await;
+    let before = permit("n", 10);
+    assert!(asks(&store, &before).await && releases(&store, &before).await);
+    let _: u64 = server.ask(&["DEL", "n", "{n}:timeout"]).await;
+    let () = server.ask(&["SET", "n", "2"]).await;
+    let permits = [(); 3].map(|()| permit("n", 10));
+    assert!(asks(&store, &permits[0]).await && asks(&store, &permits[1]).await);
+    assert!(!asks(&store, &permits[2]).await, "there are two permits");
+}
