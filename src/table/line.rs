@@ -183,11 +183,11 @@ impl Line {
                 return false;
             }
             let until = given.at + CLAIM;
-            if until <= now {
-                if let Some(grant) = given.slot.revoke(given.ticket) {
-                    out.untaken.push(grant);
-                    return false;
-                }
+            if until <= now
+                && let Some(grant) = given.slot.revoke(given.ticket)
+            {
+                out.untaken.push(grant);
+                return false;
             }
             // It may be on its way to the slot.
             let until = until.max(now + CLAIM / 2);
