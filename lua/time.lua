@@ -117,11 +117,11 @@ local function is_void(lock, tombstone)
 end
 
 --# withdraw
--- The end of a withdrawal: leaves a tombstone for a copy of the attempt that may still arrive (ARGV: 4 its life in ms, 0: none is
--- needed, 5 its name). The other arguments are those of `tidy_up`. Returns 1 ended, 0 nothing was held.
+-- The end of a withdrawal: leaves a tombstone, the last key, for a copy of the attempt that may still arrive (ARGV: 4 its life in
+-- ms, 0: none is needed). The other arguments are those of `tidy_up`. Returns 1 ended, 0 nothing was held.
 local function withdrawn(lock, ended, ...)
   if ARGV[4] ~= '0' then
-    local tombstone = 'tower_lock_void:' .. lock.tag .. ':' .. ARGV[5]
+    local tombstone = KEYS[#KEYS]
     -- A script that has deleted may still write when memory is full.
     redis.call('DEL', tombstone)
     redis.call('SET', tombstone, 1, 'PX', ARGV[4])

@@ -92,12 +92,13 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
         true => ms(attempt.lease.max(LATENESS)),
         false => 0,
     };
-    let copy = Field::of(attempt.id, hold.mode);
-    end(hold, None, Some(publish)).arg(("withdraw", life, copy))
+    let tombstone = Names::of(&hold.key).tombstone(attempt.id, hold.mode);
+    end(hold, Some(tombstone), Some(publish)).arg(("withdraw", life))
 }
 
-/// Ends a hold. The publish command may be left out only if no argument follows it.
-fn end(hold: &Hold, record: Option<Name<'_>>, publish: Option<Channels>) -> Call {
+/// Ends a hold. `leaves`: the key that stays, a record or a tombstone. The publish command may be left out only if no argument
+/// follows it.
+fn end(hold: &Hold, leaves: Option<Name<'_>>, publish: Option<Channels>) -> Call {
     let names = Names::of(&hold.key);
     let (script, second, last) = match hold.mode {
         LockMode::Reentrant => (&script::EXCLUSIVE_RELEASE, None, None),
@@ -111,7 +112,7 @@ fn end(hold: &Hold, record: Option<Name<'_>>, publish: Option<Channels>) -> Call
     };
     let (lock, next) = ([names.lock()], [names.busy(), redissons_channel(hold)]);
     let keys = lock.iter().chain(&second).chain(&next);
-    let call = script.call(keys.chain(&last).chain(&record));
+    let call = script.call(keys.chain(&last).chain(&leaves));
     call.arg((Field::plain(hold.id), publish))
 }
 
