@@ -173,9 +173,10 @@ impl Line {
     /// Checks that a caller keeps its id: with a new id it would move to the end of the queue. A task may ask for further permits
     /// beside its place, for the requests behind the first.
     fn gives_up(&self, line: &[Place], hold: &Hold, caller: Option<usize>) {
-        let mut others = line
-            .iter()
-            .filter(|place| place.id != hold.id && !matches!(hold.mode, LockMode::Permit(_)));
+        if matches!(hold.mode, LockMode::Permit(_)) {
+            return;
+        }
+        let mut others = line.iter().filter(|place| place.id != hold.id);
         if let Some(place) = others.find(|place| place.is_of(caller)) {
             let text = format!("{} gave up its place for nothing", place.name());
             self.log.violated("L3", text);

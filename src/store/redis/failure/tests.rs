@@ -1,5 +1,5 @@
 use super::*;
-use StoreErrorKind::{Conflict, Refused, Transient};
+use StoreErrorKind::{Conflict, Refused, Transient, Unanswered};
 
 #[test]
 fn an_error_is_known_by_its_code_even_inside_a_script() {
@@ -42,6 +42,11 @@ fn an_error_is_known_by_its_code_even_inside_a_script() {
             "ERR",
             "Error running script (call to f_1): @user_script:7: -READONLY You can't",
             Transient,
+        ),
+        (
+            "ERR",
+            "Script attempted to access a non local key in a cluster node script: f_1, on @user_script:7.",
+            Unanswered,
         ),
         (
             "ERR",
