@@ -21,7 +21,7 @@ mod listening;
 mod pending;
 
 use listening::Listening;
-pub(crate) use pending::{Pending, Reply, answered_late, attempt};
+pub(crate) use pending::{Pending, Reply, answered_late, attempt, held};
 
 /// The pause before the next question to a store that cannot serve now.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -173,7 +173,7 @@ impl Contending {
         match answer {
             Ok(Reply::Granted(grants)) => {
                 self.asked_again = false;
-                let mut granted = pending.granted(&grants, |_| terms);
+                let mut granted = pending.granted(&grants, |_| terms, Instant::now());
                 match granted.as_mut().and_then(SmallVec::pop) {
                     Some(held) => {
                         self.pending = None;
@@ -215,7 +215,7 @@ impl Contending {
                     return false;
                 };
                 let held = pending
-                    .granted(&grants, |_| &terms)
+                    .granted(&grants, |_| &terms, Instant::now())
                     .and_then(|mut holds| holds.pop());
                 held.map(|held| give(&core, held, None)).is_some()
             }

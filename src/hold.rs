@@ -99,14 +99,13 @@ impl ObservedHold for Held {
 }
 
 impl Held {
-    /// A hold that was granted for `granted` by a question that was sent at `sent`.
+    /// A hold that was granted until `granted_until`: a [valid time](valid_for) from before the question was sent.
     pub(crate) fn new(
         hold: Hold,
         lease: Lease,
         route: Route,
         token: Option<FencingToken>,
-        sent: Instant,
-        granted: Duration,
+        granted_until: Instant,
     ) -> Self {
         Self {
             hold,
@@ -114,10 +113,10 @@ impl Held {
             route,
             place: AtomicU32::new(u32::MAX),
             is_fenced: token.is_some(),
-            granted_until: sent + valid_for(granted),
+            granted_until,
             token: AtomicU64::new(token.map_or(0, FencingToken::value)),
             state: Mutex::new(State {
-                deadline: sent + valid_for(granted),
+                deadline: granted_until,
                 questions: 0,
                 held_through: 0,
                 renewed_by: 0,

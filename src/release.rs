@@ -21,7 +21,7 @@ use crate::lock::HoldId;
 use crate::spawn::Spawner;
 use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, Store, undecided};
 use crate::sync::{Mutex, call_outside};
-use crate::table::{Grant, Out, Table};
+use crate::table::{Grant, Others, Out, Table};
 use crate::telemetry::{self, Events, Seldom};
 
 mod ending;
@@ -105,8 +105,14 @@ impl Core {
         if let Some(visit) = out.visit {
             self.agenda.visit(visit);
         }
-        out.wake.iter().for_each(|task| task.notify_one());
-        for told in out.tell {
+        if let Some(others) = out.others {
+            self.run_others(*others);
+        }
+    }
+
+    fn run_others(self: &Arc<Self>, others: Others) {
+        others.wake.iter().for_each(|task| task.notify_one());
+        for told in others.tell {
             let handed_over = told.answer.as_ref().ok().filter(|grant| grant.handed_over);
             let handed_over = handed_over.map(|grant| grant.held.clone());
             match told.slot.give(told.ticket, told.answer) {
@@ -124,7 +130,7 @@ impl Core {
                 Err(Err(_)) => {}
             }
         }
-        for grant in out.untaken {
+        for grant in others.untaken {
             drop(self.share(grant));
         }
     }
@@ -177,7 +183,7 @@ impl Core {
     /// The store has answered the release of a hold, or will not.
     fn freed(self: &Arc<Self>, held: Arc<Held>, released: Released) {
         let out = self.table.released(&held, released, Instant::now());
-        if let Some(pause) = out.later {
+        if let Some(pause) = out.others.as_ref().and_then(|others| others.later) {
             let core = self.clone();
             self.spawner.run(async move {
                 tokio::time::sleep(pause).await;

@@ -40,8 +40,8 @@ mod wheel;
 pub(crate) use grant::{Grant, Holder};
 pub(crate) use key::Entered;
 pub(crate) use line::{Next, Side, Task};
-pub(crate) use out::{Ended, Out, Told};
-use shards::{Shard, TableShard};
+pub(crate) use out::{Ended, Others, Out};
+use shards::TableShard;
 pub(crate) use slot::{Slot, Taken};
 pub(crate) use snapshot::{HoldView, KeyView, WaiterView};
 pub(crate) use terms::{HandoverLimits, Terms};
@@ -89,18 +89,15 @@ impl Table {
         slot: &mut Option<Arc<Slot>>,
         now: Instant,
     ) -> Result<(Entered, Out), LockError> {
-        self.change(key, true, |shard, is_new| {
-            if shard.closed {
+        self.insert(key, |place| {
+            if place.closed {
                 return Err(LockError::Shutdown);
             }
-            let others = shard.keys.len() - usize::from(is_new);
-            if is_new && self.is_full(others) {
+            if place.others.is_some_and(|others| self.is_full(others)) {
                 return Err(LockError::Overloaded);
             }
-            let at = self.at(now);
-            let Shard { keys, wheel, .. } = shard;
-            let state = keys.get_mut(key).expect("it was inserted");
-            let entered = state.enter(number, terms, slot, wheel, at)?;
+            let (at, wheel) = (self.at(now), place.wheel);
+            let entered = place.key.enter(number, terms, slot, wheel, at)?;
             Ok((entered, Out::visits(wheel)))
         })
     }
@@ -117,39 +114,31 @@ impl Table {
         terms: &Terms,
         now: Instant,
     ) -> Result<(Grant, Out), LockError> {
-        let key = &held.hold.key;
-        self.change(key, true, |shard, _| {
-            let at = self.at(now);
-            let closed = shard.closed;
-            let Shard { keys, wheel, .. } = shard;
-            let state = keys.get_mut(key).expect("it was inserted");
-            state.no_more_asking(number);
-            if closed {
+        let granted = self.with(&held.hold.key, |place| {
+            let (at, wheel) = (self.at(now), place.wheel);
+            place.key.no_more_asking(number);
+            if place.closed {
                 return Err(LockError::Shutdown);
             }
-            let (grant, mut out) = state.granted(held, Some(terms), wheel, at);
+            let (grant, mut out) = place.key.granted(held, Some(terms), wheel, at);
             out.see(wheel);
             Ok((grant.expect("the request that asked gets a share"), out))
-        })
+        });
+        granted.expect("the key of a request that asks is here")
     }
 
     /// The store has granted a hold for those who wait. Returns `false` if it fits none of them: it must be released.
     pub(crate) fn given(&self, held: &Arc<Held>, fair: Option<u64>, now: Instant) -> (bool, Out) {
-        self.change(&held.hold.key, false, |shard, _| {
-            let at = self.at(now);
-            let Shard {
-                keys,
-                wheel,
-                closed,
-            } = shard;
-            let state = keys.get_mut(&held.hold.key).filter(|_| !*closed);
-            let Some(state) = state else {
-                return (false, Out::default());
+        let given = self.with(&held.hold.key, |place| {
+            let (at, wheel) = (self.at(now), place.wheel);
+            let (is_taken, mut out) = match place.closed {
+                true => return (false, Out::default()),
+                false => place.key.given(held, fair, wheel, at),
             };
-            let (is_taken, mut out) = state.given(held, fair, wheel, at);
             out.see(wheel);
             (is_taken, out)
-        })
+        });
+        given.unwrap_or_default()
     }
 
     /// The request `number` asked the store in vain, and waits now. `until`: when the holder's lease ends, if that is known. `leaves`:
@@ -167,17 +156,14 @@ impl Table {
         (until, leaves): (Option<Instant>, bool),
         now: Instant,
     ) -> Result<(Entered, Out), LockError> {
-        self.change(key, true, |shard, _| {
-            let closed = shard.closed;
-            let Shard { keys, wheel, .. } = shard;
-            let state = keys.get_mut(key).expect("it was inserted");
-            if closed {
-                state.no_more_asking(number);
+        self.insert(key, |place| {
+            if place.closed {
+                place.key.no_more_asking(number);
                 return Err(LockError::Shutdown);
             }
-            let at = self.at(now);
-            let (entered, mut out) =
-                state.refused(number, terms, slot, (until, leaves), wheel, at)?;
+            let (at, wheel) = (self.at(now), place.wheel);
+            let news = (until, leaves);
+            let (entered, mut out) = place.key.refused(number, terms, slot, news, wheel, at)?;
             out.see(wheel);
             Ok((entered, out))
         })
@@ -191,40 +177,40 @@ impl Table {
         until: Option<Instant>,
         now: Instant,
     ) -> Out {
-        let refused = self.with(key, |state, _| state.line_refused(task, until, now));
+        let refused = self.with(key, |place| place.key.line_refused(task, until, now));
         refused.unwrap_or_default()
     }
 
     /// The request `number` has asked, and is over.
     pub(crate) fn asked(&self, key: &LockKey, number: u64) -> Out {
-        self.with(key, |state, _| {
-            state.no_more_asking(number);
-            state.wake_all()
+        self.with(key, |place| {
+            place.key.no_more_asking(number);
+            place.key.wake_all()
         })
         .unwrap_or_default()
     }
 
     /// The request with this ticket is over.
     pub(crate) fn left(&self, key: &LockKey, side: Side, ticket: u64) -> Out {
-        let left = self.with(key, |state, _| state.left(side, ticket));
+        let left = self.with(key, |place| place.key.left(side, ticket));
         left.unwrap_or_default()
     }
 
     /// The first request that waits has the answer `error`.
     pub(crate) fn failed(&self, key: &LockKey, side: Side, ticket: u64, error: LockError) -> Out {
-        let failed = self.with(key, |state, _| state.failed(side, ticket, error));
+        let failed = self.with(key, |place| place.key.failed(side, ticket, error));
         failed.unwrap_or_default()
     }
 
     /// The task of a contended key ends early: those who wait have the answer `error`.
     pub(crate) fn abandoned(&self, key: &LockKey, task: &Task, error: &LockError) -> Out {
-        let abandoned = self.with(key, |state, _| state.abandoned(task, error));
+        let abandoned = self.with(key, |place| place.key.abandoned(task, error));
         abandoned.unwrap_or_default()
     }
 
     /// A hold stays in the store after its end: it is not handed over.
     pub(crate) fn stay(&self, held: &Arc<Held>) {
-        self.with(&held.hold.key, |state, _| state.stay(held));
+        self.with(&held.hold.key, |place| place.key.stay(held));
     }
 
     /// A share ends. Unless `pass_on`, the hold is not handed over.
@@ -235,30 +221,26 @@ impl Table {
         pass_on: bool,
         now: Instant,
     ) -> (Ended, Out) {
-        self.change(&held.hold.key, false, |shard, _| {
-            let at = self.at(now);
-            let Shard { keys, wheel, .. } = shard;
-            let Some(state) = keys.get_mut(&held.hold.key) else {
-                return (Ended::Release { awaited: false }, Out::default());
-            };
-            let (ended, mut out) =
-                state.ended(held, holder, pass_on, self.releases_later, wheel, at);
+        let ended = self.with(&held.hold.key, |place| {
+            let (at, wheel, later) = (self.at(now), place.wheel, self.releases_later);
+            let (ended, mut out) = place.key.ended(held, holder, pass_on, later, wheel, at);
             out.see(wheel);
             (ended, out)
-        })
+        });
+        ended.unwrap_or_else(|| (Ended::Release { awaited: false }, Out::default()))
     }
 
     /// The store has answered the release of a hold, or will not.
     pub(crate) fn released(&self, held: &Held, released: Released, now: Instant) -> Out {
-        let released = self.with(&held.hold.key, |state, _| {
-            state.released(held, released, now)
+        let released = self.with(&held.hold.key, |place| {
+            place.key.released(held, released, now)
         });
         released.unwrap_or_default()
     }
 
     /// A hold is lost: no request waits for its shares any more. `None`: it is not here, because its last share has ended.
     pub(crate) fn lost(&self, held: &Arc<Held>) -> Option<Out> {
-        self.with(&held.hold.key, |state, wheel| state.lost(held, wheel))
+        self.with(&held.hold.key, |place| place.key.lost(held, place.wheel))
             .flatten()
     }
 
@@ -270,7 +252,7 @@ impl Table {
         has_place: bool,
         now: Instant,
     ) -> (Next, Out) {
-        let next = self.with(key, |state, _| state.next(task, has_place, now));
+        let next = self.with(key, |place| place.key.next(task, has_place, now));
         next.unwrap_or_default()
     }
 
@@ -293,7 +275,7 @@ impl Table {
 
     /// Whether a subscription serves the waiters of a key: the process hears the messages of its own releases.
     pub(crate) fn listens(&self, key: &LockKey, side: Side, listens: bool) {
-        self.with(key, |state, _| state.listens(side, listens));
+        self.with(key, |place| place.key.listens(side, listens));
     }
 
     fn at(&self, now: Instant) -> At {

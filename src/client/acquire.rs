@@ -11,25 +11,26 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::ticket::Ticket;
 use super::wait::{Wait, over};
-use crate::contend::{Contending, Pending, Reply, answered_late};
+use crate::contend::{Contending, Pending, Reply, answered_late, attempt, held};
 use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::hold::Held;
+use crate::hold::{Held, valid_for};
 use crate::lock::LockKey;
 use crate::release::{Core, Share};
+use crate::store::{Asked, Outcome};
 use crate::table::{Entered, Terms};
 
 /// A request that has come in.
-pub(super) enum Step {
+pub(super) enum Step<'a> {
     Share(Share),
-    Ask(Asker),
-    Wait(Ticket),
+    Ask(Asker<'a>),
+    Wait(Ticket<'a>),
 }
 
 /// A request that asks the store. When it is dropped, it asks no more.
-pub(super) struct Asker {
-    core: Arc<Core>,
-    key: LockKey,
-    terms: Terms,
+pub(super) struct Asker<'a> {
+    core: &'a Arc<Core>,
+    key: &'a LockKey,
+    terms: &'a Terms,
     number: u64,
     is_done: bool,
     /// A shutdown waits for it.
@@ -37,13 +38,13 @@ pub(super) struct Asker {
 }
 
 /// A request for `key` comes in.
-pub(super) fn enter(
-    core: &Arc<Core>,
-    key: &LockKey,
-    terms: &Terms,
-    ticket: &mut Ticket,
+pub(super) fn enter<'a>(
+    core: &'a Arc<Core>,
+    key: &'a LockKey,
+    terms: &'a Terms,
+    ticket: &mut Ticket<'a>,
     now: Instant,
-) -> Result<Option<Step>, LockError> {
+) -> Result<Option<Step<'a>>, LockError> {
     let number = core.next_number();
     // Before the table may refuse it: a shutdown that closes the table afterwards waits for it.
     let counted = core.spawner.tracker.token();
@@ -54,9 +55,9 @@ pub(super) fn enter(
     Ok(match entered {
         Entered::Share(grant) => Some(Step::Share(core.share(grant))),
         Entered::Ask => Some(Step::Ask(Asker {
-            core: core.clone(),
-            key: key.clone(),
-            terms: terms.clone(),
+            core,
+            key,
+            terms,
             number,
             is_done: false,
             _counted: counted,
@@ -72,19 +73,19 @@ pub(super) fn enter(
 }
 
 /// The same for one key alone.
-pub(super) fn enter_one(
-    core: &Arc<Core>,
-    key: &LockKey,
-    terms: &Terms,
+pub(super) fn enter_one<'a>(
+    core: &'a Arc<Core>,
+    key: &'a LockKey,
+    terms: &'a Terms,
     now: Instant,
-) -> Result<Step, LockError> {
+) -> Result<Step<'a>, LockError> {
     let mut ticket = Ticket::new(core, now);
     let step = enter(core, key, terms, &mut ticket, now)?;
     Ok(step.unwrap_or(Step::Wait(ticket)))
 }
 
 /// Takes one key: asks the store if the request may, and waits. The step is borrowed, so that the future has no copies of it.
-pub(super) async fn take(step: &mut Option<Step>, wait: Wait) -> Result<Share, LockError> {
+pub(super) async fn take(step: &mut Option<Step<'_>>, wait: Wait) -> Result<Share, LockError> {
     if let Some(Step::Ask(asker)) = step {
         let next = asker.ask(wait).await?;
         *step = Some(next);
@@ -98,13 +99,13 @@ pub(super) async fn take(step: &mut Option<Step>, wait: Wait) -> Result<Share, L
     }
 }
 
-impl Asker {
-    pub(super) fn key(&self) -> &LockKey {
-        &self.key
+impl<'a> Asker<'a> {
+    pub(super) fn key(&self) -> &'a LockKey {
+        self.key
     }
 
-    pub(super) fn terms(&self) -> &Terms {
-        &self.terms
+    pub(super) fn terms(&self) -> &'a Terms {
+        self.terms
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -112,13 +113,29 @@ impl Asker {
     }
 
     /// Asks once. If the store is silent or refuses, a request that waits gets a ticket, and a task asks for it.
-    pub(super) async fn ask(&mut self, wait: Wait) -> Result<Step, LockError> {
-        let mut pending = Pending::one(&self.core, &self.key, &self.terms, self.number);
+    pub(super) async fn ask(&mut self, wait: Wait) -> Result<Step<'a>, LockError> {
+        let mut pending = Pending::one(self.core, self.key, self.terms, self.number);
         let answer = {
             let asking = pin!(pending.ask());
-            unless_closed(&self.core, wait, asking).await?
+            unless_closed(self.core, wait, asking).await?
         };
         self.answered(wait, pending, answer)
+    }
+
+    /// The same for a store that answers at once. `now`: when the request came.
+    pub(super) fn ask_now(&mut self, wait: Wait, now: Instant) -> Result<Step<'a>, LockError> {
+        let attempt = attempt(self.core, self.key, self.terms, self.number);
+        let answer = match self.core.store.acquire(&attempt) {
+            Asked::Now(Ok(Outcome::Granted { token })) => {
+                let until = now + valid_for(attempt.lease);
+                let held = held(attempt.hold, self.terms, token, until);
+                return self.granted(held, now).map(Step::Share);
+            }
+            Asked::Now(answer) => answer.map(Reply::from),
+            Asked::Later(_) => unreachable!("the store answers at once"),
+        };
+        let pending = Pending::answered(self.core, attempt, &answer);
+        self.refused(wait, pending, answer)
     }
 
     fn answered(
@@ -126,18 +143,27 @@ impl Asker {
         wait: Wait,
         mut pending: Pending,
         answer: Result<Reply, StoreError>,
-    ) -> Result<Step, LockError> {
+    ) -> Result<Step<'a>, LockError> {
+        if let Ok(Reply::Granted(grants)) = &answer {
+            let now = Instant::now();
+            let granted = pending.granted(grants, |_| self.terms, now);
+            return match granted.and_then(|mut holds| holds.pop()) {
+                Some(held) => self.granted(held, now).map(Step::Share),
+                None => self.refused(wait, pending, Err(answered_late())),
+            };
+        }
+        self.refused(wait, pending, answer)
+    }
+
+    fn refused(
+        &mut self,
+        wait: Wait,
+        pending: Pending,
+        answer: Result<Reply, StoreError>,
+    ) -> Result<Step<'a>, LockError> {
         let answer = match answer {
-            Ok(Reply::Granted(grants)) => {
-                match pending
-                    .granted(&grants, |_| &self.terms)
-                    .and_then(|mut holds| holds.pop())
-                {
-                    Some(held) => return self.granted(held).map(Step::Share),
-                    None => Err(answered_late()),
-                }
-            }
             Ok(Reply::Refused { retry_after, .. }) => Ok(retry_after),
+            Ok(Reply::Granted(_)) => Err(answered_late()),
             Err(error) => Err(error),
         };
         match answer {
@@ -150,13 +176,10 @@ impl Asker {
     }
 
     /// The store has granted the hold.
-    pub(super) fn granted(&mut self, held: Arc<Held>) -> Result<Share, LockError> {
+    pub(super) fn granted(&mut self, held: Arc<Held>, now: Instant) -> Result<Share, LockError> {
         self.is_done = true;
-        let core = &self.core;
-        match core
-            .table
-            .granted(self.number, &held, &self.terms, Instant::now())
-        {
+        let core = self.core;
+        match core.table.granted(self.number, &held, self.terms, now) {
             Ok((grant, out)) => {
                 let share = core.share(grant);
                 core.run(out);
@@ -174,8 +197,8 @@ impl Asker {
         &mut self,
         pending: Pending,
         answer: Result<Duration, StoreError>,
-    ) -> Result<Step, LockError> {
-        let mut ticket = Ticket::new(&self.core, Instant::now());
+    ) -> Result<Step<'a>, LockError> {
+        let mut ticket = Ticket::new(self.core, Instant::now());
         let retry_after = answer.as_ref().ok().copied();
         let answer = answer.map_err(|error| error.kind());
         // One that may still be granted is withdrawn, and the next question has another id.
@@ -192,10 +215,10 @@ impl Asker {
     /// Waits after a question for several keys, which left no place in the store: what waits has another id.
     pub(super) fn stand_anew(
         &mut self,
-        ticket: &mut Ticket,
+        ticket: &mut Ticket<'a>,
         retry_after: Option<Duration>,
     ) -> Result<Option<Share>, LockError> {
-        let out = self.core.table.asked(&self.key, self.number);
+        let out = self.core.table.asked(self.key, self.number);
         self.core.run(out);
         self.number = self.core.next_number();
         self.stand(ticket, retry_after, None, None)
@@ -204,12 +227,12 @@ impl Asker {
     /// Takes its place in the line of its key.
     fn stand(
         &mut self,
-        ticket: &mut Ticket,
+        ticket: &mut Ticket<'a>,
         retry_after: Option<Duration>,
         pending: Option<Pending>,
         answer: Option<Result<Duration, StoreErrorKind>>,
     ) -> Result<Option<Share>, LockError> {
-        let (core, key, terms, number) = (&self.core, &self.key, &self.terms, self.number);
+        let (core, key, terms, number) = (self.core, self.key, self.terms, self.number);
         let now = Instant::now();
         let until = retry_after.and_then(|retry_after| now.checked_add(retry_after));
         let news = (until, pending.is_some());
@@ -232,10 +255,10 @@ impl Asker {
     }
 }
 
-impl Drop for Asker {
+impl Drop for Asker<'_> {
     fn drop(&mut self) {
         if !self.is_done {
-            let out = self.core.table.asked(&self.key, self.number);
+            let out = self.core.table.asked(self.key, self.number);
             self.core.run(out);
         }
     }

@@ -106,17 +106,18 @@ impl AllOf<'_> {
         if let Some(Blocked { index, .. }) = blocked {
             shares[index] = Some(self.take_one(index, self.wait).await?);
         }
+        let terms = self.keys.iter().map(|(_, mode)| Terms {
+            max_waiters: None,
+            ..self.terms.in_mode(*mode)
+        });
+        let terms: Vec<_> = terms.collect();
         let mut askers = Vec::with_capacity(self.keys.len());
         let mut nowhere = Ticket::new(self.core, now);
-        for (index, (key, mode)) in self.keys.iter().enumerate() {
+        for (index, (key, _)) in self.keys.iter().enumerate() {
             if shares[index].is_some() {
                 continue;
             }
-            let terms = Terms {
-                max_waiters: None,
-                ..self.terms.in_mode(*mode)
-            };
-            match enter(self.core, key, &terms, &mut nowhere, now) {
+            match enter(self.core, key, &terms[index], &mut nowhere, now) {
                 Ok(Some(Step::Share(share))) => shares[index] = Some(share),
                 Ok(Some(Step::Ask(asker))) => askers.push((index, asker)),
                 Ok(Some(Step::Wait(_)) | None) => unreachable!("it does not wait"),
@@ -133,9 +134,11 @@ impl AllOf<'_> {
             let attempts: SmallVec<[_; 1]> = attempts.collect();
             let mut pending = Pending::several(self.core, attempts, Want::All);
             let answer = unless_closed(self.core, self.wait, pin!(pending.ask())).await?;
+            let now = Instant::now();
             let holds = match answer? {
                 Reply::Granted(grants) => {
-                    let granted = pending.granted(&grants, |index| askers[index].1.terms());
+                    let terms = |index: usize| askers[index].1.terms();
+                    let granted = pending.granted(&grants, terms, now);
                     granted.ok_or_else(answered_late)?
                 }
                 Reply::Refused { index, retry_after } => {
@@ -147,7 +150,8 @@ impl AllOf<'_> {
             };
             // All of them are holds before any of them may fail.
             let granted = askers.into_iter().zip(holds);
-            let granted = granted.map(|((index, mut asker), held)| (index, asker.granted(held)));
+            let granted =
+                granted.map(|((index, mut asker), held)| (index, asker.granted(held, now)));
             for (index, share) in granted.collect::<Vec<_>>() {
                 shares[index] = Some(share?);
             }
@@ -189,7 +193,8 @@ impl AllOf<'_> {
     /// Waits for one of the keys.
     async fn take_one(&self, index: usize, wait: Wait) -> Result<Share, LockError> {
         let (key, mode) = self.keys[index];
-        let step = enter_one(self.core, key, &self.terms.in_mode(mode), Instant::now())?;
+        let terms = self.terms.in_mode(mode);
+        let step = enter_one(self.core, key, &terms, Instant::now())?;
         take(&mut Some(step), wait).await
     }
 }

@@ -23,10 +23,12 @@ pub(super) async fn take_any(
     wait: Wait,
     now: Instant,
 ) -> Result<Share, LockError> {
+    let terms = keys.iter().map(|(_, mode)| terms.in_mode(*mode));
+    let terms: Vec<_> = terms.collect();
     let mut ticket = Ticket::new(core, now);
     let (mut askers, mut refused) = (Vec::new(), None);
-    for &(key, mode) in keys {
-        match enter(core, key, &terms.in_mode(mode), &mut ticket, now) {
+    for ((key, _), terms) in keys.iter().zip(&terms) {
+        match enter(core, key, terms, &mut ticket, now) {
             Ok(Some(Step::Share(share))) => return Ok(share),
             Ok(Some(Step::Ask(asker))) => askers.push(asker),
             Ok(Some(Step::Wait(_)) | None) => {}
@@ -51,10 +53,10 @@ pub(super) async fn take_any(
 }
 
 /// Asks for the first free one of several keys. If none is, the request waits for all of them.
-async fn ask_any(
+async fn ask_any<'a>(
     core: &Arc<Core>,
-    mut askers: Vec<Asker>,
-    ticket: &mut Ticket,
+    mut askers: Vec<Asker<'a>>,
+    ticket: &mut Ticket<'a>,
     wait: Wait,
 ) -> Result<Option<Share>, LockError> {
     let attempts = askers.iter().map(|asker| {
@@ -68,9 +70,12 @@ async fn ask_any(
     let answer = unless_closed(core, wait, pin!(pending.ask())).await?;
     let retry_after = match answer {
         Ok(Reply::Granted(grants)) => {
-            let granted = pending.granted(&grants, |index| askers[index].terms());
+            let now = Instant::now();
+            let granted = pending.granted(&grants, |index| askers[index].terms(), now);
             match granted.and_then(|mut holds| Some((grants[0].index, holds.pop()?))) {
-                Some((index, held)) => return askers.swap_remove(index).granted(held).map(Some),
+                Some((index, held)) => {
+                    return askers.swap_remove(index).granted(held, now).map(Some);
+                }
                 None if wait.is_one_try() => return Err(answered_late().into()),
                 None => None,
             }

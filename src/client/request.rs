@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use super::LockClient;
@@ -243,13 +242,15 @@ impl LockRequest {
     }
 
     /// Comes in for one key. A store that answers at once is asked, too.
-    fn enter(&self, target: &Target, wait: Wait, now: Instant) -> Result<Step, LockError> {
+    fn enter<'a>(
+        &'a self,
+        target: &'a Target,
+        wait: Wait,
+        now: Instant,
+    ) -> Result<Step<'a>, LockError> {
         let core = &self.client.inner.core;
         match enter_one(core, &target.key, &self.terms, now)? {
-            Step::Ask(mut asker) if core.store.answers_at_once() => {
-                let asked = asker.ask(wait).now_or_never();
-                asked.expect("it is answered at once")
-            }
+            Step::Ask(mut asker) if core.store.answers_at_once() => asker.ask_now(wait, now),
             step => Ok(step),
         }
     }

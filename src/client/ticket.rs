@@ -17,23 +17,23 @@ use crate::telemetry::LockEventKind;
 
 /// The places of a request that waits: the first grant is its answer. If it is dropped, it leaves them; a grant that it has not taken
 /// goes to the next request.
-pub(super) struct Ticket {
-    core: Arc<Core>,
+pub(super) struct Ticket<'a> {
+    core: &'a Arc<Core>,
     pub(super) slot: Option<Arc<Slot>>,
-    places: SmallVec<[Place; 1]>,
+    places: SmallVec<[Place<'a>; 1]>,
     since: Instant,
 }
 
-struct Place {
-    key: LockKey,
-    terms: Terms,
+struct Place<'a> {
+    key: &'a LockKey,
+    terms: &'a Terms,
     number: u64,
 }
 
-impl Ticket {
-    pub(super) fn new(core: &Arc<Core>, since: Instant) -> Self {
+impl<'a> Ticket<'a> {
+    pub(super) fn new(core: &'a Arc<Core>, since: Instant) -> Self {
         Self {
-            core: core.clone(),
+            core,
             slot: None,
             places: SmallVec::new(),
             since,
@@ -45,12 +45,8 @@ impl Ticket {
         self.places.is_empty()
     }
 
-    pub(super) fn add(&mut self, key: &LockKey, terms: &Terms, number: u64) {
-        self.places.push(Place {
-            key: key.clone(),
-            terms: terms.clone(),
-            number,
-        });
+    pub(super) fn add(&mut self, key: &'a LockKey, terms: &'a Terms, number: u64) {
+        self.places.push(Place { key, terms, number });
     }
 
     /// Waits for a grant.
@@ -102,22 +98,22 @@ impl Ticket {
 
     /// Waits again for every key, as further keys may have been granted since, and refused.
     fn stand_again(&mut self) -> Result<Option<Share>, LockError> {
-        let (core, now) = (self.core.clone(), Instant::now());
+        let (core, now) = (self.core, Instant::now());
         if self.places.len() > 1 {
             self.leave_lines();
         }
         if let Some(grant) = self.slot.take().and_then(|slot| slot.close()) {
             return Ok(Some(core.share(grant)));
         }
-        for Place { key, terms, number } in &self.places {
+        for &Place { key, terms, number } in &self.places {
             let (entered, out) =
                 core.table
-                    .refused(key, *number, terms, &mut self.slot, (None, false), now)?;
+                    .refused(key, number, terms, &mut self.slot, (None, false), now)?;
             core.run(out);
             match entered {
                 Entered::Share(grant) => return Ok(Some(core.share(grant))),
                 Entered::Wait { start: Some(task) } => {
-                    Contending::start(&core, key, task, None, None);
+                    Contending::start(core, key, task, None, None);
                 }
                 Entered::Wait { start: None } | Entered::Ask => {}
             }
@@ -128,7 +124,7 @@ impl Ticket {
     fn leave_lines(&self) {
         for place in &self.places {
             let side = Side::of(place.terms.mode);
-            let out = self.core.table.left(&place.key, side, place.number);
+            let out = self.core.table.left(place.key, side, place.number);
             self.core.run(out);
         }
     }
@@ -137,7 +133,7 @@ impl Ticket {
     fn why_not(&self) -> LockError {
         let now = Instant::now();
         let known = self.places.iter().filter_map(|place| {
-            let (key, mode) = (&place.key, place.terms.mode);
+            let (key, mode) = (place.key, place.terms.mode);
             self.core.table.known(key, mode, self.since, now)
         });
         match known.reduce(|one, other| one.into_iter().chain(other).min()) {
@@ -147,7 +143,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else {
             return;

@@ -13,7 +13,7 @@ use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::hold::{Held, valid_for};
 use crate::limits::WITHDRAWAL;
-use crate::lock::{Hold, LockKey};
+use crate::lock::{FencingToken, Hold, LockKey};
 use crate::release::Core;
 use crate::store::{
     Answer, Asked, Attempt, BATCH, Fencing, Grant, HoldStatus, Outcome, Release, SeveralOutcome,
@@ -33,13 +33,19 @@ pub(crate) struct Pending {
     asking: Option<Asking>,
     left: Left,
     /// An instant before the last question was sent, from which leases count.
-    sent: Instant,
+    sent: Option<Instant>,
 }
 
 /// A question under way.
 enum Asking {
     One(Answer<Outcome>),
     Several(Answer<SeveralOutcome>),
+}
+
+/// A question that was asked.
+enum Begun {
+    Answered(Result<Reply, StoreError>),
+    Asking(Asking),
 }
 
 /// The store's answer.
@@ -70,6 +76,18 @@ impl Pending {
         Self::new(core, smallvec![attempt(core, key, terms, number)], None)
     }
 
+    /// An attempt that was answered otherwise than by a grant.
+    pub(crate) fn answered(
+        core: &Arc<Core>,
+        attempt: Attempt,
+        answer: &Result<Reply, StoreError>,
+    ) -> Self {
+        let waits = attempt.patience.is_some();
+        let mut pending = Self::new(core, smallvec![attempt], None);
+        pending.left = Left::Nothing.after(None, waits, answer);
+        pending
+    }
+
     /// Attempts that have no patience.
     pub(crate) fn several(core: &Arc<Core>, attempts: SmallVec<[Attempt; 1]>, want: Want) -> Self {
         Self::new(core, attempts, Some(want))
@@ -81,7 +99,7 @@ impl Pending {
             want,
             asking: None,
             left: Left::Nothing,
-            sent: Instant::now(),
+            sent: None,
             core: core.clone(),
         }
     }
@@ -104,24 +122,28 @@ impl Pending {
     ///
     /// If the future is dropped before the answer, the question is under way until this is dropped.
     pub(crate) async fn ask(&mut self) -> Result<Reply, StoreError> {
-        self.sent = Instant::now();
-        let answer = match self.want {
-            None => match self.core.store.acquire(&self.attempts[0]) {
-                Asked::Now(answer) => answer.map(Reply::from),
-                Asked::Later(answer) => self.answer(Asking::One(answer)).await,
-            },
-            Some(want) => match self
-                .core
-                .store
-                .acquire_several(self.attempts.to_vec(), want)
-            {
-                Asked::Now(answer) => answer.map(Reply::from),
-                Asked::Later(answer) => self.answer(Asking::Several(answer)).await,
-            },
+        let answer = match self.begin() {
+            Begun::Answered(answer) => answer,
+            Begun::Asking(asking) => self.answer(asking).await,
         };
         let waits = self.attempts[0].patience.is_some();
         self.left = self.left.after(self.want, waits, &answer);
         answer
+    }
+
+    fn begin(&mut self) -> Begun {
+        self.sent = Some(Instant::now());
+        let store = &self.core.store;
+        match self.want {
+            None => match store.acquire(&self.attempts[0]) {
+                Asked::Now(answer) => Begun::Answered(answer.map(Reply::from)),
+                Asked::Later(answer) => Begun::Asking(Asking::One(answer)),
+            },
+            Some(want) => match store.acquire_several(self.attempts.to_vec(), want) {
+                Asked::Now(answer) => Begun::Answered(answer.map(Reply::from)),
+                Asked::Later(answer) => Begun::Asking(Asking::Several(answer)),
+            },
+        }
     }
 
     async fn answer(&mut self, asking: Asking) -> Result<Reply, StoreError> {
@@ -135,30 +157,21 @@ impl Pending {
         &mut self,
         grants: &[Grant],
         terms: impl Fn(usize) -> &'a Terms,
+        now: Instant,
     ) -> Option<SmallVec<[Arc<Held>; 1]>> {
-        let now = Instant::now();
-        let is_over =
-            |grant: &Grant| self.sent + valid_for(self.attempts[grant.index].lease) <= now;
-        if grants.iter().any(is_over) {
+        let sent = self.sent?;
+        let until = |grant: &Grant| sent + valid_for(self.attempts[grant.index].lease);
+        if grants.iter().any(|grant| until(grant) <= now) {
             return None;
+        }
+        let mut holds = SmallVec::new();
+        for grant in grants {
+            let hold = self.attempts[grant.index].hold.clone();
+            holds.push(held(hold, terms(grant.index), grant.token, until(grant)));
         }
         // From here on, the holds are released.
         self.left = Left::Nothing;
-        let holds = grants.iter().map(|grant| {
-            let attempt = &self.attempts[grant.index];
-            let terms = terms(grant.index);
-            let (hold, route) = (attempt.hold.clone(), terms.route.clone());
-            let held = Held::new(
-                hold,
-                terms.lease,
-                route,
-                grant.token,
-                self.sent,
-                attempt.lease,
-            );
-            Arc::new(held)
-        });
-        Some(holds.collect())
+        Some(holds)
     }
 }
 
@@ -175,6 +188,17 @@ pub(crate) fn attempt(core: &Core, key: &LockKey, terms: &Terms, number: u64) ->
     attempt
         .patience(patience)
         .fencing(terms.needs_token().then_some(fencing))
+}
+
+/// A hold that was granted on these terms.
+pub(crate) fn held(
+    hold: Hold,
+    terms: &Terms,
+    token: Option<FencingToken>,
+    until: Instant,
+) -> Arc<Held> {
+    let route = terms.route.clone();
+    Arc::new(Held::new(hold, terms.lease, route, token, until))
 }
 
 impl Drop for Pending {

@@ -82,7 +82,13 @@ impl Watch {
         let attempt = Attempt::new(hold.clone(), LEASE);
         let granted = store.acquire(&attempt).await.unwrap();
         assert!(matches!(granted, Outcome::Granted { .. }));
-        let held = Held::new(hold, terms.lease, Route::default(), None, now, LEASE);
+        let held = Held::new(
+            hold,
+            terms.lease,
+            Route::default(),
+            None,
+            now + valid_for(LEASE),
+        );
         let held = Arc::new(held);
         let granted = core.table.granted(number, &held, &terms, Instant::now());
         let (grant, out) = granted.unwrap();

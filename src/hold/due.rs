@@ -28,7 +28,7 @@ impl Held {
         let third = self.lease.duration() / 3;
         let deadline = self.granted_until;
         match self.lease {
-            Lease::Renewed(_) => deadline.min(now + third.mul_f64(0.25 + 0.75 * fastrand::f64())),
+            Lease::Renewed(_) => deadline.min(now + third / 1024 * fastrand::u32(256..1024)),
             Lease::Fixed(_) => deadline,
         }
     }

@@ -11,7 +11,13 @@ fn held() -> Held {
     let lease = Lease::default();
     let (route, granted) = (Route::default(), lease.duration());
     let hold = Hold { key, mode, id };
-    Held::new(hold, lease, route, None, Instant::now(), granted)
+    Held::new(
+        hold,
+        lease,
+        route,
+        None,
+        Instant::now() + valid_for(granted),
+    )
 }
 
 /// The store may have carried it at the question, and not at the end of the share.

@@ -147,9 +147,8 @@ impl Ending {
         // A lost hold is released as well, because the store may still carry it.
         let is_held = self.is_held;
         let record = record.filter(|_| is_held);
-        let core = self.core.clone();
         let release = Release::new(self.held.hold.clone()).record(record.clone());
-        match core.store.release_one(release) {
+        match self.core.store.release_one(release) {
             store::Asked::Now(released) => {
                 let result = self.answered(released);
                 let result = result.unwrap_or_else(|| self.ended(Err(undecided().into())));

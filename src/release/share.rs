@@ -29,7 +29,7 @@ pub(crate) struct Share {
 /// What a share leaves when it ends.
 enum Left {
     /// The hold goes on.
-    Shared,
+    Shared(Arc<Core>),
     /// It must be released.
     Last(Ending),
 }
@@ -80,17 +80,16 @@ impl Share {
         let is_over = self.is_over(now);
         let record = record.filter(|_| !self.is_lost(now));
         let records = record.is_some();
-        let core = self.core().clone();
         let held = self.held.clone();
         match self.end(!records, now) {
             Left::Last(ending) => ending.begin(record).lost_if(is_over),
-            Left::Shared if is_over || held.is_lost(now) => {
+            Left::Shared(_) if is_over || held.is_lost(now) => {
                 ShareRelease::done(Err(LockError::Lost))
             }
-            Left::Shared if records => ShareRelease::done(Err(LockError::invalid(
+            Left::Shared(_) if records => ShareRelease::done(Err(LockError::invalid(
                 "the hold is shared: only its last share can leave a record",
             ))),
-            Left::Shared => {
+            Left::Shared(core) => {
                 let last = held.latest_question();
                 core.check(&held);
                 ShareRelease::confirmed(&held, last)
@@ -111,7 +110,7 @@ impl Share {
             let question = share.held.latest_question();
             match share.end(true, now) {
                 Left::Last(ending) => last.push(ending),
-                Left::Shared => {
+                Left::Shared(_) => {
                     core.check(&share.held);
                     shared.push((share.held.clone(), question));
                 }
@@ -136,15 +135,13 @@ impl Share {
 
     /// Ends the share in this process.
     fn end(&mut self, pass_on: bool, now: Instant) -> Left {
-        let Some(core) = self.core.take() else {
-            return Left::Shared;
-        };
+        let core = self.core.take().expect("the share has not ended");
         // Before the hold leaves the table: a shutdown that does not find it there waits for its release.
         let counted = core.spawner.tracker.token();
         let (ended, out) = core.table.ended(&self.held, &self.holder, pass_on, now);
         core.run(out);
         match ended {
-            Ended::GoesOn => Left::Shared,
+            Ended::GoesOn => Left::Shared(core),
             Ended::Release { awaited } => {
                 Left::Last(Ending::new(core, self.held.clone(), awaited, now, counted))
             }
@@ -242,7 +239,7 @@ impl Drop for Shares {
                 .drain(..)
                 .filter_map(|mut share| match share.end(true, now) {
                     Left::Last(ending) => Some(ending),
-                    Left::Shared => None,
+                    Left::Shared(_) => None,
                 });
             drop(core.kept(end_all(core.clone(), ends.collect(), true)));
         }

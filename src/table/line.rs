@@ -186,7 +186,7 @@ impl Line {
             if until <= now
                 && let Some(grant) = given.slot.revoke(given.ticket)
             {
-                out.untaken.push(grant);
+                out.others().untaken.push(grant);
                 return false;
             }
             // It may be on its way to the slot.
@@ -265,7 +265,9 @@ impl Line {
 
     /// Wakes the tasks.
     pub(super) fn wake(&self, out: &mut Out) {
-        out.wake
-            .extend(self.tasks.iter().map(|task| task.work.clone()));
+        if !self.tasks.is_empty() {
+            let tasks = self.tasks.iter().map(|task| task.work.clone());
+            out.others().wake.extend(tasks);
+        }
     }
 }

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::grant::Grant;
+use super::line::Waiter;
 use super::slot::Slot;
 use super::wheel::Wheel;
 use crate::error::LockError;
@@ -15,14 +16,21 @@ use crate::error::LockError;
 /// The effects of an event, executed after the mutex is unlocked.
 #[derive(Debug, Default)]
 pub(crate) struct Out {
+    /// When the keeper must visit a hold that it did not know.
+    pub(crate) visit: Option<Instant>,
+    /// Boxed: most events concern no other request.
+    pub(crate) others: Option<Box<Others>>,
+}
+
+/// What an event does to requests that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Others {
     /// Requests that get their answer. A grant that is not taken is ended.
     pub(crate) tell: SmallVec<[Told; 1]>,
     /// Grants that no request has taken for too long: they are ended.
     pub(crate) untaken: SmallVec<[Grant; 1]>,
     /// Tasks that have something to do.
     pub(crate) wake: SmallVec<[Arc<Notify>; 2]>,
-    /// When the keeper must visit a hold that it did not know.
-    pub(crate) visit: Option<Instant>,
     /// The same event comes again after this time: others ask first.
     pub(crate) later: Option<Duration>,
 }
@@ -40,11 +48,26 @@ impl Out {
     }
 
     pub(super) fn tell(&mut self, slot: Arc<Slot>, ticket: u64, answer: Result<Grant, LockError>) {
-        self.tell.push(Told {
+        self.others().tell.push(Told {
             slot,
             ticket,
             answer,
         });
+    }
+
+    /// The same error is the answer to all of them.
+    pub(super) fn tell_all(
+        &mut self,
+        waiters: impl IntoIterator<Item = Waiter>,
+        error: &LockError,
+    ) {
+        for waiter in waiters {
+            self.tell(waiter.slot, waiter.ticket, Err(error.clone()));
+        }
+    }
+
+    pub(super) fn others(&mut self) -> &mut Others {
+        self.others.get_or_insert_default()
     }
 }
 

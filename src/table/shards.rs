@@ -28,6 +28,15 @@ pub(crate) struct Shard {
     pub(super) closed: bool,
 }
 
+/// The key of an event, in its shard.
+pub(super) struct Place<'a> {
+    pub(super) key: &'a mut Key,
+    pub(super) wheel: &'a mut Wheel,
+    pub(super) closed: bool,
+    /// How many keys the shard had before, if this one is new.
+    pub(super) others: Option<usize>,
+}
+
 /// With fewer keys, each request counts them exactly.
 const MANY: usize = 64 * SHARDS;
 
@@ -76,45 +85,66 @@ impl Table {
         self.shard_of(key).keys.get(key).map(read)
     }
 
-    /// Changes a key that is in use.
-    pub(super) fn with<T>(
-        &self,
-        key: &LockKey,
-        change: impl FnOnce(&mut Key, &mut Wheel) -> T,
-    ) -> Option<T> {
-        self.change(key, false, |shard, _| {
-            let Shard { keys, wheel, .. } = shard;
-            Some(change(keys.get_mut(key)?, wheel))
-        })
-    }
-
-    /// Changes a shard, and forgets the key if it is idle then. `inserts` it first; then `change` gets whether it is new.
-    pub(super) fn change<T>(
-        &self,
-        key: &LockKey,
-        inserts: bool,
-        change: impl FnOnce(&mut Shard, bool) -> T,
-    ) -> T {
+    /// Changes a key that is in use, and forgets it if it is idle then.
+    pub(super) fn with<T>(&self, key: &LockKey, change: impl FnOnce(Place<'_>) -> T) -> Option<T> {
         let shard = &self.shards[key.place_among(SHARDS)];
         let mut state = shard.state.lock();
-        let is_new = inserts
-            && match state.keys.entry(key.clone()) {
-                Entry::Occupied(_) => false,
-                Entry::Vacant(vacant) => {
-                    vacant.insert(Key::default());
-                    true
-                }
-            };
-        let result = change(&mut state, is_new);
-        let keys = &mut state.keys;
-        if keys.get(key).is_some_and(Key::is_idle) {
+        let Shard {
+            keys,
+            wheel,
+            closed,
+        } = &mut *state;
+        let found = keys.get_mut(key)?;
+        let changed = change(Place {
+            key: found,
+            wheel,
+            closed: *closed,
+            others: None,
+        });
+        if found.is_idle() {
             keys.remove(key);
-            // Frees the memory after many keys have left. It runs rarely, so that its cost stays below that of the keys.
-            if keys.capacity() > SMALL && keys.len() < keys.capacity() / 8 {
-                keys.shrink_to((keys.len() * 2).max(SMALL / 2));
-            }
+            shard.has_less(keys);
         }
-        shard.len.store(keys.len(), Ordering::Relaxed);
-        result
+        Some(changed)
+    }
+
+    /// The same for a key that may be new.
+    pub(super) fn insert<T>(&self, key: &LockKey, change: impl FnOnce(Place<'_>) -> T) -> T {
+        let shard = &self.shards[key.place_among(SHARDS)];
+        let mut state = shard.state.lock();
+        let Shard {
+            keys,
+            wheel,
+            closed,
+        } = &mut *state;
+        let len = keys.len();
+        let (mut found, others) = match keys.entry(key.clone()) {
+            Entry::Occupied(found) => (found, None),
+            Entry::Vacant(vacant) => (vacant.insert_entry(Key::default()), Some(len)),
+        };
+        let changed = change(Place {
+            key: found.get_mut(),
+            wheel,
+            closed: *closed,
+            others,
+        });
+        if found.get().is_idle() {
+            found.remove();
+            shard.has_less(keys);
+        } else if others.is_some() {
+            shard.len.store(len + 1, Ordering::Relaxed);
+        }
+        changed
+    }
+}
+
+impl TableShard {
+    /// A key was forgotten.
+    fn has_less(&self, keys: &mut KeyMap<Key>) {
+        // Frees the memory after many keys have left. It runs rarely, so that its cost stays below that of the keys.
+        if keys.capacity() > SMALL && keys.len() < keys.capacity() / 8 {
+            keys.shrink_to((keys.len() * 2).max(SMALL / 2));
+        }
+        self.len.store(keys.len(), Ordering::Relaxed);
     }
 }

@@ -112,7 +112,8 @@ impl World {
         };
         let lease = Lease::default();
         let (route, granted) = (Route::default(), lease.duration());
-        Arc::new(Held::new(hold, lease, route, None, self.now, granted))
+        let until = self.now + valid_for(granted);
+        Arc::new(Held::new(hold, lease, route, None, until))
     }
 
     /// Whether a hold in this mode may be granted: the store excludes.
@@ -304,14 +305,18 @@ impl World {
     }
 
     fn run(&mut self, out: Out) {
-        for told in out.tell {
+        let Some(others) = out.others else {
+            return;
+        };
+        for told in others.tell {
             match told.slot.give(told.ticket, told.answer) {
                 Ok(_) => {}
                 Err(Ok(grant)) => self.end(grant),
                 Err(Err(_)) => {}
             }
         }
-        out.untaken.into_iter().for_each(|grant| self.end(grant));
+        let untaken = others.untaken.into_iter();
+        untaken.for_each(|grant| self.end(grant));
     }
 
     /// What holds between events.

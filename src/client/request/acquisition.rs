@@ -27,7 +27,7 @@ pub(crate) enum Started<G, W> {
 /// The rest of a request that waits for its store or for its turn. Its fields are dropped in this order.
 pub(crate) struct Acquisition<'a> {
     /// `None`: a request for several keys.
-    pub(super) step: Option<Step>,
+    pub(super) step: Option<Step<'a>>,
     pub(super) request: &'a LockRequest,
     pub(super) wait: Wait,
     pub(super) now: Instant,

@@ -138,8 +138,11 @@ impl State {
 
     /// Wakes all that an exclusive hold has kept waiting: the line, the fair queue, and attempts without a place in either.
     fn wake_exclusive(&self) -> Wake {
-        let others = self.wake(Channel::Exclusive).into_iter();
-        others.chain(self.next_queued()).collect()
+        let mut wake = self.wake(Channel::Exclusive);
+        if let Some(next) = self.next_queued() {
+            wake.push(next);
+        }
+        wake
     }
 
     /// Sets the limit of permits, or leaves it to attempts, and says who is to be woken. (11)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use smallvec::smallvec;
 use tokio::time::Instant;
 
 use super::channel::{Channel, Wake};
@@ -23,9 +24,11 @@ impl State {
     /// A writer has ended: the readers that wait now go before the next one. (7)
     pub(super) fn let_readers_go_first(&mut self) -> Wake {
         self.entries.turn(Part::Reader, Part::Pass);
-        let readers = self.entries.has(Part::Pass).then_some(Channel::Readers);
-        let others = self.wake(Channel::ReadWrite).into_iter();
-        others.chain(readers).collect()
+        let mut wake = self.wake(Channel::ReadWrite);
+        if self.entries.has(Part::Pass) {
+            wake.push(Channel::Readers);
+        }
+        wake
     }
 
     /// Takes a place among the waiters, or keeps it alive. (6, 7, 10)
@@ -132,8 +135,11 @@ impl State {
 
     /// Wakes waiters without a place in line, and the first in line.
     pub(super) fn wake(&self, without_place: Channel) -> Wake {
-        let others = [without_place].into_iter();
-        others.chain(self.first_in_line()).collect()
+        let mut wake = smallvec![without_place];
+        if let Some(first) = self.first_in_line() {
+            wake.push(first);
+        }
+        wake
     }
 
     /// The channel of the next in the fair queue.

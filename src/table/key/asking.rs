@@ -6,8 +6,8 @@ use super::Key;
 use crate::error::LockError;
 use crate::limits::LAST_MOMENT;
 use crate::lock::LockMode;
+use crate::table::Out;
 use crate::table::line::{CLAIM, Next, Side, Task, Waiter};
-use crate::table::{Out, Told};
 
 impl Key {
     /// A request that waits is over.
@@ -57,12 +57,11 @@ impl Key {
         if line.is_task(task) {
             line.end_task(task);
             match task.only() {
-                Some(ticket) => out
-                    .tell
-                    .extend(line.remove(ticket).map(|waiter| told(waiter, error))),
-                None => out
-                    .tell
-                    .extend(line.take_all().map(|waiter| told(waiter, error))),
+                Some(ticket) => {
+                    let waiter = line.remove(ticket);
+                    out.tell_all(waiter, error);
+                }
+                None => out.tell_all(line.take_all(), error),
             }
         }
         out
@@ -73,9 +72,7 @@ impl Key {
         let mut out = Out::default();
         for line in self.lines.iter_mut().flat_map(|lines| lines.iter_mut()) {
             line.wake(&mut out);
-            let waiters = line.take_all();
-            out.tell
-                .extend(waiters.map(|waiter| told(waiter, &LockError::Shutdown)));
+            out.tell_all(line.take_all(), &LockError::Shutdown);
         }
         out
     }
@@ -172,13 +169,5 @@ impl Key {
 
     pub(in crate::table) fn listens(&mut self, side: Side, listens: bool) {
         self.line_mut(side).listens = listens;
-    }
-}
-
-fn told(waiter: Waiter, error: &LockError) -> Told {
-    Told {
-        slot: waiter.slot,
-        ticket: waiter.ticket,
-        answer: Err(error.clone()),
     }
 }

@@ -109,7 +109,7 @@ impl Key {
                 let mut busy = self.busy.iter_mut();
                 if let Some(busy) = busy.find(|busy| busy.number == number && busy.releases) {
                     busy.yields = Some(now + pause);
-                    out.later = Some(pause);
+                    out.others().later = Some(pause);
                     self.wake(&mut out);
                     return out;
                 }
