@@ -66,7 +66,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
             return Err(NotAdmitted::Bypass(body.body));
         };
         let is_nested = parts.extensions.get::<RequestLock>().is_some();
-        let plan = self.plan(parts, keys, mode);
+        let mut plan = self.plan(parts, keys, mode);
         if !is_nested {
             // An owner may join a hold of its own beside those that wait.
             let rejects = self.policy.on_unavailable(plan.reads_only) == OnUnavailable::Reject;
@@ -74,7 +74,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
             serve.foresee(&plan.request, rejects).await?;
         }
         let (body, _, _room) = body.take::<Self>(reader, parts, &plan.key).await?;
-        match self.acquire(plan, parts).await? {
+        match self.acquire(&mut plan, parts).await? {
             Some(claim) => Ok((body, claim)),
             None => Err(NotAdmitted::Unlocked(body)),
         }
@@ -112,7 +112,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
     /// Takes the lock. Returns the claim; `None`: the request continues without a lock.
     async fn acquire(
         &self,
-        mut plan: Plan,
+        plan: &mut Plan,
         parts: &mut Parts,
     ) -> Result<Option<Claim<ReleaseContext>>, Rejection> {
         let began = Instant::now();

@@ -78,10 +78,10 @@ where
                 return Either::Left(ready(Err(lost)));
             }
         };
-        // Not an `async fn`, whose future has its arguments twice.
-        let confirming = confirm(context.confirm, guard, None);
+        // Not an `async fn`, whose future has its arguments twice; what is awaited by reference is not there twice either.
+        let mut confirming = confirm(context.confirm, guard, None);
         Either::Right(async move {
-            let by = confirming.await;
+            let by = (&mut confirming).await;
             let held = context.granted.elapsed();
             policy.serve.hold_times.add(&context.route, held);
             let by = by?;

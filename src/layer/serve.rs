@@ -6,6 +6,7 @@ use futures_util::future::Either;
 use http::request::Parts;
 use http::{Method, Request, Response};
 use http_body::Body;
+use tokio::task::JoinHandle;
 use tower::util::Oneshot;
 use tower_service::Service;
 use tracing::Instrument;
@@ -110,6 +111,8 @@ pub(crate) type HandlerOutcome<H, E> = Result<Result<H, E>, NotConfirmed>;
 /// A response, or the error of the inner service.
 pub(crate) type FinalResponse<R, E> = Result<Response<ResponseBody<R>>, E>;
 
+type Handled<R, E> = Result<FinalResponse<R, E>, NotConfirmed>;
+
 /// Serves a request, from its head to its response.
 pub(super) async fn serve<S, L, B, R>(
     layer: L,
@@ -130,7 +133,7 @@ where
         Err(NotAdmitted::Unlocked(body)) if runs_to_completion(&layer) => {
             let (head, settings) = (Head::of(&parts), layer.settings());
             let calling = Oneshot::new(inner, Request::from_parts(parts, body));
-            return match Box::pin(in_task(settings, calling)).await {
+            return match joined(in_task(settings, calling)).await {
                 Some(response) => Ok(response?.map(ResponseBody::handlers)),
                 None => Ok(settings.responder.refuse(LockError::Lost.into(), &head)),
             };
@@ -148,14 +151,12 @@ where
         }
     };
     let head = Head::of(&parts);
-    let request = Request::from_parts(parts, body);
+    let calling = Oneshot::new(inner, Request::from_parts(parts, body));
     let finished = match runs_to_completion(&layer) {
-        false => handle(&layer, inner, request, claim, &head).await,
+        false => handle(&layer, pin!(calling), claim, &head).await,
         true => {
-            let (task, method) = (layer.clone(), head.clone());
-            let handled = async move { handle(&task, inner, request, claim, &method).await };
+            let finished = joined(handle_in_task(&layer, calling, claim, &head)).await;
             // `None`: the runtime has ended.
-            let finished = Box::pin(in_task(layer.settings(), handled)).await;
             finished.unwrap_or(Err(NotConfirmed))
         }
     };
@@ -169,27 +170,41 @@ fn runs_to_completion<B, R>(layer: &impl Protocol<B, R>) -> bool {
     layer.settings().on_cancel == OnCancel::RunToCompletion
 }
 
-/// Calls the inner service under the lock, and releases it.
-async fn handle<S, L, B, R>(
+/// Drives `calling`, which calls the inner service, under the lock, and releases it. Not an `async fn`, whose future has its arguments
+/// twice.
+fn handle<L, B, R, E>(
     layer: &L,
-    inner: S,
-    request: Request<B>,
+    calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
     claim: Claim<L::Context>,
     head: &Head,
-) -> Result<FinalResponse<R, S::Error>, NotConfirmed>
+) -> impl Future<Output = Handled<R, E>> + Send
 where
-    S: Service<Request<B>, Response = Response<R>> + Send + 'static,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
+    E: Send,
     L: Protocol<B, R>,
+{
+    async move {
+        let handled = under(&claim.guard, layer.handle(&claim, calling)).await;
+        layer.finish(claim, &head.method, handled).await
+    }
+}
+
+/// The same in a task.
+fn handle_in_task<L, B, R, E>(
+    layer: &L,
+    calling: impl Future<Output = Result<Response<R>, E>> + Send + 'static,
+    claim: Claim<L::Context>,
+    head: &Head,
+) -> JoinHandle<Handled<R, E>>
+where
     B: Send + 'static,
     R: Body + Send + 'static,
+    E: Send + 'static,
+    L: Protocol<B, R>,
 {
-    let handled = {
-        let calling = pin!(Oneshot::new(inner, request));
-        under(&claim.guard, layer.handle(&claim, calling)).await
-    };
-    layer.finish(claim, &head.method, handled).await
+    let (task, head) = (layer.clone(), head.clone());
+    in_task(layer.settings(), async move {
+        handle(&task, pin!(calling), claim, &head).await
+    })
 }
 
 /// Runs `work` under the lock of `guard`, and in its span.
@@ -205,17 +220,19 @@ fn under<T>(
     }
 }
 
-/// Drives `work` to its end in a task, even if the caller is dropped. Panics are forwarded; `None`: the runtime has
-/// ended. The task is inside of the span and the locks of the caller, and the shutdown of the client waits for it.
-async fn in_task<T>(
+/// Drives `work` to its end in a task, even if the caller is dropped. The task is inside of the span and the locks of the caller, and
+/// the shutdown of the client waits for it.
+fn in_task<T: Send + 'static>(
     settings: &ServeSettings,
     work: impl Future<Output = T> + Send + 'static,
-) -> Option<T>
-where
-    T: Send + 'static,
-{
+) -> JoinHandle<T> {
     let tasks = settings.client.tasks();
-    match tasks.spawn(moved(work).in_current_span()).await {
+    tasks.spawn(moved(work).in_current_span())
+}
+
+/// What a task has returned. Its panics are forwarded; `None`: the runtime has ended.
+async fn joined<T>(task: JoinHandle<T>) -> Option<T> {
+    match task.await {
         Ok(result) => Some(result),
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         Err(_) => None,
