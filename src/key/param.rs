@@ -52,15 +52,19 @@ impl KeyExtractor for Param {
     }
 }
 
-/// The template and every parameter; `None` outside of any route.
-pub(super) fn key_of_route(parts: &mut Parts) -> Option<Result<Keys, KeyError>> {
+/// The template and every parameter; `None` outside of any route. And whether the route has parameters.
+pub(super) fn key_of_route(parts: &mut Parts) -> (Option<Result<Keys, KeyError>>, bool) {
     let params = params(parts);
-    let template = template(parts)?;
-    Some(params.and_then(|params| {
+    let Some(template) = template(parts) else {
+        return (None, false);
+    };
+    let has_params = !matches!(&params, Ok(params) if params.iter().flatten().next().is_none());
+    let key = params.and_then(|params| {
         let values = || params.iter().flatten().map(|(_, value)| value);
         check_length(values())?;
         Ok(LockKey::from_parts(template, values()).into())
-    }))
+    });
+    (Some(key), has_params)
 }
 
 /// `None` outside of any route.

@@ -58,25 +58,25 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         B: Send,
     {
         let Some(mode) = self.policy.mode(parts) else {
-            return Err(NotAdmitted::Bypass(body));
+            return Err(NotAdmitted::Bypass(passed(parts, body)));
         };
         let reader = &self.policy.serve.body_reader;
         let (found, body) = extract::<Self, B>(&self.policy.key, reader, parts, body).await?;
         let Some(keys) = self.policy.keys(found)? else {
-            return Err(NotAdmitted::Bypass(body.body));
+            return Err(NotAdmitted::Bypass(passed(parts, body.body)));
         };
         let is_nested = parts.extensions.get::<RequestLock>().is_some();
         let mut plan = self.plan(parts, keys, mode);
-        if !is_nested {
-            // An owner may join a hold of its own beside those that wait.
+        let serve = &self.policy.serve;
+        // An owner may join a hold of its own beside those that wait.
+        if !is_nested && (body.is_unread::<Self>(parts) || serve.is_down()) {
             let rejects = self.policy.on_unavailable(plan.reads_only) == OnUnavailable::Reject;
-            let serve = &self.policy.serve;
             serve.foresee(&plan.request, rejects).await?;
         }
         let (body, _, _room) = body.take::<Self>(reader, parts, &plan.key).await?;
         match self.acquire(&mut plan, parts).await? {
             Some(claim) => Ok((body, claim)),
-            None => Err(NotAdmitted::Unlocked(body)),
+            None => Err(NotAdmitted::Unlocked(passed(parts, body))),
         }
     }
 
@@ -145,6 +145,12 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         }
         Ok(None)
     }
+}
+
+/// The layer lets a request with this body pass without a lock.
+fn passed<B>(parts: &mut Parts, body: B) -> B {
+    RequestLock::of(&mut parts.extensions).passed = true;
+    body
 }
 
 /// Takes the lock.

@@ -15,7 +15,6 @@ use super::body::{BodyLock, ResponseBody};
 use super::confirm::{Confirmation, NotConfirmed, confirm};
 use super::hold_times::TimedHold;
 use super::policy::Policy;
-use super::request_lock::RequestLock;
 use super::serve::{Claim, FinalResponse, HandlerOutcome, NotAdmitted, Protocol};
 use super::serve_settings::ServeSettings;
 use super::settings::{Confirm, OnLost, ReleaseOn};
@@ -33,16 +32,12 @@ where
     type Context = ReleaseContext;
     type Handled = Response<R>;
 
-    async fn admit(
+    fn admit(
         &self,
         parts: &mut Parts,
         body: B,
-    ) -> Result<(B, Claim<ReleaseContext>), NotAdmitted<B>> {
-        let claimed = self.claim(parts, body).await;
-        if let Err(NotAdmitted::Bypass(_) | NotAdmitted::Unlocked(_)) = &claimed {
-            RequestLock::of(&mut parts.extensions).passed = true;
-        }
-        claimed
+    ) -> impl Future<Output = Result<(B, Claim<ReleaseContext>), NotAdmitted<B>>> + Send {
+        self.claim(parts, body)
     }
 
     fn handle<E: Send>(

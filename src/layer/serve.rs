@@ -151,10 +151,13 @@ where
         }
     };
     let head = Head::of(&parts);
-    let calling = Oneshot::new(inner, Request::from_parts(parts, body));
     let finished = match runs_to_completion(&layer) {
-        false => handle(&layer, pin!(calling), claim, &head).await,
+        false => {
+            let calling = pin!(Oneshot::new(inner, Request::from_parts(parts, body)));
+            handle(&layer, calling, claim, &head).await
+        }
         true => {
+            let calling = Oneshot::new(inner, Request::from_parts(parts, body));
             let finished = joined(handle_in_task(&layer, calling, claim, &head)).await;
             // `None`: the runtime has ended.
             finished.unwrap_or(Err(NotConfirmed))

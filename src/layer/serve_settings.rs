@@ -87,12 +87,17 @@ impl ServeSettings {
         needs_store: bool,
     ) -> Result<(), LockError> {
         request.refusal()?;
-        if needs_store && self.store_is_down.load(Ordering::Relaxed) {
+        if needs_store && self.is_down() {
             // Boxed, because it is rare and large.
             Box::pin(self.client.ping()).await?;
             self.store_is_down.store(false, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Whether the store did not answer the latest request.
+    pub(crate) fn is_down(&self) -> bool {
+        self.store_is_down.load(Ordering::Relaxed)
     }
 
     /// Remembers that the store is down, if that is the error.

@@ -35,6 +35,9 @@ mod sealed {
 
     /// How a layer takes a body.
     pub trait Take<B> {
+        /// Whether there is something to read before the lock is requested.
+        fn reads(parts: &Parts, body: &B) -> bool;
+
         /// The body for the handler, and its bytes if they were read.
         fn take(
             reader: &BodyReader,
@@ -48,6 +51,10 @@ type Taken<B> = Result<(B, Option<Bytes>), RejectionKind>;
 
 /// The body is left to the handler.
 impl<B: Send> Take<B> for DistributedLockLayer<true> {
+    fn reads(_: &Parts, _: &B) -> bool {
+        false
+    }
+
     async fn take(_: &BodyReader, _: &mut Parts, body: B) -> Taken<B> {
         Ok((body, None))
     }
@@ -58,6 +65,10 @@ impl<B> Take<B> for DistributedLockLayer<false>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
 {
+    fn reads(parts: &Parts, body: &B) -> bool {
+        !is_dialogue(parts) && WholeBody::reads(parts, body)
+    }
+
     async fn take(reader: &BodyReader, parts: &mut Parts, body: B) -> Taken<B> {
         match is_dialogue(parts) {
             true => Ok((body, None)),
@@ -73,8 +84,12 @@ impl<B> Take<B> for WholeBody
 where
     B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
 {
+    fn reads(_: &Parts, body: &B) -> bool {
+        !body.is_end_stream()
+    }
+
     async fn take(reader: &BodyReader, parts: &mut Parts, body: B) -> Taken<B> {
-        if body.is_end_stream() {
+        if !Self::reads(parts, &body) {
             return Ok((body, Some(Bytes::new())));
         }
         // Boxed, because most requests have no body, and it is large.
@@ -97,6 +112,11 @@ pub(crate) struct Payload<B> {
 }
 
 impl<B: Send> Payload<B> {
+    /// Whether [`take`](Self::take) will read it.
+    pub(crate) fn is_unread<L: Take<B>>(&self, parts: &Parts) -> bool {
+        self.read.is_none() && L::reads(parts, &self.body)
+    }
+
     /// The body as the layer `L` takes it, and its bytes if that layer reads it. The room for them is given back when this request
     /// has its lock, because from then on the body is the handler's.
     pub(crate) async fn take<L: Take<B>>(
