@@ -141,7 +141,7 @@ pub(crate) fn lost(
         reason,
     });
     let mode = hold.mode.as_str();
-    let name = route.template().map_or("none", |template| template);
+    let name = route.template().unwrap_or("none");
     if let Some(left_out) = losses.due() {
         let key = digests(|| [&hold.key]);
         tracing::warn!(target: TARGET, %key, mode, route = name, reason, left_out, "a lock was lost");

@@ -114,7 +114,7 @@ impl LockRequest {
     /// Sets the label of its measurements, in place of a route (default `none`). Each label is one time series per metric, so
     /// choose a constant of the program, such as `"nightly"`, and never input of a client.
     pub fn label(self, label: &'static str) -> Self {
-        self.route(Route::new(Some(label)))
+        self.route(Route::named(label))
     }
 
     /// Sets how long to wait in all: in the queue of the process, for the store, for the network. Zero tries once and leaves

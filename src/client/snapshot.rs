@@ -1,6 +1,5 @@
 //! Who holds and who waits in this process, for a dashboard.
 
-use std::sync::Arc;
 use std::time::Duration;
 use std::vec;
 
@@ -31,7 +30,7 @@ pub struct HoldSnapshot {
     /// The mode that was granted.
     pub mode: LockMode,
     /// The route of the present holder, or its [`label`](crate::LockRequest::label).
-    pub route: Option<Arc<str>>,
+    pub route: Option<&'static str>,
     /// How long the present holder has had it.
     pub held: Duration,
     /// Its lease.
@@ -65,7 +64,7 @@ pub struct WaiterSnapshot {
     /// The mode that it asks for.
     pub mode: LockMode,
     /// The route of the request, or its [`label`](crate::LockRequest::label).
-    pub route: Option<Arc<str>>,
+    pub route: Option<&'static str>,
     /// How long it has waited.
     pub waited: Duration,
     /// Whether it has a place in the store. The others of its process wait behind it.
@@ -130,7 +129,7 @@ impl LockClient {
         waiters.sort_by_key(|waiter| waiter.since);
         let shown = |waiter: WaiterView| WaiterSnapshot {
             mode: waiter.mode,
-            route: waiter.route.template().cloned(),
+            route: waiter.route.template(),
             waited: now.saturating_duration_since(waiter.since),
             in_store: waiter.in_store,
         };
@@ -146,7 +145,7 @@ fn hold_shown(hold: &HoldView, now: Instant) -> HoldSnapshot {
     HoldSnapshot {
         id: hold.id,
         mode: hold.mode,
-        route: hold.route.template().cloned(),
+        route: hold.route.template(),
         held: now.saturating_duration_since(hold.since),
         lease: hold.lease,
         remaining: hold.deadline.saturating_duration_since(now),

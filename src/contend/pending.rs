@@ -197,8 +197,7 @@ pub(crate) fn held(
     token: Option<FencingToken>,
     until: Instant,
 ) -> Arc<Held> {
-    let route = terms.route.clone();
-    Arc::new(Held::new(hold, terms.lease, route, token, until))
+    Arc::new(Held::new(hold, terms.lease, terms.route, token, until))
 }
 
 impl Drop for Pending {

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::store::Paced;
 use super::{explore, pass};
 use crate::error::LockError;
-use crate::hold::{End, Held};
+use crate::hold::{End, Held, valid_for};
 use crate::keeper;
 use crate::limits::ANSWER_TIME;
 use crate::lock::{Hold, HoldId, Lease, LockMode};

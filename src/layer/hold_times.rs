@@ -68,7 +68,7 @@ impl HoldTimes {
 
     fn slot(&self, route: &Route) -> &AtomicU64 {
         // FNV-1a: the names are the program's own, and a request has no time for a better one.
-        let template = route.template().map_or("", |template| &**template);
+        let template = route.template().unwrap_or_default();
         let hash = template.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });

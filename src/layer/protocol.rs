@@ -105,7 +105,7 @@ impl Policy {
     ) -> Response<ResponseBody<R>> {
         let timed = TimedHold {
             granted: context.granted,
-            route: context.route.clone(),
+            route: context.route,
             hold_times: self.serve.hold_times.clone(),
         };
         let length = length(&response);

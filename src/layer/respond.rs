@@ -97,7 +97,7 @@ impl RejectionLog {
     /// debug.
     pub(crate) fn rejected(&self, rejection: &Rejection, route: &Route) {
         let (error, kind) = (rejection as &dyn Error, rejection.kind());
-        let route = route.template().map(|route| &**route);
+        let route = route.template();
         let (lines, what) = match kind {
             RejectionKind::Lost => (Some(&self.lost), "a request has an unknown outcome"),
             RejectionKind::Misconfigured => (Some(&self.misconfigured), NOT_SERVED),

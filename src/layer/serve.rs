@@ -185,9 +185,10 @@ where
     E: Send,
     L: Protocol<B, R>,
 {
+    let method = &head.method;
     async move {
         let handled = under(&claim.guard, layer.handle(&claim, calling)).await;
-        layer.finish(claim, &head.method, handled).await
+        layer.finish(claim, method, handled).await
     }
 }
 

@@ -1,7 +1,6 @@
 //! Processes that have announced themselves.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -41,11 +40,11 @@ impl ProcessInfo {
         }
     }
 
-    pub(crate) fn with_routes(&self, routes: BTreeMap<u64, Arc<str>>) -> Self {
+    pub(crate) fn with_routes(&self, routes: BTreeMap<u64, &'static str>) -> Self {
         let routes = routes.into_iter();
         Self {
             routes: routes
-                .map(|(n, route)| (n, cut(route.to_string())))
+                .map(|(n, route)| (n, cut(route.to_owned())))
                 .collect(),
             ..self.clone()
         }

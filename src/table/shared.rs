@@ -86,7 +86,7 @@ impl Shared {
     pub(super) fn pass_to(&mut self, terms: &Terms, wheel: &mut Wheel, now: Instant) -> Grant {
         let more = self.more();
         more.handovers += 1;
-        more.holder = Some((terms.route.clone(), now));
+        more.holder = Some((terms.route, now));
         self.held.advance_token();
         Grant {
             handed_over: true,

@@ -1,7 +1,6 @@
 //! What a dashboard and operators see of the table. It is read on demand, and nothing is kept for it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use tokio::time::Instant;
 
@@ -50,12 +49,12 @@ pub(crate) struct WaiterView {
 impl Table {
     /// The routes of the holds of this process by the number of the hold: the oldest ones, at most `limit`. Each key is read at a
     /// slightly different instant.
-    pub(crate) fn routes(&self, limit: usize) -> BTreeMap<u64, Arc<str>> {
+    pub(crate) fn routes(&self, limit: usize) -> BTreeMap<u64, &'static str> {
         let mut routes = BTreeMap::new();
         for shard in &self.shards {
             for shared in shard.state.lock().keys.values().flat_map(|key| key.holds()) {
                 if let Some(route) = shared.route().template() {
-                    routes.insert(shared.held.hold.id.number(), route.clone());
+                    routes.insert(shared.held.hold.id.number(), route);
                 }
                 // Numbers rise with the grants.
                 if routes.len() > limit {
@@ -89,7 +88,7 @@ fn view(key: &LockKey, state: &Key) -> KeyView {
         .waiters_with_places()
         .map(|(waiter, in_store)| WaiterView {
             mode: waiter.terms.mode,
-            route: waiter.terms.route.clone(),
+            route: waiter.terms.route,
             since: waiter.since,
             in_store,
         });
@@ -105,7 +104,7 @@ fn hold(shared: &Shared) -> HoldView {
     HoldView {
         id: held.hold.id,
         mode: held.hold.mode,
-        route: shared.route().clone(),
+        route: *shared.route(),
         since: shared.since(),
         lease: held.lease,
         deadline: held.deadline(),

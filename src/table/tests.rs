@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use uuid::Uuid;
 
 use super::*;
-use crate::hold::Due;
+use crate::hold::{Due, valid_for};
 use crate::lock::{Hold, HoldId, Lease, LockMode, Owner};
 use crate::store::HoldStatus;
 use crate::telemetry::Route;

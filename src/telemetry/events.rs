@@ -28,7 +28,7 @@ pub struct LockEvent {
     /// `None` for a refused request that names several modes, and for a lock that was broken.
     pub mode: Option<LockMode>,
     /// The route of the request, or its [`label`](crate::LockRequest::label).
-    pub route: Option<Arc<str>>,
+    pub route: Option<&'static str>,
     /// What happened.
     pub kind: LockEventKind,
     /// How many events this listener has missed just before this one, because it was too slow.
@@ -107,7 +107,7 @@ impl Events {
             at: SystemTime::now(),
             key: bounded(key),
             mode,
-            route: route.template().cloned(),
+            route: route.template(),
             kind: kind(),
             missed: 0,
         });

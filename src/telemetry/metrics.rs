@@ -69,10 +69,7 @@ pub(crate) fn describe() {
 }
 
 fn label(route: &Route) -> SharedString {
-    match route.template() {
-        Some(template) => template.clone().into(),
-        None => SharedString::const_str("none"),
-    }
+    SharedString::const_str(route.template().unwrap_or("none"))
 }
 
 /// The metrics that every request updates, of one route and mode.

@@ -46,7 +46,7 @@ impl Waiting {
             otel.status_code = Empty
         );
         tracing::trace!(target: TARGET, parent: &span, keys = ?keys(), "waiting");
-        let labels = Labels(route.clone(), mode);
+        let labels = Labels(*route, mode);
         let gauges = metrics::Gauges::of(&labels);
         Self {
             _waiter: gauges.waiter(),

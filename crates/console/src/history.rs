@@ -127,7 +127,7 @@ impl Past {
         if waited >= Duration::from_millis(1) {
             self.contended.add(&event.key, waited, Instant::now());
         }
-        let route = event.route.clone().unwrap_or_else(|| "none".into());
+        let route = event.route.unwrap_or("none");
         let mode = event.mode.map_or("mixed", |mode| mode.as_str());
         self.durations.record((route, mode), waited);
         self.recent.add(event, None);
