@@ -26,7 +26,7 @@ impl Durations {
     pub(crate) fn record(&mut self, series: Series, duration: Duration) {
         let series = match self.0.len() < MOST || self.0.contains_key(&series) {
             true => series,
-            false => (OTHERS.into(), "mixed"),
+            false => (OTHERS, "mixed"),
         };
         self.0.entry(series).or_default().record(duration);
     }

@@ -176,7 +176,7 @@ fn shown(
         "outcome": outcome,
         "key": event.key,
         "mode": mode.or(outcome.map(|_| "mixed")),
-        "route": event.route.as_deref().unwrap_or("none"),
+        "route": event.route.unwrap_or("none"),
         "cause": cause,
         "waited_ms": waited,
     })

@@ -30,7 +30,7 @@ pub(crate) async fn look(shared: &Shared, key: &LockKey, limit: Duration) -> Val
     let shown = waiters.iter().take(SHOWN).map(|waiter| {
         json!({
             "mode": waiter.mode.as_str(),
-            "route": waiter.route.as_deref().unwrap_or("none"),
+            "route": waiter.route.unwrap_or("none"),
             "waited_ms": millis::to_ms(waiter.waited),
             "asks_store": waiter.in_store,
         })

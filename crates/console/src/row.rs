@@ -105,7 +105,7 @@ pub(crate) fn held_here(hold: &HoldSnapshot) -> Value {
         "id": hold.id.to_string(),
         "state": state,
         "mode": hold.mode.as_str(),
-        "route": hold.route.as_deref().unwrap_or("none"),
+        "route": hold.route.unwrap_or("none"),
         "age_ms": millis::to_ms(hold.held),
         "lease_ms": millis::to_ms(hold.lease.duration()),
         "lease_left_ms": millis::to_ms(hold.remaining),

@@ -9,7 +9,7 @@ use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, MemoryStore
 const MS: Duration = Duration::from_millis(1);
 
 fn what(event: &LockEvent) -> (&str, Option<LockMode>, Option<&str>) {
-    (event.key.as_str(), event.mode, event.route.as_deref())
+    (event.key.as_str(), event.mode, event.route)
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,7 +88,7 @@ async fn a_snapshot_has_each_key_with_its_holds_and_its_waiters_in_order() {
     assert!(hold.remaining <= 700 * MS && hold.remaining > 600 * MS);
     let waiters = seen.waiters.iter();
     let waiters: Vec<_> = waiters
-        .map(|one| (one.route.as_deref(), one.waited))
+        .map(|one| (one.route, one.waited))
         .collect();
     assert_eq!(waiters, [(Some("/1"), 300 * MS), (Some("/2"), 200 * MS)]);
     assert!(!seen.waiters[0].in_store);
