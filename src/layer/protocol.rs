@@ -16,6 +16,7 @@ use super::confirm::{Confirmation, NotConfirmed, confirm};
 use super::hold_times::TimedHold;
 use super::policy::Policy;
 use super::request_lock::RequestLock;
+use super::respond::Head;
 use super::serve::{Claim, FinalResponse, HandlerOutcome, NotAdmitted, Protocol};
 use super::serve_settings::ServeSettings;
 use super::settings::{Confirm, OnLost, ReleaseOn};
@@ -23,6 +24,7 @@ use super::take_body::TakesBody;
 use super::timing::LockTiming;
 use super::unless_lost::unless_lost;
 use crate::guard::LockGuard;
+use crate::telemetry::Route;
 
 impl<const STREAMED: bool, B, R> Protocol<B, R> for DistributedLockLayer<STREAMED>
 where
@@ -37,8 +39,9 @@ where
         &self,
         parts: &mut Parts,
         body: B,
+        route: &Route,
     ) -> Result<(B, Claim<ReleaseContext>), NotAdmitted<B>> {
-        let claimed = self.claim(parts, body).await;
+        let claimed = self.claim(parts, body, route).await;
         if let Err(NotAdmitted::Bypass(_) | NotAdmitted::Unlocked(_)) = &claimed {
             RequestLock::of(&mut parts.extensions).passed = true;
         }
@@ -57,24 +60,22 @@ where
     fn finish<E: Send>(
         &self,
         Claim { guard, context }: Claim<ReleaseContext>,
-        method: &Method,
+        head: &Head,
         handled: HandlerOutcome<Response<R>, E>,
     ) -> impl Future<Output = Result<FinalResponse<R, E>, NotConfirmed>> + Send {
         let policy = &self.policy;
         let mut result = match handled {
             Ok(Ok(response))
-                if policy.release_on == ReleaseOn::BodyEnd && has_body(&response, method) =>
+                if policy.release_on == ReleaseOn::BodyEnd && has_body(&response, &head.method) =>
             {
                 // The head goes out before the lock is released.
-                let response = policy.in_body(response, guard, &context);
+                let response = policy.in_body(response, guard, &context, &head.route);
                 return Either::Left(ready(Ok(Ok(response))));
             }
             Ok(result) => result,
             Err(lost) => {
-                policy
-                    .serve
-                    .hold_times
-                    .add(&context.route, context.granted.elapsed());
+                let held = context.granted.elapsed();
+                policy.serve.hold_times.add(&head.route, held);
                 return Either::Left(ready(Err(lost)));
             }
         };
@@ -83,7 +84,7 @@ where
         Either::Right(async move {
             let by = confirming.await;
             let held = context.granted.elapsed();
-            policy.serve.hold_times.add(&context.route, held);
+            policy.serve.hold_times.add(&head.route, held);
             let by = by?;
             if let Ok(response) = &mut result {
                 if by == Confirmation::Lease && context.confirm == Confirm::Store {
@@ -107,10 +108,11 @@ impl Policy {
         response: Response<R>,
         guard: LockGuard,
         context: &ReleaseContext,
+        route: &Route,
     ) -> Response<ResponseBody<R>> {
         let timed = TimedHold {
             granted: context.granted,
-            route: context.route.clone(),
+            route: route.clone(),
             hold_times: self.serve.hold_times.clone(),
         };
         let length = length(&response);

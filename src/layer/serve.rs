@@ -4,7 +4,7 @@ use std::pin::{Pin, pin};
 
 use futures_util::future::Either;
 use http::request::Parts;
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use http_body::Body;
 use tower::util::Oneshot;
 use tower_service::Service;
@@ -20,6 +20,7 @@ use crate::client::{Held, moved};
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::key::{Cause, KeyError};
+use crate::telemetry::Route;
 
 /// A layer that serves requests with the body `B` under a lock. The responses of the inner service have the body `R`. A clone
 /// costs next to nothing.
@@ -30,11 +31,12 @@ pub(crate) trait Protocol<B, R>: Clone + Send + Sync + 'static {
     /// What the layer makes of a handler's response while the lock is held.
     type Handled: Send;
 
-    /// Takes the lock of a request. Returns its body, and the claim.
+    /// Takes the lock of a request of this route. Returns its body, and the claim.
     fn admit(
         &self,
         parts: &mut Parts,
         body: B,
+        route: &Route,
     ) -> impl Future<Output = Result<(B, Claim<Self::Context>), NotAdmitted<B>>> + Send;
 
     /// Drives `calling`, which answers a request, to what the layer makes of its response, while the lock is held.
@@ -44,11 +46,11 @@ pub(crate) trait Protocol<B, R>: Clone + Send + Sync + 'static {
         calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
     ) -> impl Future<Output = HandlerOutcome<Self::Handled, E>> + Send;
 
-    /// Releases the lock, and makes the response to a request with `method`.
+    /// Releases the lock, and makes the response to a request with this head.
     fn finish<E: Send>(
         &self,
         claim: Claim<Self::Context>,
-        method: &Method,
+        head: &Head,
         handled: HandlerOutcome<Self::Handled, E>,
     ) -> impl Future<Output = Result<FinalResponse<R, E>, NotConfirmed>> + Send;
 
@@ -125,10 +127,11 @@ where
     R: Body + Send + 'static,
 {
     let (mut parts, body) = request.into_parts();
-    let (body, claim) = match layer.admit(&mut parts, body).await {
+    let head = Head::of(&parts);
+    let (body, claim) = match layer.admit(&mut parts, body, &head.route).await {
         Ok(claimed) => claimed,
         Err(NotAdmitted::Unlocked(body)) if runs_to_completion(&layer) => {
-            let (head, settings) = (Head::of(&parts), layer.settings());
+            let settings = layer.settings();
             let calling = Oneshot::new(inner, Request::from_parts(parts, body));
             return match Box::pin(in_task(settings, calling)).await {
                 Some(response) => Ok(response?.map(ResponseBody::handlers)),
@@ -142,18 +145,16 @@ where
         Err(NotAdmitted::Answer(response)) => return Ok(response.map(ResponseBody::local)),
         Err(NotAdmitted::Rejected(rejection)) => {
             let settings = layer.settings();
-            let head = Head::of(&parts);
             let rejection = settings.timed(rejection, &head.route);
             return Ok(settings.responder.refuse(rejection, &head));
         }
     };
-    let head = Head::of(&parts);
     let request = Request::from_parts(parts, body);
     let finished = match runs_to_completion(&layer) {
         false => handle(&layer, inner, request, claim, &head).await,
         true => {
-            let (task, method) = (layer.clone(), head.clone());
-            let handled = async move { handle(&task, inner, request, claim, &method).await };
+            let (task, head) = (layer.clone(), head.clone());
+            let handled = async move { handle(&task, inner, request, claim, &head).await };
             // `None`: the runtime has ended.
             let finished = Box::pin(in_task(layer.settings(), handled)).await;
             finished.unwrap_or(Err(NotConfirmed))
@@ -189,7 +190,7 @@ where
         let calling = pin!(Oneshot::new(inner, request));
         under(&claim.guard, layer.handle(&claim, calling)).await
     };
-    layer.finish(claim, &head.method, handled).await
+    layer.finish(claim, head, handled).await
 }
 
 /// Runs `work` under the lock of `guard`, and in its span.
