@@ -17,7 +17,6 @@ use super::local::READ;
 use super::record::Recorded;
 use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
-use crate::key::KeyError;
 use crate::layer::{
     Claim, ModePolicy, NotAdmitted, Rejection, RejectionKind, RequestLock, WholeBody, extract,
     mode, whole,
@@ -65,16 +64,9 @@ impl IdempotencyLayer {
         B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
     {
         let (extracted, body) = extract::<WholeBody, B>(&self.settings.key, parts, body).await?;
-        let keys = match extracted {
-            Ok(keys) if !keys.is_empty() => keys,
-            Err(error) if !error.is_missing() => return Err(error.into()),
-            // Without a key there is no promise.
-            _ if !self.settings.required => return Err(NotAdmitted::Bypass(body.body)),
-            Err(missing) => return Err(missing.into()),
-            Ok(_) => {
-                let reason = "this request needs an idempotency key";
-                return Err(KeyError::missing_because(reason).into());
-            }
+        // Without a key there is no promise.
+        let Some(keys) = self.settings.on_missing.keys(extracted)? else {
+            return Err(NotAdmitted::Bypass(body.body));
         };
         let (name, scope) = self.clients.name(self.settings.anonymous, parts, keys)?;
         let serve = &self.settings.serve;

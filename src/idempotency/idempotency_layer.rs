@@ -14,7 +14,7 @@ use super::local::LocalRecords;
 use super::settings::IdempotencySettings;
 use crate::client::LockClient;
 use crate::key::{AnyKey, KeyExtractor};
-use crate::layer::{Closure, RequestFn, service, shared_setters, tenant_from};
+use crate::layer::{Closure, OnMissing, RequestFn, service, shared_setters, tenant_from};
 
 /// Runs each request once per idempotency key. See the [module](super).
 ///
@@ -166,7 +166,7 @@ impl<C> IdempotencyLayer<C> {
 
     /// Answers requests without a key 400 `key-missing`, instead of letting them pass unprotected.
     pub fn required(self) -> Self {
-        self.change(|settings| settings.required = true)
+        self.change(|settings| settings.on_missing = OnMissing::Reject)
     }
 
     /// Keeps the keys of tenants apart, so that two tenants may use the same key.

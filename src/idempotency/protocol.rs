@@ -59,7 +59,7 @@ where
     ) -> HandlerOutcome<Self::Handled, E> {
         let handling = pin!(async {
             let response = calling.await?;
-            let recorded = self.settings.record_response(response, context.fingerprint);
+            let recorded = self.settings.record_response(response, context);
             Ok(recorded.await)
         });
         unless_lost(Some(guard), handling).await
@@ -73,15 +73,12 @@ where
     ) -> Result<FinalResponse<R, E>, NotConfirmed> {
         let began = Instant::now();
         let (mut result, record) = match handled {
-            Ok(Ok((response, record))) => {
-                let scoped = record.map(|record| record.scope(context.scope.clone()));
-                (Ok(response), scoped)
-            }
+            Ok(Ok((response, record))) => (Ok(response), record),
             Ok(Err(error)) => (Err(error), None),
             Err(NotConfirmed) => {
                 drop(guard);
                 idempotent_response(route, "not_recorded");
-                return self.answered_by_record(&context).await.ok_or(NotConfirmed);
+                return self.answered_by_record(&context).await;
             }
         };
         let value = record.as_ref().map(|record| record.value.clone());
@@ -95,7 +92,7 @@ where
         let held = context.granted.elapsed();
         self.settings.serve.hold_times.add(route, held);
         let Ok(by) = confirmation else {
-            return self.answered_by_record(&context).await.ok_or(NotConfirmed);
+            return self.answered_by_record(&context).await;
         };
         if let Some(value) = value {
             let until = limits::after(began, self.settings.retention());
@@ -118,12 +115,12 @@ impl IdempotencyLayer {
     async fn answered_by_record<R, E>(
         &self,
         context: &RecordContext,
-    ) -> Option<FinalResponse<R, E>> {
+    ) -> Result<FinalResponse<R, E>, NotConfirmed> {
         let until = Instant::now() + CONFIRMATION;
         let record = self
             .look_up(&context.name, context.fingerprint, until)
             .await;
-        let replay = record.ok().flatten()?;
-        Some(Ok(replay.map(|body| ResponseBody::local(whole(body)))))
+        let replay = record.ok().flatten().ok_or(NotConfirmed)?;
+        Ok(Ok(replay.map(|body| ResponseBody::local(whole(body)))))
     }
 }

@@ -9,7 +9,7 @@ use super::key::idempotency_key;
 use super::local::LocalRecords;
 use crate::client::LockClient;
 use crate::key::AnyKey;
-use crate::layer::{Closure, OnCancel, ServeSettings};
+use crate::layer::{Closure, OnCancel, OnMissing, ServeSettings};
 use crate::limits::{self, FOR_EVER};
 use crate::lock::LockMode;
 use crate::telemetry::Seldom;
@@ -22,7 +22,7 @@ type FingerprintOf = dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync;
 pub(super) struct IdempotencySettings {
     pub(super) serve: ServeSettings,
     pub(super) key: AnyKey,
-    pub(super) required: bool,
+    pub(super) on_missing: OnMissing,
     /// Whether requests without a tenant share their keys.
     pub(super) anonymous: bool,
     /// In place of the default one.
@@ -48,7 +48,7 @@ impl IdempotencySettings {
                 ..ServeSettings::new(client, Duration::from_secs(3), 64)
             },
             key: AnyKey::new(idempotency_key()),
-            required: false,
+            on_missing: OnMissing::Skip,
             anonymous: false,
             fingerprint: None,
             retention: Duration::from_secs(24 * 60 * 60),
