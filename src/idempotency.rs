@@ -32,9 +32,9 @@
 //! 1. Requests that do not write (GET, HEAD, QUERY, OPTIONS, TRACE, CONNECT) pass. Requests without a
 //!    [`key`](IdempotencyLayer::key) pass too, unless it is [`required`](IdempotencyLayer::required). The layer does not read their
 //!    bodies.
-//! 2. The layer reads the body, up to [`body_limit`](IdempotencyLayer::body_limit) bytes. Method, host (without its port), path, query,
-//!    content type, content encoding and body make the [`fingerprint`](IdempotencyLayer::fingerprint) of the request. The
-//!    boundary of a multipart form is left out, because a client's library draws a new one for each attempt.
+//! 2. The layer reads the body, up to axum's `DefaultBodyLimit` (2 MiB if it is not set, or without axum). Method, host (without its
+//!    port), path, query, content type, content encoding and body make the [`fingerprint`](IdempotencyLayer::fingerprint) of the
+//!    request. The boundary of a multipart form is left out, because a client's library draws a new one for each attempt.
 //! 3. The layer reads the record of the key. If there is one, it is the answer, with `Idempotent-Replayed: true`. Records do not
 //!    change, so a replay needs no lock.
 //! 4. Otherwise the layer takes the lock of the key, and reads the record again.
@@ -49,10 +49,9 @@
 //! [recorded](self#what-is-recorded). Responses that are not recorded have no such promise. The handler may begin twice: a process
 //! that dies in the middle leaves no record, so the repeat runs once the lease has expired.
 //!
-//! The promise costs one round trip to the store after the handler. If the store does not confirm the record within a second
-//! ([`Confirm::Strict`](crate::Confirm::Strict), the default), the layer looks for a record once more: its own, or the record of a request that ran in its
-//! place. Without one, the client gets a 500 with `"outcome": "unknown"`. [`Confirm::Store`](crate::Confirm::Store) sends the handler's response in that
-//! case, without the promise: the record may never be stored, and a repeat may also run and be answered.
+//! The promise costs one round trip to the store after the handler. If the store does not confirm the record within a second, the layer
+//! looks for a record once more: its own, or the record of a request that ran in its place. Without one, the client gets a 500 with
+//! `"outcome": "unknown"`, because the record may never be stored, and a repeat may also run and be answered.
 //!
 //! | cause | status |
 //! |---|---|

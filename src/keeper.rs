@@ -262,7 +262,7 @@ impl Keeper {
             place(core, &held, now + spread.mul_f64(fastrand::f64()));
         }
         for (count, held) in lost.into_iter().enumerate() {
-            if core.lose(held, "the store does not carry it any more") {
+            if core.lose(held, "gone") {
                 telemetry::not_renewed(&held.route, held.hold.mode, "lost");
             }
             if (count + 1).is_multiple_of(LOSSES) {

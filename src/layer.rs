@@ -157,7 +157,7 @@ pub(crate) use confirm::{NotConfirmed, confirm};
 pub(crate) use request_lock::RequestLock;
 #[cfg(feature = "axum")]
 pub(crate) use respond::RejectionLog;
-pub(crate) use respond::Responder;
+pub(crate) use respond::{Head, Responder};
 pub(crate) use serve::{Claim, FinalResponse, HandlerOutcome, NotAdmitted, Protocol};
 pub(crate) use serve_settings::ServeSettings;
 pub(crate) use service::service;

@@ -164,7 +164,7 @@ impl Core {
         match self.store.holds_now(&held.hold) {
             Some(status) => {
                 if held.answered(question, status, None) {
-                    self.lose(held, "the store does not carry it any more");
+                    self.lose(held, "gone");
                 }
             }
             None => {
@@ -269,7 +269,7 @@ impl Core {
         let lost: Vec<_> = lost.collect();
         for held in &lost {
             self.table.lost(held);
-            self.report_loss(held, "the client was shut down");
+            self.report_loss(held, "shutdown");
         }
         let lost = lost
             .into_iter()

@@ -52,7 +52,7 @@
 //! | `distributed_lock_overloaded_total` | counter | | `route`, `mode` | requests refused because too many waited already |
 //! | `distributed_lock_unavailable_total` | counter | | `route`, `mode` | requests refused because the store could not be asked |
 //! | `distributed_lock_confirmed_total` | counter | | `route`, `mode`, `by` | responses of layers that were sent under a lock: confirmed by the `store`, or by the `lease` alone ([`Confirmation`](crate::layer::Confirmation)) |
-//! | `distributed_lock_lost_total` | counter | | `route`, `mode` | locks lost while they were held |
+//! | `distributed_lock_lost_total` | counter | | `route`, `mode`, `reason` | locks lost while they were held |
 //! | `distributed_lock_renewals_total` | counter | | `route`, `mode`, `outcome` | renewals: `renewed`, `lost`, or `failed`, which are tried again |
 //! | `distributed_lock_renewal_lag_seconds` | histogram | seconds | `route`, `mode` | how long after it was due, a third into the lease, a renewal was confirmed |
 //! | `distributed_lock_renewal_duration_seconds` | histogram | seconds | `outcome` | how long a batch of renewals took until the store `answered`, or `failed` |
@@ -67,7 +67,8 @@
 //! | `distributed_lock_store_connected_total` | counter | | `carries` | connections to Redis that were opened, the first ones included |
 //! | `distributed_lock_store_connect_failures_total` | counter | | `carries` | tries to connect to Redis that failed, and addresses for subscriptions where nothing is heard |
 //!
-//! `carries` is `commands`, `renewals` or `wake-ups`: what the connection is for. `route` is the template that axum has matched,
+//! `reason` is `gone` (the store did not carry the hold, such as after a failover or a break), `not_renewed` (its lease was over before
+//! it was renewed), `lease_over` (a lease that is not renewed), `max_hold`, or `shutdown`. `carries` is `commands`, `renewals` or `wake-ups`: what the connection is for. `route` is the template that axum has matched,
 //! such as `/orders/{id}`, the [`label`](crate::LockRequest::label) of a request to the client, or `none`; `mode` is the
 //! [`LockMode`](crate::LockMode) in lower case, or `mixed` where several keys are taken in different ones. No label contains
 //! input of a client, so the number of series depends on the number of routes. A lock that several requests share is lost and
@@ -146,7 +147,7 @@ pub(crate) fn lost(
         let key = digests(|| [&hold.key]);
         tracing::warn!(target: TARGET, %key, mode, route = name, reason, left_out, "a lock was lost");
     }
-    metrics::lost(route, mode);
+    metrics::lost(route, mode, reason);
 }
 
 /// The short name of a refusal, as the spans of waits have it.

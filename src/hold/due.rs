@@ -107,9 +107,9 @@ impl Held {
         // The lease was cut at the limit, from which its deadline is as far as from the end of a lease.
         let cut = state.deadline + (lease - valid_for(lease));
         match self.lease {
-            _ if state.limit.is_some_and(|limit| limit <= cut) => "its longest hold was over",
-            Lease::Fixed(_) => "its lease was over",
-            Lease::Renewed(_) => "its lease was over before it was renewed",
+            _ if state.limit.is_some_and(|limit| limit <= cut) => "max_hold",
+            Lease::Fixed(_) => "lease_over",
+            Lease::Renewed(_) => "not_renewed",
         }
     }
 }

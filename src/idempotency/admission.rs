@@ -17,7 +17,6 @@ use super::local::READ;
 use super::record::Recorded;
 use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
-use crate::key::{KeyError, route_of};
 use crate::layer::{
     Claim, ModePolicy, NotAdmitted, Rejection, RejectionKind, RequestLock, WholeBody, extract,
     mode, whole,
@@ -34,7 +33,6 @@ pub(crate) struct RecordContext {
     pub(super) name: LockKey,
     pub(super) fingerprint: Fingerprint,
     pub(super) scope: Arc<str>,
-    pub(super) route: Route,
     pub(super) granted: Instant,
     pub(super) waited: Duration,
 }
@@ -60,42 +58,36 @@ impl IdempotencyLayer {
         &self,
         parts: &mut Parts,
         body: B,
+        route: &Route,
     ) -> Result<(B, Claim<RecordContext>), NotAdmitted<B>>
     where
         B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
     {
-        let reader = &self.settings.serve.body_reader;
-        let (extracted, body) =
-            extract::<WholeBody, B>(&self.settings.key, reader, parts, body).await?;
-        let keys = match extracted {
-            Ok(keys) if !keys.is_empty() => keys,
-            Err(error) if !error.is_missing() => return Err(error.into()),
-            // Without a key there is no promise.
-            _ if !self.settings.required => return Err(NotAdmitted::Bypass(body.body)),
-            Err(missing) => return Err(missing.into()),
-            Ok(_) => {
-                let reason = "this request needs an idempotency key";
-                return Err(KeyError::missing_because(reason).into());
-            }
+        let (extracted, body) = extract::<WholeBody, B>(&self.settings.key, parts, body).await?;
+        // Without a key there is no promise.
+        let Some(keys) = self.settings.on_missing.keys(extracted)? else {
+            return Err(NotAdmitted::Bypass(body.body));
         };
-        let (name, scope) = self.settings.scope.name(&self.clients, parts, keys)?;
-        let name = self.settings.serve.client.named(name);
+        let (name, scope) = self.clients.name(self.settings.anonymous, parts, keys)?;
+        let serve = &self.settings.serve;
+        let name = serve.client.named(name);
         let outer = parts.extensions.get::<IdempotencyKey>();
         let Some(key) = IdempotencyKey::claimed(name.clone(), outer) else {
             // A layer further out holds the lock of this name for this request, which would wait for itself.
             return Err(NotAdmitted::Bypass(body.body));
         };
         parts.extensions.insert(key);
-        let serve = &self.settings.serve;
         let wait = serve.wait(parts);
         if !body.body.is_end_stream() && self.settings.local.get(&name).is_none() {
-            let request = serve.request(serve.client.lock(&name), wait, parts);
+            let request = serve.request(serve.client.lock(&name), wait, route);
             serve.foresee(&request, true).await?;
         }
-        let (body, read, _room) = body.take::<WholeBody>(reader, parts, &name).await?;
+        let (body, read, _room) = body
+            .take::<WholeBody>(&serve.body_budget, parts, &name)
+            .await?;
         let fingerprint = match &self.settings.fingerprint {
             Some(fingerprint) => fingerprint(parts, &read),
-            None => self.settings.scope.fingerprint(parts, &read),
+            None => Fingerprint::of(parts, &read),
         };
         // The record answers clients that accept other encodings.
         parts.headers.remove(ACCEPT_ENCODING);
@@ -105,7 +97,7 @@ impl IdempotencyLayer {
         if let Some(replay) = self.look_up(&name, fingerprint, until).await? {
             return Err(NotAdmitted::Answer(replay.map(whole)));
         }
-        let guard = self.claim(&name, wait, parts, until).await?;
+        let guard = self.claim(&name, wait, parts, route, until).await?;
         let granted = Instant::now();
         // The response may have been recorded between the read and the grant. From here no other request records.
         let until = until.max(granted) + LAST_MOMENT;
@@ -119,7 +111,6 @@ impl IdempotencyLayer {
             name,
             fingerprint,
             scope,
-            route: route_of(parts),
             granted,
             waited: granted - began,
         };
@@ -131,13 +122,14 @@ impl IdempotencyLayer {
         name: &LockKey,
         wait: Duration,
         parts: &mut Parts,
+        route: &Route,
         until: Instant,
     ) -> Result<LockGuard, Rejection> {
         let serve = &self.settings.serve;
         let owner = &RequestLock::of(&mut parts.extensions).owner;
         let left = until.saturating_duration_since(Instant::now());
         let request = serve.client.lock(name).owner(owner);
-        let request = serve.request(request, wait.min(left), parts);
+        let request = serve.request(request, wait.min(left), route);
         // The one attempt of a wait that is spent has no two seconds of its own.
         let acquired = answered_by(until + LAST_MOMENT, request.acquire()).await;
         acquired.map_err(|error| {

@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::lock::LockKey;
 
-/// The name under which an [`IdempotencyLayer`](super::IdempotencyLayer) keeps the record of a request: its scope (method and route,
-/// or [`scope`](super::IdempotencyLayer::scope)), its tenant and its key.
+/// The name under which an [`IdempotencyLayer`](super::IdempotencyLayer) keeps the record of a request: its method and route, its tenant
+/// and its key.
 ///
 /// It is in the extensions of each request that the layer has claimed, and an axum handler extracts it. Two requests have the same
 /// name exactly if the layer takes one for a repeat of the other. So it is the key to write into the handler's own transaction: see

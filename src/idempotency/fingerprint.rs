@@ -6,21 +6,21 @@ use http::request::Parts;
 use http::uri::Authority;
 use sha2::{Digest, Sha256};
 
-use crate::key::original_query;
+use crate::key::{original_path, original_query};
 
 /// A digest of a request. Two requests with one fingerprint are repeats of each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint(pub(super) [u8; 32]);
 
 impl Fingerprint {
-    /// The default fingerprint: method, host, `path`, query, content type, content encoding and body.
+    /// The default fingerprint: method, host, path, query, content type, content encoding and body.
     ///
     /// A client's library draws a new boundary for each attempt to send a form, so the boundary does not count.
-    pub(super) fn of(parts: &Parts, path: &str, body: &[u8]) -> Self {
+    pub(super) fn of(parts: &Parts, body: &[u8]) -> Self {
         let mut digest = Sha256::new();
         update(&mut digest, parts.method.as_str().as_bytes());
         update(&mut digest, host(parts).as_bytes());
-        update(&mut digest, path.as_bytes());
+        update(&mut digest, original_path(parts).as_bytes());
         update(&mut digest, original_query(parts).as_bytes());
         update_lines(&mut digest, parts, CONTENT_ENCODING);
         match Multipart::of(parts) {

@@ -1,6 +1,5 @@
 //! The layer and its setters.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +14,17 @@ use super::local::LocalRecords;
 use super::settings::IdempotencySettings;
 use crate::client::LockClient;
 use crate::key::{AnyKey, KeyExtractor};
-use crate::layer::{Closure, Confirm, service, shared_setters, tenant_from};
+use crate::layer::{Closure, OnMissing, RequestFn, service, shared_setters, tenant_from};
 
 /// Runs each request once per idempotency key. See the [module](super).
 ///
 /// The clients that share keys have no default: call [`tenant`](Self::tenant), [`tenant_from`](Self::tenant_from) or
 /// [`shared`](Self::shared).
 ///
-/// By default the key is the header `Idempotency-Key`, which may be absent; a repeat waits 3 s for the first request; the
-/// lease is renewed at 30 s, for up to 5 min; a handler runs to its end even if its client hangs up; a record is kept for a day;
-/// request bodies may have 2 MiB and recorded responses 64 KiB; a response is sent when its record is stored ([`Confirm::Strict`]).
+/// By default the key is the header `Idempotency-Key`, which may be absent; a repeat waits 3 s for the first request; a record is kept
+/// for a day; recorded responses may have 64 KiB. Request bodies may be as long as axum's `DefaultBodyLimit` says (2 MiB). A handler
+/// runs to its end even if its client hangs up, for up to 5 min, or its lease if that is longer: work that takes longer belongs in a
+/// job. Of each key, 64 repeats may wait in a process.
 ///
 /// # Panics
 ///
@@ -151,20 +151,22 @@ impl<C> IdempotencyLayer<C> {
     fn change(mut self, change: impl FnOnce(&mut IdempotencySettings)) -> Self {
         let settings = Arc::make_mut(&mut self.settings);
         change(settings);
-        if let Err(reason) = settings.check() {
+        if let Err(reason) = settings.serve.check() {
             refuse(reason);
         }
         self
     }
 
-    fn of(self, clients: Clients) -> IdempotencyLayer {
-        let Self { settings, .. } = self;
-        IdempotencyLayer { settings, clients }
+    fn of(self, tenant: Option<RequestFn<Option<String>>>) -> IdempotencyLayer {
+        IdempotencyLayer {
+            settings: self.settings,
+            clients: Clients(tenant),
+        }
     }
 
     /// Answers requests without a key 400 `key-missing`, instead of letting them pass unprotected.
     pub fn required(self) -> Self {
-        self.change(|settings| settings.required = true)
+        self.change(|settings| settings.on_missing = OnMissing::Reject)
     }
 
     /// Keeps the keys of tenants apart, so that two tenants may use the same key.
@@ -193,12 +195,12 @@ impl<C> IdempotencyLayer<C> {
     where
         F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     {
-        self.of(Clients::per_tenant(Closure(Arc::new(tenant))))
+        self.of(Some(Closure(Arc::new(tenant))))
     }
 
     /// Allows requests without a [`tenant`](Self::tenant), which share their keys as [`shared`](Self::shared) says.
     pub fn anonymous(self) -> Self {
-        self.change(|settings| settings.scope.anonymous = true)
+        self.change(|settings| settings.anonymous = true)
     }
 
     /// Serves the keys of all clients as one.
@@ -206,17 +208,7 @@ impl<C> IdempotencyLayer<C> {
     /// **A client that sends the key and the request of another client gets that client's response**, and its own request does
     /// not run. Use it for webhooks, whose sender signs them and has no session, and for services with one client.
     pub fn shared(self) -> IdempotencyLayer {
-        self.of(Clients::shared())
-    }
-
-    /// Names the scope of the keys, in place of the method and the route of a request.
-    ///
-    /// By default, a key on another method or route is another key. A record is found again after a deploy has renamed a parameter of
-    /// the route, but not after it has moved the route, or the nest that the route is in. With a scope that has a name it is found
-    /// again when the nest moves. Routes that share a scope share its keys: the second one to use a key gets a 422, because the method
-    /// and the path inside of the nest belong to the [`fingerprint`](Self::fingerprint).
-    pub fn scope(self, name: impl Into<Cow<'static, str>>) -> Self {
-        self.change(|settings| settings.scope.name = Some(name.into()))
+        self.of(None)
     }
 
     /// Sets the function by which two requests with one key are compared, instead of the default fingerprint. A request with another
@@ -260,28 +252,10 @@ impl<C> IdempotencyLayer<C> {
         self.change(|settings| settings.record_if = Closure(Arc::new(is_final)))
     }
 
-    /// Sets how long (bytes) the body of a request with a key may be (default 2 MiB); a longer one is answered 413, as by
-    /// the body limit of [`DistributedLockLayer`](crate::DistributedLockLayer).
-    pub fn body_limit(self, limit: usize) -> Self {
-        self.serve(|serve| serve.body_reader.limit = Some(limit))
-    }
-
     /// Sets how long (bytes) the body of a recorded response may be (default 64 KiB). A longer one is sent unrecorded, with a
     /// warning in the log. For the size of records see [above](super#what-records-cost).
     pub fn response_limit(self, limit: usize) -> Self {
         self.change(|settings| settings.response_limit = limit)
-    }
-
-    /// Sets the condition for sending a response: by default ([`Confirm::Strict`]) the store's confirmation that it is recorded,
-    /// and that the lock was held until then. [`Confirm::Store`] also sends it when the store does not answer for a second; then
-    /// more than one execution may be answered: see [above](super#what-is-promised).
-    ///
-    /// # Panics
-    ///
-    /// On [`Confirm::Deadline`], which does not ask the store.
-    #[track_caller]
-    pub fn confirm(self, confirm: Confirm) -> Self {
-        self.change(|settings| settings.confirm = confirm)
     }
 
     /// Remembers up to `limit` records in this process, so that it replays them without asking the store (default: none).

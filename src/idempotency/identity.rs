@@ -6,53 +6,32 @@ use std::sync::Arc;
 use http::request::Parts;
 use smallvec::SmallVec;
 
-use super::fingerprint::Fingerprint;
 use crate::client::Target;
 use crate::error::LockError;
 use crate::key::{Keys, original_path, template};
 use crate::layer::RequestFn;
 use crate::lock::LockKey;
 
-/// Which requests share the idempotency keys of a layer.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Scope {
-    /// Whether requests without a tenant share their keys.
-    pub(super) anonymous: bool,
-    /// In place of method and route.
-    pub(super) name: Option<Cow<'static, str>>,
-}
-
 /// Which clients share the keys of an [`IdempotencyLayer`](super::IdempotencyLayer), as the program has chosen. `None`: all are one.
 #[derive(Debug, Clone)]
-pub struct Clients(Option<RequestFn<Option<String>>>);
+pub struct Clients(pub(super) Option<RequestFn<Option<String>>>);
 
 impl Clients {
-    pub(super) fn shared() -> Self {
-        Self(None)
-    }
-
-    pub(super) fn per_tenant(tenant: RequestFn<Option<String>>) -> Self {
-        Self(Some(tenant))
-    }
-}
-
-impl Scope {
-    /// The name of a request's lock and record: method and route, or the name of the scope; then tenant and key. Beside it the
-    /// tenant, as the scope of the record.
+    /// The name of a request's lock and record: method, route, tenant and key. Beside it the tenant, as the scope of the record.
     ///
     /// # Errors
     ///
-    /// The program has put no tenant into the request.
+    /// The program has put no tenant into the request, and requests without one are not `anonymous`.
     pub(super) fn name(
         &self,
-        Clients(tenants): &Clients,
+        anonymous: bool,
         parts: &Parts,
         keys: Keys,
     ) -> Result<(LockKey, Arc<str>), LockError> {
-        let tenant = match tenants.as_ref().map(|tenant| tenant(parts)) {
+        let tenant = match self.0.as_ref().map(|tenant| tenant(parts)) {
             // A request without a tenant and the tenant with the empty name are two scopes.
             Some(Some(tenant)) => format!("={tenant}"),
-            Some(None) if !self.anonymous => {
+            Some(None) if !anonymous => {
                 return Err(LockError::invalid(
                     "a request has no tenant, so that it would share its idempotency keys with strangers: put the \
                      authentication outside of `IdempotencyLayer` (axum runs the layer that is added last first), or call \
@@ -61,24 +40,11 @@ impl Scope {
             }
             _ => String::new(),
         };
-        let (method, route) = match &self.name {
-            Some(name) => ("", Cow::Borrowed(&**name)),
-            None => (parts.method.as_str(), route(parts)),
-        };
-        let scope = [method, &route, &tenant];
+        let scope = [parts.method.as_str(), &route(parts), &tenant];
         let keys = keys.into_targets();
         let keys: SmallVec<[&LockKey; 1]> = keys.iter().map(Target::key).collect();
         let name = LockKey::scoped("idempotency", scope, &keys);
         Ok((name, tenant.into()))
-    }
-
-    /// The default fingerprint of a request. In a scope with a name it has the path inside of the nest that the layer is in, so
-    /// that the nest may move.
-    pub(super) fn fingerprint(&self, parts: &Parts, body: &[u8]) -> Fingerprint {
-        match self.name {
-            Some(_) => Fingerprint::of(parts, parts.uri.path(), body),
-            None => Fingerprint::of(parts, &original_path(parts), body),
-        }
     }
 }
 

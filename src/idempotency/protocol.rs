@@ -3,22 +3,21 @@
 use std::pin::{Pin, pin};
 
 use bytes::Bytes;
+use http::Response;
 use http::request::Parts;
-use http::{Method, Response};
 use http_body::Body;
 use tokio::time::Instant;
 
 use super::IdempotencyLayer;
 use super::admission::RecordContext;
 use crate::error::BoxError;
-use crate::key::route_of;
 use crate::layer::{
-    Claim, Confirmation, FinalResponse, HandlerOutcome, LockTiming, NotAdmitted, NotConfirmed,
+    Claim, Confirm, FinalResponse, HandlerOutcome, Head, LockTiming, NotAdmitted, NotConfirmed,
     Protocol, Rejection, ResponseBody, ServeSettings, confirm, unless_lost, whole,
 };
 use crate::limits::{self, CONFIRMATION};
 use crate::store::Record;
-use crate::telemetry::{idempotent_request, idempotent_response};
+use crate::telemetry::{Route, idempotent_request, idempotent_response};
 
 impl<B, R> Protocol<B, R> for IdempotencyLayer
 where
@@ -33,11 +32,12 @@ where
         &self,
         parts: &mut Parts,
         body: B,
+        route: &Route,
     ) -> Result<(B, Claim<RecordContext>), NotAdmitted<B>> {
         if !self.applies_to(parts) {
             return Err(NotAdmitted::Bypass(body));
         }
-        let claimed = self.replay_or_claim(parts, body).await;
+        let claimed = self.replay_or_claim(parts, body, route).await;
         let outcome = match &claimed {
             Ok(_) => "executed",
             Err(NotAdmitted::Bypass(_)) => return claimed,
@@ -48,7 +48,7 @@ where
             }
             Err(_) => "refused",
         };
-        idempotent_request(&route_of(parts), outcome);
+        idempotent_request(route, outcome);
         claimed
     }
 
@@ -59,7 +59,7 @@ where
     ) -> HandlerOutcome<Self::Handled, E> {
         let handling = pin!(async {
             let response = calling.await?;
-            let recorded = self.settings.record_response(response, context.fingerprint);
+            let recorded = self.settings.record_response(response, context);
             Ok(recorded.await)
         });
         unless_lost(Some(guard), handling).await
@@ -68,36 +68,33 @@ where
     async fn finish<E: Send>(
         &self,
         Claim { guard, context }: Claim<RecordContext>,
-        _: &Method,
+        Head { route, .. }: &Head,
         handled: HandlerOutcome<Self::Handled, E>,
     ) -> Result<FinalResponse<R, E>, NotConfirmed> {
         let began = Instant::now();
         let (mut result, record) = match handled {
-            Ok(Ok((response, record))) => {
-                let scoped = record.map(|record| record.scope(context.scope.clone()));
-                (Ok(response), scoped)
-            }
+            Ok(Ok((response, record))) => (Ok(response), record),
             Ok(Err(error)) => (Err(error), None),
             Err(NotConfirmed) => {
                 drop(guard);
-                idempotent_response(&context.route, "not_recorded");
-                return self.answered_by_record(&context).await.ok_or(NotConfirmed);
+                idempotent_response(route, "not_recorded");
+                return self.answered_by_record(&context).await;
             }
         };
         let value = record.as_ref().map(|record| record.value.clone());
-        let confirmation = confirm(self.settings.confirm, guard, record).await;
+        let confirmation = confirm(Confirm::Strict, guard, record).await;
         let outcome = match (&value, &confirmation) {
             (None, _) => "not_recorded",
             (Some(_), Ok(_)) => "recorded",
             (Some(_), Err(_)) => "unknown",
         };
-        idempotent_response(&context.route, outcome);
+        idempotent_response(route, outcome);
         let held = context.granted.elapsed();
-        self.settings.serve.hold_times.add(&context.route, held);
+        self.settings.serve.hold_times.add(route, held);
         let Ok(by) = confirmation else {
-            return self.answered_by_record(&context).await.ok_or(NotConfirmed);
+            return self.answered_by_record(&context).await;
         };
-        if let (Some(value), Confirmation::Store) = (value, by) {
+        if let Some(value) = value {
             let until = limits::after(began, self.settings.retention());
             self.settings.local.remember(&context.name, value, until);
         }
@@ -118,12 +115,12 @@ impl IdempotencyLayer {
     async fn answered_by_record<R, E>(
         &self,
         context: &RecordContext,
-    ) -> Option<FinalResponse<R, E>> {
+    ) -> Result<FinalResponse<R, E>, NotConfirmed> {
         let until = Instant::now() + CONFIRMATION;
         let record = self
             .look_up(&context.name, context.fingerprint, until)
             .await;
-        let replay = record.ok().flatten()?;
-        Some(Ok(replay.map(|body| ResponseBody::local(whole(body)))))
+        let replay = record.ok().flatten().ok_or(NotConfirmed)?;
+        Ok(Ok(replay.map(|body| ResponseBody::local(whole(body)))))
     }
 }

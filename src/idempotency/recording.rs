@@ -10,7 +10,7 @@ use http_body::{Body, Frame};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use tokio::time::{Instant, timeout_at};
 
-use super::fingerprint::Fingerprint;
+use super::admission::RecordContext;
 use super::record::Recorded;
 use super::settings::IdempotencySettings;
 use crate::error::BoxError;
@@ -70,7 +70,7 @@ impl IdempotencySettings {
     pub(super) async fn record_response<R>(
         &self,
         response: Response<R>,
-        fingerprint: Fingerprint,
+        context: &RecordContext,
     ) -> (Response<ResponseBody<R>>, Option<Record>)
     where
         R: Body<Error: Into<BoxError>> + Send + 'static,
@@ -83,10 +83,10 @@ impl IdempotencySettings {
         match read(&parts, body, self.response_limit).await {
             Ok(body) => {
                 let cookies = parts.extensions.get() == Some(&Recording::WithCookies);
-                let recorded = Recorded::new(fingerprint, &parts, body.clone(), cookies);
+                let recorded = Recorded::new(context.fingerprint, &parts, body.clone(), cookies);
                 let record = Record::new(recorded.encode(), self.retention());
                 let response = Response::from_parts(parts, ResponseBody::local(whole(body)));
-                (response, Some(record))
+                (response, Some(record.scope(context.scope.clone())))
             }
             Err((unrecorded, body)) => {
                 self.warn(&parts, unrecorded);

@@ -5,12 +5,11 @@ use http::request::Parts;
 use http::{StatusCode, response};
 
 use super::fingerprint::Fingerprint;
-use super::identity::Scope;
 use super::key::idempotency_key;
 use super::local::LocalRecords;
 use crate::client::LockClient;
 use crate::key::AnyKey;
-use crate::layer::{Closure, Confirm, OnCancel, ServeSettings};
+use crate::layer::{Closure, OnCancel, OnMissing, ServeSettings};
 use crate::limits::{self, FOR_EVER};
 use crate::lock::LockMode;
 use crate::telemetry::Seldom;
@@ -23,14 +22,14 @@ type FingerprintOf = dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync;
 pub(super) struct IdempotencySettings {
     pub(super) serve: ServeSettings,
     pub(super) key: AnyKey,
-    pub(super) required: bool,
-    pub(super) scope: Scope,
+    pub(super) on_missing: OnMissing,
+    /// Whether requests without a tenant share their keys.
+    pub(super) anonymous: bool,
     /// In place of the default one.
     pub(super) fingerprint: Option<Closure<FingerprintOf>>,
     pub(super) retention: Duration,
     pub(super) record_if: Closure<IsFinal>,
     pub(super) response_limit: usize,
-    pub(super) confirm: Confirm,
     pub(super) local: Arc<LocalRecords>,
     /// When a response that cannot be recorded was last logged as a warning.
     pub(super) warned: Arc<Seldom>,
@@ -49,13 +48,12 @@ impl IdempotencySettings {
                 ..ServeSettings::new(client, Duration::from_secs(3), 64)
             },
             key: AnyKey::new(idempotency_key()),
-            required: false,
-            scope: Scope::default(),
+            on_missing: OnMissing::Skip,
+            anonymous: false,
             fingerprint: None,
             retention: Duration::from_secs(24 * 60 * 60),
             record_if: Closure(Arc::new(|response| is_final(response.status))),
             response_limit: 64 * 1024,
-            confirm: Confirm::Strict,
             local: Arc::default(),
             warned: Arc::default(),
             unreadable: Arc::default(),
@@ -71,16 +69,6 @@ impl IdempotencySettings {
         }
         let supported = client.supports(LockMode::Reentrant, false);
         supported.map_err(|unsupported| unsupported.reason())
-    }
-
-    /// Checks the settings; the error names what is wrong.
-    pub(super) fn check(&self) -> Result<(), &'static str> {
-        match self.confirm {
-            Confirm::Deadline => Err(
-                "`Confirm::Deadline` does not wait for the record to be stored: choose `Strict` or `Store`",
-            ),
-            _ => self.serve.check(),
-        }
     }
 
     /// How long a record is kept: never less than the claim may last without its process.

@@ -36,7 +36,7 @@ async fn check(core: Arc<Core>, partition: u16, mut holds: Vec<(Arc<Held>, Insta
                         batch.iter().zip(questions).zip(statuses)
                     {
                         if held.answered(question, status, None) {
-                            core.lose(held, "the store does not carry it any more");
+                            core.lose(held, "gone");
                         }
                         if status == HoldStatus::Unknown {
                             open.push((held.clone(), *since));

@@ -15,7 +15,7 @@ use super::take_body::{TakesBody, extract};
 use crate::client::{LockRequest, Started, Target};
 use crate::error::LockError;
 use crate::guard::LockGuard;
-use crate::key::{Keys, route_of};
+use crate::key::Keys;
 use crate::lock::{LockKey, LockMode, Owner};
 use crate::telemetry::Route;
 
@@ -23,7 +23,6 @@ use crate::telemetry::Route;
 pub(crate) struct ReleaseContext {
     /// What confirms the release.
     pub(super) confirm: Confirm,
-    pub(super) route: Route,
     pub(super) granted: Instant,
     pub(super) waited: Duration,
 }
@@ -52,6 +51,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         &self,
         parts: &mut Parts,
         body: B,
+        route: &Route,
     ) -> Result<(B, Claim<ReleaseContext>), NotAdmitted<B>>
     where
         Self: TakesBody<B>,
@@ -60,27 +60,26 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         let Some(mode) = self.policy.mode(parts) else {
             return Err(NotAdmitted::Bypass(passed(parts, body)));
         };
-        let reader = &self.policy.serve.body_reader;
-        let (found, body) = extract::<Self, B>(&self.policy.key, reader, parts, body).await?;
+        let (found, body) = extract::<Self, B>(&self.policy.key, parts, body).await?;
         let Some(keys) = self.policy.keys(found)? else {
             return Err(NotAdmitted::Bypass(passed(parts, body.body)));
         };
         let is_nested = parts.extensions.get::<RequestLock>().is_some();
-        let mut plan = self.plan(parts, keys, mode);
-        let serve = &self.policy.serve;
+        let (serve, mut plan) = (&self.policy.serve, self.plan(parts, keys, mode, route));
         // An owner may join a hold of its own beside those that wait.
         if !is_nested && (body.is_unread::<Self>(parts) || serve.is_down()) {
             let rejects = self.policy.on_unavailable(plan.reads_only) == OnUnavailable::Reject;
             serve.foresee(&plan.request, rejects).await?;
         }
-        let (body, _, _room) = body.take::<Self>(reader, parts, &plan.key).await?;
+        let budget = &serve.body_budget;
+        let (body, _, _room) = body.take::<Self>(budget, parts, &plan.key).await?;
         match self.acquire(&mut plan, parts).await? {
             Some(claim) => Ok((body, claim)),
             None => Err(NotAdmitted::Unlocked(passed(parts, body))),
         }
     }
 
-    fn plan(&self, parts: &Parts, keys: Keys, mode: LockMode) -> Plan {
+    fn plan(&self, parts: &Parts, keys: Keys, mode: LockMode, route: &Route) -> Plan {
         let serve = &self.policy.serve;
         let tenant = self.policy.tenant.as_ref().and_then(|of| of(parts));
         let mut targets = keys.into_targets();
@@ -99,7 +98,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         };
         let owner = parts.extensions.get::<RequestLock>();
         let owner = owner.map_or_else(Owner::new, |known| known.owner.clone());
-        let request = serve.request(request.owner(&owner), serve.wait(parts), parts);
+        let request = serve.request(request.owner(&owner), serve.wait(parts), route);
         let fenced = self.policy.fenced && request.has_exclusive();
         Plan {
             request: if fenced { request.fenced() } else { request },
@@ -122,7 +121,6 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
                 let granted = Instant::now();
                 let context = ReleaseContext {
                     confirm: self.policy.confirm(plan.reads_only),
-                    route: route_of(parts),
                     granted,
                     waited: granted - began,
                 };

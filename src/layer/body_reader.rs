@@ -10,7 +10,7 @@ use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
-use super::body_budget::{BodyBudget, TOTAL};
+use super::body_budget::TOTAL;
 use super::rejection::RejectionKind;
 use crate::error::BoxError;
 
@@ -23,51 +23,38 @@ const DRAINED: usize = 256 * 1024;
 /// The time limit for that.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// Reads request bodies within a limit of length and of time, and has room for those that wait.
-#[derive(Debug, Clone, Default)]
-pub struct BodyReader {
-    /// How long a body may be (bytes). `None`: axum's `DefaultBodyLimit`, and 2 MiB without one.
-    pub(crate) limit: Option<usize>,
-    pub(crate) budget: BodyBudget,
-}
-
-impl BodyReader {
-    /// Reads a body to its end. Trailers are dropped.
-    ///
-    /// # Errors
-    ///
-    /// [`RejectionKind::BodyTooLarge`], [`RejectionKind::BodyTimeout`], or [`RejectionKind::BodyUnreadable`].
-    pub(super) async fn read<B>(&self, parts: &mut Parts, body: B) -> Result<Bytes, RejectionKind>
-    where
-        B: Body<Error: Into<BoxError>>,
-    {
-        let limit = self
-            .limit
-            .unwrap_or_else(|| default_limit(parts))
-            .min(TOTAL);
-        if body.size_hint().lower() > limit as u64 {
-            // Not drained: the first read would have the server ask for a body that the client has not begun to send.
-            return Err(RejectionKind::BodyTooLarge);
-        }
-        let mut body = pin!(body);
-        let reading = Limited::new(body.as_mut(), limit).collect();
-        match timeout(TIME_LIMIT, reading).await {
-            Ok(Ok(read)) => Ok(read.to_bytes()),
-            Ok(Err(error)) => {
-                let kind = failure(&*error);
-                if kind == RejectionKind::BodyTooLarge {
-                    let _ = timeout(DRAIN_TIME, drain(body)).await;
-                }
-                Err(kind)
+/// Reads a body to its end, within a limit of time and of length, which is axum's `DefaultBodyLimit`. Trailers are dropped.
+///
+/// # Errors
+///
+/// [`RejectionKind::BodyTooLarge`], [`RejectionKind::BodyTimeout`], or [`RejectionKind::BodyUnreadable`].
+pub(super) async fn read<B>(parts: &mut Parts, body: B) -> Result<Bytes, RejectionKind>
+where
+    B: Body<Error: Into<BoxError>>,
+{
+    let limit = limit(parts).min(TOTAL);
+    if body.size_hint().lower() > limit as u64 {
+        // Not drained: the first read would have the server ask for a body that the client has not begun to send.
+        return Err(RejectionKind::BodyTooLarge);
+    }
+    let mut body = pin!(body);
+    let reading = Limited::new(body.as_mut(), limit).collect();
+    match timeout(TIME_LIMIT, reading).await {
+        Ok(Ok(read)) => Ok(read.to_bytes()),
+        Ok(Err(error)) => {
+            let kind = failure(&*error);
+            if kind == RejectionKind::BodyTooLarge {
+                let _ = timeout(DRAIN_TIME, drain(body)).await;
             }
-            Err(_) => Err(RejectionKind::BodyTimeout),
+            Err(kind)
         }
+        Err(_) => Err(RejectionKind::BodyTimeout),
     }
 }
 
 /// The limit that axum has for the request, by a body that may have any length.
 #[cfg(feature = "axum")]
-fn default_limit(parts: &mut Parts) -> usize {
+fn limit(parts: &mut Parts) -> usize {
     use axum::RequestExt;
     use axum::body::Body;
     use futures_util::stream;
@@ -82,7 +69,7 @@ fn default_limit(parts: &mut Parts) -> usize {
 }
 
 #[cfg(not(feature = "axum"))]
-fn default_limit(_: &mut Parts) -> usize {
+fn limit(_: &mut Parts) -> usize {
     2 * 1024 * 1024
 }
 

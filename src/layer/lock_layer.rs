@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::request::Parts;
 
@@ -10,7 +11,7 @@ use super::mode::ModePolicy;
 use super::policy::Policy;
 use super::service::service;
 use super::setters::{shared_setters, tenant_from};
-use super::settings::{Confirm, OnLost, OnMissing, OnUnavailable, ReadPolicy, ReleaseOn};
+use super::settings::{Confirm, OnCancel, OnLost, OnMissing, OnUnavailable, ReadPolicy, ReleaseOn};
 use crate::client::LockClient;
 use crate::key::{AnyKey, KeyExtractor};
 #[cfg(doc)]
@@ -144,6 +145,28 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
     }
 
     shared_setters!();
+
+    /// Sets how long a request may hold its lock (default 5 min, or the [`lease`](Self::lease) if it is longer), so that a handler
+    /// that hangs does not hold it forever. After that the lock counts as lost.
+    ///
+    /// # Panics
+    ///
+    /// If it is shorter than 10 ms.
+    #[track_caller]
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        self.serve(|serve| serve.max_hold = Some(max_hold))
+    }
+
+    /// Sets how many requests of this process may wait for the same key at a time. One more gets a 503 `lock-overloaded`
+    /// without waiting. The request that asks the store for all of them does not count.
+    pub fn max_waiters(self, max_waiters: usize) -> Self {
+        self.serve(|serve| serve.max_waiters = max_waiters)
+    }
+
+    /// Sets what happens to a handler whose client has disconnected.
+    pub fn on_cancel(self, on_cancel: OnCancel) -> Self {
+        self.serve(|serve| serve.on_cancel = on_cancel)
+    }
 
     /// Requests a fencing token with every exclusive lock: see [`FencingToken`](crate::FencingToken).
     #[track_caller]

@@ -63,19 +63,11 @@ impl Policy {
 
     /// The keys of a request; `None`: it is not locked.
     pub(super) fn keys(&self, found: Result<Keys, KeyError>) -> Result<Option<Keys>, KeyError> {
-        let missing = match found {
-            Ok(keys) if keys.len() > self.serve.client.max_keys_per_request() => {
-                return Err(KeyError::invalid("the request names too many keys"));
-            }
-            Ok(keys) if !keys.is_empty() => return Ok(Some(keys)),
-            Ok(_) => KeyError::missing(),
-            Err(error) if error.is_missing() => error,
-            Err(error) => return Err(error),
-        };
-        match self.on_missing {
-            OnMissing::Reject => Err(missing),
-            OnMissing::Skip => Ok(None),
-            OnMissing::Use(name) => Ok(Some(LockKey::new(name).into())),
+        let keys = self.on_missing.keys(found)?;
+        let most = self.serve.client.max_keys_per_request();
+        match keys.as_ref().is_some_and(|keys| keys.len() > most) {
+            true => Err(KeyError::invalid("the request names too many keys")),
+            false => Ok(keys),
         }
     }
 
@@ -128,5 +120,22 @@ impl Policy {
             let supported = client.supports(mode, self.fenced && mode.is_exclusive());
             supported.map_err(|unsupported| unsupported.reason())
         })
+    }
+}
+
+impl OnMissing {
+    /// The keys of a request, from what an extractor has found; `None`: it has none, and continues.
+    pub(crate) fn keys(self, found: Result<Keys, KeyError>) -> Result<Option<Keys>, KeyError> {
+        let missing = match found {
+            Ok(keys) if !keys.is_empty() => return Ok(Some(keys)),
+            Ok(_) => KeyError::missing(),
+            Err(error) if error.is_missing() => error,
+            Err(error) => return Err(error),
+        };
+        match self {
+            Self::Reject => Err(missing),
+            Self::Skip => Ok(None),
+            Self::Use(name) => Ok(Some(LockKey::new(name).into())),
+        }
     }
 }

@@ -15,6 +15,7 @@ use super::body::{BodyLock, ResponseBody};
 use super::confirm::{Confirmation, NotConfirmed, confirm};
 use super::hold_times::TimedHold;
 use super::policy::Policy;
+use super::respond::Head;
 use super::serve::{Claim, FinalResponse, HandlerOutcome, NotAdmitted, Protocol};
 use super::serve_settings::ServeSettings;
 use super::settings::{Confirm, OnLost, ReleaseOn};
@@ -22,6 +23,7 @@ use super::take_body::TakesBody;
 use super::timing::LockTiming;
 use super::unless_lost::unless_lost;
 use crate::guard::LockGuard;
+use crate::telemetry::Route;
 
 impl<const STREAMED: bool, B, R> Protocol<B, R> for DistributedLockLayer<STREAMED>
 where
@@ -36,8 +38,9 @@ where
         &self,
         parts: &mut Parts,
         body: B,
+        route: &Route,
     ) -> impl Future<Output = Result<(B, Claim<ReleaseContext>), NotAdmitted<B>>> + Send {
-        self.claim(parts, body)
+        self.claim(parts, body, route)
     }
 
     fn handle<E: Send>(
@@ -52,24 +55,22 @@ where
     fn finish<E: Send>(
         &self,
         Claim { guard, context }: Claim<ReleaseContext>,
-        method: &Method,
+        head: &Head,
         handled: HandlerOutcome<Response<R>, E>,
     ) -> impl Future<Output = Result<FinalResponse<R, E>, NotConfirmed>> + Send {
         let policy = &self.policy;
         let mut result = match handled {
             Ok(Ok(response))
-                if policy.release_on == ReleaseOn::BodyEnd && has_body(&response, method) =>
+                if policy.release_on == ReleaseOn::BodyEnd && has_body(&response, &head.method) =>
             {
                 // The head goes out before the lock is released.
-                let response = policy.in_body(response, guard, &context);
+                let response = policy.in_body(response, guard, &context, &head.route);
                 return Either::Left(ready(Ok(Ok(response))));
             }
             Ok(result) => result,
             Err(lost) => {
-                policy
-                    .serve
-                    .hold_times
-                    .add(&context.route, context.granted.elapsed());
+                let held = context.granted.elapsed();
+                policy.serve.hold_times.add(&head.route, held);
                 return Either::Left(ready(Err(lost)));
             }
         };
@@ -78,7 +79,7 @@ where
         Either::Right(async move {
             let by = (&mut confirming).await;
             let held = context.granted.elapsed();
-            policy.serve.hold_times.add(&context.route, held);
+            policy.serve.hold_times.add(&head.route, held);
             let by = by?;
             if let Ok(response) = &mut result {
                 if by == Confirmation::Lease && context.confirm == Confirm::Store {
@@ -102,10 +103,11 @@ impl Policy {
         response: Response<R>,
         guard: LockGuard,
         context: &ReleaseContext,
+        route: &Route,
     ) -> Response<ResponseBody<R>> {
         let timed = TimedHold {
             granted: context.granted,
-            route: context.route,
+            route: *route,
             hold_times: self.serve.hold_times.clone(),
         };
         let length = length(&response);

@@ -4,7 +4,7 @@ use std::pin::{Pin, pin};
 
 use futures_util::future::Either;
 use http::request::Parts;
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use http_body::Body;
 use tokio::task::JoinHandle;
 use tower::util::Oneshot;
@@ -21,6 +21,7 @@ use crate::client::{Held, moved};
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::key::{Cause, KeyError};
+use crate::telemetry::Route;
 
 /// A layer that serves requests with the body `B` under a lock. The responses of the inner service have the body `R`. A clone
 /// costs next to nothing.
@@ -31,11 +32,12 @@ pub(crate) trait Protocol<B, R>: Clone + Send + Sync + 'static {
     /// What the layer makes of a handler's response while the lock is held.
     type Handled: Send;
 
-    /// Takes the lock of a request. Returns its body, and the claim.
+    /// Takes the lock of a request of this route. Returns its body, and the claim.
     fn admit(
         &self,
         parts: &mut Parts,
         body: B,
+        route: &Route,
     ) -> impl Future<Output = Result<(B, Claim<Self::Context>), NotAdmitted<B>>> + Send;
 
     /// Drives `calling`, which answers a request, to what the layer makes of its response, while the lock is held.
@@ -45,11 +47,11 @@ pub(crate) trait Protocol<B, R>: Clone + Send + Sync + 'static {
         calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
     ) -> impl Future<Output = HandlerOutcome<Self::Handled, E>> + Send;
 
-    /// Releases the lock, and makes the response to a request with `method`.
+    /// Releases the lock, and makes the response to a request with this head.
     fn finish<E: Send>(
         &self,
         claim: Claim<Self::Context>,
-        method: &Method,
+        head: &Head,
         handled: HandlerOutcome<Self::Handled, E>,
     ) -> impl Future<Output = Result<FinalResponse<R, E>, NotConfirmed>> + Send;
 
@@ -128,10 +130,11 @@ where
     R: Body + Send + 'static,
 {
     let (mut parts, body) = request.into_parts();
-    let (body, claim) = match layer.admit(&mut parts, body).await {
+    let head = Head::of(&parts);
+    let (body, claim) = match layer.admit(&mut parts, body, &head.route).await {
         Ok(claimed) => claimed,
         Err(NotAdmitted::Unlocked(body)) if runs_to_completion(&layer) => {
-            let (head, settings) = (Head::of(&parts), layer.settings());
+            let settings = layer.settings();
             let calling = Oneshot::new(inner, Request::from_parts(parts, body));
             return match joined(in_task(settings, calling)).await {
                 Some(response) => Ok(response?.map(ResponseBody::handlers)),
@@ -145,12 +148,10 @@ where
         Err(NotAdmitted::Answer(response)) => return Ok(response.map(ResponseBody::local)),
         Err(NotAdmitted::Rejected(rejection)) => {
             let settings = layer.settings();
-            let head = Head::of(&parts);
             let rejection = settings.timed(rejection, &head.route);
             return Ok(settings.responder.refuse(rejection, &head));
         }
     };
-    let head = Head::of(&parts);
     let finished = match runs_to_completion(&layer) {
         false => {
             let calling = pin!(Oneshot::new(inner, Request::from_parts(parts, body)));
@@ -173,23 +174,19 @@ fn runs_to_completion<B, R>(layer: &impl Protocol<B, R>) -> bool {
     layer.settings().on_cancel == OnCancel::RunToCompletion
 }
 
-/// Drives `calling`, which calls the inner service, under the lock, and releases it. Not an `async fn`, whose future has its arguments
-/// twice.
-fn handle<L, B, R, E>(
+/// Drives `calling`, which calls the inner service, under the lock, and releases it.
+async fn handle<L, B, R, E>(
     layer: &L,
     calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
     claim: Claim<L::Context>,
     head: &Head,
-) -> impl Future<Output = Handled<R, E>> + Send
+) -> Handled<R, E>
 where
     E: Send,
     L: Protocol<B, R>,
 {
-    let method = &head.method;
-    async move {
-        let handled = under(&claim.guard, layer.handle(&claim, calling)).await;
-        layer.finish(claim, method, handled).await
-    }
+    let handled = under(&claim.guard, layer.handle(&claim, calling)).await;
+    layer.finish(claim, head, handled).await
 }
 
 /// The same in a task.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 
-use super::body_reader::BodyReader;
+use super::body_budget::BodyBudget;
 use super::closure::Closure;
 use super::hold_times::HoldTimes;
 use super::rejection::{Rejection, RejectionKind};
@@ -15,10 +15,12 @@ use super::settings::OnCancel;
 use super::wait::WaitPolicy;
 use crate::client::{LockClient, LockRequest};
 use crate::error::LockError;
-use crate::key::route_of;
 use crate::limits::{self, FOR_EVER};
 use crate::lock::Lease;
 use crate::telemetry::Route;
+
+/// How long a request may hold its lock, unless the layer has another limit or a longer lease.
+const MAX_HOLD: Duration = Duration::from_secs(300);
 
 /// How a layer of this crate serves a request under its lock.
 #[derive(Debug, Clone)]
@@ -26,11 +28,12 @@ pub(crate) struct ServeSettings {
     pub(crate) client: LockClient,
     pub(crate) wait: Closure<dyn WaitPolicy>,
     pub(crate) lease: Lease,
-    pub(crate) max_hold: Duration,
+    /// `None`: the default.
+    pub(crate) max_hold: Option<Duration>,
     pub(crate) max_waiters: usize,
     /// Whether those who wait for a key hold it one after the other. Otherwise the end of one hold serves all of them.
     pub(crate) waiters_take_turns: bool,
-    pub(crate) body_reader: BodyReader,
+    pub(crate) body_budget: BodyBudget,
     pub(crate) on_cancel: OnCancel,
     pub(crate) responder: Responder,
     pub(crate) hold_times: Arc<HoldTimes>,
@@ -44,10 +47,10 @@ impl ServeSettings {
             client,
             wait: Closure(Arc::new(wait)),
             lease: Lease::default(),
-            max_hold: Duration::from_secs(300),
+            max_hold: None,
             max_waiters,
             waiters_take_turns: true,
-            body_reader: BodyReader::default(),
+            body_budget: BodyBudget::default(),
             on_cancel: OnCancel::default(),
             responder: Responder::default(),
             hold_times: Arc::default(),
@@ -57,7 +60,7 @@ impl ServeSettings {
 
     /// Checks the settings; the error names what is wrong.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
-        limits::check(self.lease, Some(self.max_hold))
+        limits::check(self.lease, self.max_hold)
     }
 
     /// How long a request may wait.
@@ -70,14 +73,16 @@ impl ServeSettings {
         &self,
         request: LockRequest,
         wait: Duration,
-        parts: &Parts,
+        route: &Route,
     ) -> LockRequest {
+        let max_hold = self.max_hold;
+        let max_hold = max_hold.unwrap_or_else(|| MAX_HOLD.max(self.lease.duration()));
         request
             .wait(wait)
             .lease(self.lease)
             .max_waiters(self.max_waiters)
-            .max_hold(self.max_hold)
-            .route(route_of(parts))
+            .max_hold(max_hold)
+            .route(*route)
     }
 
     /// Refuses by its head a request that would be refused anyway, before its body is read. `needs_store`: also if the store is down.

@@ -29,30 +29,6 @@ macro_rules! shared_setters {
             self.serve(|serve| serve.lease = lease)
         }
 
-        /// Sets how long a request may hold its lock (default 5 min), so that a handler that hangs does not hold it forever. After
-        /// that the lock counts as lost.
-        ///
-        /// # Panics
-        ///
-        /// If it is shorter than 10 ms.
-        #[track_caller]
-        pub fn max_hold(self, max_hold: std::time::Duration) -> Self {
-            self.serve(|serve| serve.max_hold = max_hold)
-        }
-
-        /// Sets how many requests of this process may wait for the same key at a time. One more gets a 503 `lock-overloaded`
-        /// without waiting. The request that asks the store for all of them does not count.
-        #[track_caller]
-        pub fn max_waiters(self, max_waiters: usize) -> Self {
-            self.serve(|serve| serve.max_waiters = max_waiters)
-        }
-
-        /// Sets what happens to a handler whose client has disconnected.
-        #[track_caller]
-        pub fn on_cancel(self, on_cancel: $crate::layer::OnCancel) -> Self {
-            self.serve(|serve| serve.on_cancel = on_cancel)
-        }
-
         /// Sets your own response to requests that are not served. The layer puts the [`Rejection`](crate::Rejection) into its
         /// extensions, and removes the body of a response to HEAD.
         ///

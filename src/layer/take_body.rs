@@ -7,8 +7,8 @@ use http::{HeaderValue, Method};
 use http_body::Body;
 
 use super::DistributedLockLayer;
-use super::body_budget::Room;
-use super::body_reader::BodyReader;
+use super::body_budget::{BodyBudget, Room};
+use super::body_reader::read;
 use super::rejection::{Rejection, RejectionKind};
 use crate::error::BoxError;
 use crate::key::{AnyKey, KeyError, Keys, RequestBody};
@@ -31,7 +31,7 @@ pub trait TakesBody<B>: Take<B> {}
 impl<B, L: Take<B>> TakesBody<B> for L {}
 
 mod sealed {
-    use super::{BodyReader, Parts, Taken};
+    use super::{Parts, Taken};
 
     /// How a layer takes a body.
     pub trait Take<B> {
@@ -39,11 +39,7 @@ mod sealed {
         fn reads(parts: &Parts, body: &B) -> bool;
 
         /// The body for the handler, and its bytes if they were read.
-        fn take(
-            reader: &BodyReader,
-            parts: &mut Parts,
-            body: B,
-        ) -> impl Future<Output = Taken<B>> + Send;
+        fn take(parts: &mut Parts, body: B) -> impl Future<Output = Taken<B>> + Send;
     }
 }
 
@@ -55,7 +51,7 @@ impl<B: Send> Take<B> for DistributedLockLayer<true> {
         false
     }
 
-    async fn take(_: &BodyReader, _: &mut Parts, body: B) -> Taken<B> {
+    async fn take(_: &mut Parts, body: B) -> Taken<B> {
         Ok((body, None))
     }
 }
@@ -69,10 +65,10 @@ where
         !is_dialogue(parts) && WholeBody::reads(parts, body)
     }
 
-    async fn take(reader: &BodyReader, parts: &mut Parts, body: B) -> Taken<B> {
+    async fn take(parts: &mut Parts, body: B) -> Taken<B> {
         match is_dialogue(parts) {
             true => Ok((body, None)),
-            false => WholeBody::take(reader, parts, body).await,
+            false => WholeBody::take(parts, body).await,
         }
     }
 }
@@ -88,12 +84,12 @@ where
         !body.is_end_stream()
     }
 
-    async fn take(reader: &BodyReader, parts: &mut Parts, body: B) -> Taken<B> {
+    async fn take(parts: &mut Parts, body: B) -> Taken<B> {
         if !Self::reads(parts, &body) {
             return Ok((body, Some(Bytes::new())));
         }
         // Boxed, because most requests have no body, and it is large.
-        let bytes = Box::pin(reader.read(parts, body)).await?;
+        let bytes = Box::pin(read(parts, body)).await?;
         Ok((bytes.clone().into(), Some(bytes)))
     }
 }
@@ -121,18 +117,16 @@ impl<B: Send> Payload<B> {
     /// has its lock, because from then on the body is the handler's.
     pub(crate) async fn take<L: Take<B>>(
         self,
-        reader: &BodyReader,
+        budget: &BodyBudget,
         parts: &mut Parts,
         key: &LockKey,
     ) -> Result<(B, Bytes, Room), Rejection> {
         let (body, read) = match self.read {
-            None => L::take(reader, parts, self.body)
-                .await
-                .map_err(Rejection::new)?,
+            None => L::take(parts, self.body).await.map_err(Rejection::new)?,
             read => (self.body, read),
         };
         let bytes = read.unwrap_or_default();
-        match reader.budget.room(key, bytes.len()) {
+        match budget.room(key, bytes.len()) {
             Some(room) => Ok((body, bytes, room)),
             None => Err(Rejection::new(RejectionKind::BodyBudget)),
         }
@@ -142,7 +136,6 @@ impl<B: Send> Payload<B> {
 /// The keys, or why there are none. Reads the body if the keys are in it.
 pub(crate) async fn extract<L: Take<B>, B: Send>(
     key: &AnyKey,
-    reader: &BodyReader,
     parts: &mut Parts,
     body: B,
 ) -> Result<(Result<Keys, KeyError>, Payload<B>), Rejection> {
@@ -150,7 +143,7 @@ pub(crate) async fn extract<L: Take<B>, B: Send>(
     if !found.as_ref().is_err_and(KeyError::is_body_unread) {
         return Ok((found, Payload { body, read: None }));
     }
-    let (body, read) = L::take(reader, parts, body).await.map_err(Rejection::new)?;
+    let (body, read) = L::take(parts, body).await.map_err(Rejection::new)?;
     if let Some(bytes) = &read {
         parts.extensions.insert(RequestBody(bytes.clone()));
         found = key.extract(parts).await;

@@ -154,7 +154,7 @@ fn finish(core: &Core, held: &Held, question: Question, result: &Result<(), Lock
         Ok(()) => End::Released,
         Err(LockError::Lost) => {
             if !held.has_ended() {
-                core.report_loss(held, "the store did not carry it at its release");
+                core.report_loss(held, "gone");
             }
             End::Lost
         }

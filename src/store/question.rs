@@ -74,13 +74,13 @@ impl Attempt {
 
     /// Whether the attempt takes a place in the line of waiters for an exclusive hold or a permit. `Fair` attempts have a queue
     /// of their own.
-    pub(crate) fn stands_in_line(&self) -> bool {
-        self.is_called() && self.hold.mode.has_line()
+    pub(crate) fn has_place(&self) -> bool {
+        self.is_woken_in_turn() && self.hold.mode.has_line()
     }
 
     /// Whether it is woken only when it may be granted, and not by every release: the first in line, and the readers that a
     /// writer lets in.
-    pub(crate) fn is_called(&self) -> bool {
+    pub(crate) fn is_woken_in_turn(&self) -> bool {
         self.in_line && self.patience.is_some() && self.hold.mode != LockMode::Fair
     }
 }

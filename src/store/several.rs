@@ -42,7 +42,7 @@ async fn all<S: LockStore + ?Sized>(
             Ok(Outcome::Refused { retry_after }) => Ok(retry_after),
             Err(error) => Err(error),
         };
-        give_back(store, &attempts[..index]).await?;
+        release_granted(store, &attempts[..index]).await?;
         return retry_after.map(|retry_after| SeveralOutcome::Refused {
             index: Some(index),
             retry_after,
@@ -52,7 +52,7 @@ async fn all<S: LockStore + ?Sized>(
 }
 
 /// Releases what was granted. The caller withdraws what cannot be released now.
-async fn give_back<S: LockStore + ?Sized>(
+async fn release_granted<S: LockStore + ?Sized>(
     store: &S,
     granted: &[Attempt],
 ) -> Result<(), StoreError> {

@@ -177,8 +177,8 @@ pub(crate) fn confirmed(Labels(route, mode): &Labels, by: &'static str) {
     counter!(CONFIRMED, "route" => label(route), "mode" => *mode, "by" => by).increment(1);
 }
 
-pub(super) fn lost(route: &Route, mode: &'static str) {
-    counter!(LOST, "route" => label(route), "mode" => mode).increment(1);
+pub(super) fn lost(route: &Route, mode: &'static str, reason: &'static str) {
+    counter!(LOST, "route" => label(route), "mode" => mode, "reason" => reason).increment(1);
 }
 
 /// Reports a hold that was passed to the next request of the process.

@@ -42,7 +42,7 @@ pub(super) fn refused(_: &Labels, _: &LockError) {}
 
 pub(crate) fn confirmed(_: &Labels, _: &'static str) {}
 
-pub(super) fn lost(_: &Route, _: &'static str) {}
+pub(super) fn lost(_: &Route, _: &'static str, _: &'static str) {}
 
 pub(crate) fn handed_over(_: &Route, _: LockMode) {}
 

@@ -10,7 +10,7 @@ pub(crate) const BOUNDS: [u64; 15] = [
 
 /// How many routes and modes have histograms of their own; the others share one. Only a mistake in the program
 /// reaches this limit.
-const MOST: usize = 256;
+const MAX_SERIES: usize = 256;
 
 /// The route that the others share.
 const OTHERS: &str = "(other routes)";
@@ -24,7 +24,7 @@ pub(crate) struct Durations(HashMap<Series, Histogram>);
 
 impl Durations {
     pub(crate) fn record(&mut self, series: Series, duration: Duration) {
-        let series = match self.0.len() < MOST || self.0.contains_key(&series) {
+        let series = match self.0.len() < MAX_SERIES || self.0.contains_key(&series) {
             true => series,
             false => (OTHERS, "mixed"),
         };
@@ -94,13 +94,13 @@ mod tests {
     #[test]
     fn routes_beyond_the_bound_share_one_histogram() {
         let mut all = Durations::default();
-        for n in 0..2 * MOST {
+        for n in 0..2 * MAX_SERIES {
             let route = &*Box::leak(format!("/{n}").into_boxed_str());
             all.record((route, "read"), Duration::ZERO);
         }
         let all = all.all();
-        assert_eq!(all.len(), MOST + 1);
+        assert_eq!(all.len(), MAX_SERIES + 1);
         let others = all.iter().find(|((route, _), _)| &**route == OTHERS);
-        assert_eq!(others.unwrap().1.buckets[0], MOST as u64);
+        assert_eq!(others.unwrap().1.buckets[0], MAX_SERIES as u64);
     }
 }

@@ -82,11 +82,12 @@ pub(crate) struct KeysPage {
 impl KeysPage {
     /// `api/keys`. Asks the store for the holders of the keys that this process does not hold.
     pub(crate) async fn json(mut self, holders: &Holders) -> Value {
-        // The rows are those of a survey, which several viewers share: the store is asked once for each.
         let elsewhere = self.rows.iter().filter(|row| !row.is_held());
-        let elsewhere = elsewhere.map(|row| (&row.key.key, &row.elsewhere));
-        holders.find(elsewhere).await;
-        let rows = self.rows.iter().map(|row| row.json());
+        let found = holders.find(elsewhere.map(|row| &row.key.key)).await;
+        let rows = self.rows.iter().map(|row| {
+            let holder = found.get(&row.key.key).and_then(|answer| answer.get());
+            row.json(holder.and_then(Option::as_ref))
+        });
         self.counts["keys"] = rows.collect();
         self.counts
     }

@@ -3,25 +3,20 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 use tower_distributed_lock::Lease;
 use tower_distributed_lock::client::{HoldSnapshot, HoldState, KeySnapshot};
 
 use crate::holders::{HolderElsewhere, who};
 use crate::millis;
 
-/// A key, and the holder in the store once it is known. Only keys that this process does not hold are asked about.
+/// A key.
 pub(crate) struct Row {
     pub(crate) key: KeySnapshot,
-    pub(crate) elsewhere: OnceCell<Option<HolderElsewhere>>,
 }
 
 impl Row {
     pub(crate) fn new(key: KeySnapshot) -> Self {
-        Self {
-            key,
-            elsewhere: OnceCell::new(),
-        }
+        Self { key }
     }
 
     /// The oldest hold of this process.
@@ -62,15 +57,15 @@ impl Row {
         route.and_then(Option::as_deref).unwrap_or("none")
     }
 
-    /// The row of `api/keys`. What only a hold has is `null` where this process has none.
-    pub(crate) fn json(&self) -> Value {
+    /// The row of `api/keys`, with the holder in the store, if that is another process and known. What only a hold has is `null` if
+    /// this process has none.
+    pub(crate) fn json(&self, elsewhere: Option<&HolderElsewhere>) -> Value {
         let hold = self.hold();
-        let elsewhere = self.elsewhere.get().and_then(Option::as_ref);
         let holder = match hold {
             Some(hold) => who("here", Some(&hold.id.to_string()), None, None),
             None => elsewhere.map_or_else(|| who("unknown", None, None, None), |it| it.who.clone()),
         };
-        let left = elsewhere.and_then(|elsewhere| elsewhere.left);
+        let left = elsewhere.and_then(HolderElsewhere::left);
         let hold = hold.map_or_else(
             || json!({ "state": "waiting", "lease_left_ms": left }),
             held_here,

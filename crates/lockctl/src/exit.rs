@@ -87,13 +87,13 @@ impl From<LockError> for Failure {
             LockError::Shutdown => Exit::Unavailable,
             _ => Exit::Refused,
         };
-        Self::new(exit, sentence(&error))
+        Self::new(exit, with_causes(&error))
     }
 }
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self::new(of_store(error.kind()), sentence(&error))
+        Self::new(of_store(error.kind()), with_causes(&error))
     }
 }
 
@@ -105,7 +105,7 @@ fn of_store(kind: StoreErrorKind) -> Exit {
 }
 
 /// An error with its causes. A cause that its error repeats is left out.
-pub(crate) fn sentence(error: &dyn Error) -> String {
+pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
@@ -115,11 +115,11 @@ pub(crate) fn sentence(error: &dyn Error) -> String {
         }
         next = cause.source();
     }
-    in_words_of_the_command_line(&text)
+    with_flags_for_methods(&text)
 }
 
 /// Replaces names of Rust methods by options of the command line.
-fn in_words_of_the_command_line(text: &str) -> String {
+fn with_flags_for_methods(text: &str) -> String {
     text.replace("`RedisStore::cluster`", "--cluster")
         .replace("`RedisStore::sentinel`", "--sentinel MASTER")
 }

@@ -10,7 +10,7 @@ use tower_distributed_lock::store::{Inspection, LockEntry};
 use crate::cli::{BreakArgs, KeyArgs};
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure};
-use crate::messages::say;
+use crate::messages::write_to_stderr;
 use crate::show::described;
 use crate::text::plain;
 
@@ -28,7 +28,7 @@ pub(crate) async fn break_lock(args: &BreakArgs, connection: &Connection) -> Res
     let admin = connection.admin().await?;
     let found = admin.inspect(&**key).await?;
     if found.is_held() && !args.yes {
-        say(format_args!("{}\n", described(key, &found)));
+        write_to_stderr(format_args!("{}\n", described(key, &found)));
         confirm(key).await?;
     }
     // A holder that has come since a look at a free lock is one that the user has not seen.
@@ -61,7 +61,7 @@ fn names(found: &Inspection) -> String {
 
 /// Asks the user to type the name.
 async fn confirm(key: &str) -> Result<(), Failure> {
-    say(
+    write_to_stderr(
         "Its holders go on working, and another may begin. Type the name of the lock to break it: ",
     );
     // On another thread, so that a connection that the store closes meanwhile is replaced.

@@ -24,12 +24,12 @@ pub(crate) async fn ls(args: &ListArgs, connection: &Connection) -> Result<u8, F
         false => {
             let pages = async |query| admin.locks(&query).await;
             let (locks, truncated) = all(args, pages, |entry: &LockEntry| &entry.key).await?;
-            tell(args, "locks", locks, truncated, LOCKS, lock)
+            print_entries(args, "locks", locks, truncated, LOCKS, lock)
         }
         true => {
             let pages = async |query| admin.records(&query).await;
             let (records, truncated) = all(args, pages, |entry: &RecordEntry| &entry.key).await?;
-            tell(args, "records", records, truncated, RECORDS, record)
+            print_entries(args, "records", records, truncated, RECORDS, record)
         }
     }
 }
@@ -60,7 +60,7 @@ async fn all<T>(
     }
 }
 
-fn tell<T: Serialize>(
+fn print_entries<T: Serialize>(
     args: &ListArgs,
     name: &'static str,
     entries: Vec<T>,

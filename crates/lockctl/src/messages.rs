@@ -49,14 +49,14 @@ fn writer() -> MutexGuard<'static, Option<Writer>> {
 
 pub(crate) fn warn(message: impl Display) {
     // It may have what a server has said.
-    say(format_args!(
+    write_to_stderr(format_args!(
         "lockctl: {}\n",
         harmless(&message.to_string())
     ));
 }
 
 /// Writes a text to standard error, without waiting. It is lost if it cannot be written.
-pub(crate) fn say(text: impl Display) {
+pub(crate) fn write_to_stderr(text: impl Display) {
     let mut writer = writer();
     let texts = &writer.get_or_insert_with(Writer::start).texts;
     if let Err(TrySendError::Disconnected(text)) = texts.try_send(text.to_string()) {

@@ -17,11 +17,11 @@ pub(crate) use child::trampoline;
 use child::{Child, code_of};
 use output::KeptOutput;
 use signals::ForwardedSignals;
-use supervision::{CommandEnd, Rule, supervise};
+use supervision::{CommandEnd, LossPolicy, supervise};
 
 use crate::cli::{LossAction, RunArgs};
 use crate::connection::Connection;
-use crate::exit::{Exit, Failure, sentence};
+use crate::exit::{Exit, Failure, with_causes};
 use crate::messages::warn;
 
 /// How long the clean-up at the end may take.
@@ -31,7 +31,7 @@ const CLEAN_UP: Duration = Duration::from_secs(2);
 const LONGEST_GRACE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, Failure> {
-    let rule = rule(args)?;
+    let policy = loss_policy(args)?;
     // Before the lock is taken, so that a later signal does not end lockctl while it holds the lock.
     let mut signals = ForwardedSignals::listen().map_err(|error| {
         Failure::new(Exit::System, format!("cannot listen for signals: {error}"))
@@ -41,7 +41,7 @@ pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, F
         stopped = signals.ending() => return Err(stopped),
         locks = connection.client_as(args.announce.as_deref()) => locks?,
     };
-    let job = Job::new(args, rule, connection.issues_tokens(), locks);
+    let job = Job::new(args, policy, connection.issues_tokens(), locks);
     let code = match (&args.idempotency_key, &args.key) {
         (Some(name), _) => once::once(&job, name, &mut signals).await,
         (None, Some(key)) => job
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: &RunArgs, connection: &Connection) -> Result<u8, F
 }
 
 /// What becomes of the command when a lock is lost.
-fn rule(args: &RunArgs) -> Result<Rule, Failure> {
+fn loss_policy(args: &RunArgs) -> Result<LossPolicy, Failure> {
     let on_lost = args.on_lost;
     let grace = match (on_lost, args.grace) {
         (LossAction::Term, None) => (args.lease / 3).min(LONGEST_GRACE),
@@ -70,13 +70,13 @@ fn rule(args: &RunArgs) -> Result<Rule, Failure> {
         (_, None) => Duration::ZERO,
         (_, Some(_)) => return Err(Failure::usage("--grace is for `--on-lost term`")),
     };
-    Ok(Rule { on_lost, grace })
+    Ok(LossPolicy { on_lost, grace })
 }
 
 /// A command that is to run under locks.
 struct Job<'a> {
     args: &'a RunArgs,
-    rule: Rule,
+    policy: LossPolicy,
     /// Whether grants carry fencing tokens.
     fenced: bool,
     /// Until when it waits, for all its locks; `None`: without limit.
@@ -85,17 +85,17 @@ struct Job<'a> {
 }
 
 /// A command that has run.
-struct Ran {
+struct FinishedCommand {
     ended: CommandEnd,
     /// What it wrote to its output and its errors, if that is captured.
     kept: Option<[KeptOutput; 2]>,
 }
 
 impl<'a> Job<'a> {
-    fn new(args: &'a RunArgs, rule: Rule, fenced: bool, locks: LockClient) -> Self {
+    fn new(args: &'a RunArgs, policy: LossPolicy, fenced: bool, locks: LockClient) -> Self {
         Self {
             args,
-            rule,
+            policy,
             fenced,
             until: args.wait.and_then(|wait| Instant::now().checked_add(wait)),
             locks,
@@ -109,7 +109,7 @@ impl<'a> Job<'a> {
         key: &str,
         claim: Option<LockHandle>,
         signals: &mut ForwardedSignals,
-    ) -> Result<Ran, Failure> {
+    ) -> Result<FinishedCommand, Failure> {
         let claim_lost = claim.as_ref().map(LockHandle::lost);
         let taken = tokio::select! {
             biased;
@@ -124,11 +124,11 @@ impl<'a> Job<'a> {
         }
         let captured = claim.is_some();
         let locks: Vec<_> = iter::once(guard.handle()).chain(claim).collect();
-        let attended = self.attend(&locks, captured, signals).await;
+        let attended = self.run_supervised(&locks, captured, signals).await;
         // If the command did not begin, how its lock ended does not matter.
         let released = guard.release().await;
         let ran = attended?;
-        verdict(ran.ended, released, self.rule.on_lost)?;
+        exit_code(ran.ended, released, self.policy.on_lost)?;
         Ok(ran)
     }
 
@@ -158,29 +158,29 @@ impl<'a> Job<'a> {
 
     /// Runs the command to its end while all `locks` are held. Its environment names the first. What it writes is kept if its
     /// output is `captured`.
-    async fn attend(
+    async fn run_supervised(
         &self,
         locks: &[LockHandle],
         captured: bool,
         signals: &mut ForwardedSignals,
-    ) -> Result<Ran, Failure> {
+    ) -> Result<FinishedCommand, Failure> {
         let failed = |what: &str, error| Failure::new(Exit::System, format!("{what}: {error}"));
-        let mut child = Child::start(&self.args.command, &locks[0], self.rule.on_lost, captured)
+        let mut child = Child::start(&self.args.command, &locks[0], self.policy.on_lost, captured)
             .map_err(|error| failed("cannot start a process", error))?;
         let output = child.passing();
-        let ended = supervise(&mut child, locks, self.rule, signals)
+        let ended = supervise(&mut child, locks, self.policy, signals)
             .await
             .map_err(|error| failed("cannot wait for the command", error))?;
         let kept = match output {
             Some(output) => Some(output.finish(signals.ending()).await),
             None => None,
         };
-        Ok(Ran { ended, kept })
+        Ok(FinishedCommand { ended, kept })
     }
 }
 
 /// The exit code, from the results of the command and of the lock.
-fn verdict(
+fn exit_code(
     ended: CommandEnd,
     released: Result<(), LockError>,
     on_lost: LossAction,
@@ -194,7 +194,7 @@ fn verdict(
     let Err(error) = released else {
         return Ok(code);
     };
-    let came = format!("the command ended ({status}), but {}", sentence(&error));
+    let came = format!("the command ended ({status}), but {}", with_causes(&error));
     match error {
         _ if on_lost == LossAction::Ignore => {
             warn(came);
@@ -244,8 +244,8 @@ mod tests {
             claim.release().await.unwrap();
         };
         let begun = Instant::now();
-        let rule = rule(&args).unwrap();
-        let job = Job::new(&args, rule, false, locks);
+        let policy = loss_policy(&args).unwrap();
+        let job = Job::new(&args, policy, false, locks);
         let mut signals = ForwardedSignals::default();
         let (code, ()) = tokio::join!(once::once(&job, "a", &mut signals), claimed);
         assert_eq!(code.unwrap_err().code(), 80);
@@ -255,23 +255,23 @@ mod tests {
 
     #[test]
     fn the_code_of_the_command_counts_where_the_lock_is_confirmed() {
-        assert_eq!(verdict(exited(7), Ok(()), LossAction::Term).unwrap(), 7);
+        assert_eq!(exit_code(exited(7), Ok(()), LossAction::Term).unwrap(), 7);
         let killed = CommandEnd {
             status: ExitStatus::from_raw(9),
             by_loss: false,
         };
-        assert_eq!(verdict(killed, Ok(()), LossAction::Term).unwrap(), 137);
+        assert_eq!(exit_code(killed, Ok(()), LossAction::Term).unwrap(), 137);
     }
 
     #[test]
     fn a_lock_that_is_not_confirmed_is_no_success() {
-        let lost = verdict(exited(0), Err(LockError::Lost), LossAction::Term).unwrap_err();
+        let lost = exit_code(exited(0), Err(LockError::Lost), LossAction::Term).unwrap_err();
         assert_eq!(lost.code(), 82);
-        let unconfirmed = verdict(exited(0), Err(silent()), LossAction::Kill).unwrap_err();
+        let unconfirmed = exit_code(exited(0), Err(silent()), LossAction::Kill).unwrap_err();
         assert_eq!(unconfirmed.code(), 83);
         assert!(unconfirmed.to_string().contains("silence"), "{unconfirmed}");
         assert_eq!(
-            verdict(exited(3), Err(silent()), LossAction::Ignore).unwrap(),
+            exit_code(exited(3), Err(silent()), LossAction::Ignore).unwrap(),
             3
         );
     }
@@ -282,7 +282,7 @@ mod tests {
             by_loss: true,
             ..exited(0)
         };
-        let lost = verdict(ended, Ok(()), LossAction::Term).unwrap_err();
+        let lost = exit_code(ended, Ok(()), LossAction::Term).unwrap_err();
         assert_eq!(lost.code(), 82);
     }
 }

@@ -9,7 +9,7 @@ use tower_distributed_lock::store::{Holder, Inspection, LockEntry};
 
 use crate::cli::WatchArgs;
 use crate::connection::Connection;
-use crate::exit::{Failure, sentence};
+use crate::exit::{Failure, with_causes};
 use crate::messages::warn;
 use crate::text::plain;
 use crate::{json, print_to_reader};
@@ -33,7 +33,7 @@ pub(crate) async fn watch(args: &WatchArgs, connection: &Connection) -> Result<u
     loop {
         let parties = parties(&found);
         if seen.as_ref() != Some(&parties) {
-            if !tell(args, found)? {
+            if !print_line(args, found)? {
                 return Ok(0);
             }
             seen = Some(parties);
@@ -43,7 +43,7 @@ pub(crate) async fn watch(args: &WatchArgs, connection: &Connection) -> Result<u
             match admin.inspect(&args.key.key).await {
                 Ok(found) => break found,
                 Err(error) => {
-                    let error = sentence(&error);
+                    let error = with_causes(&error);
                     if failing.as_ref() != Some(&error) {
                         warn(&error);
                     }
@@ -56,7 +56,7 @@ pub(crate) async fn watch(args: &WatchArgs, connection: &Connection) -> Result<u
 }
 
 /// Prints a line. Returns whether it has a reader.
-fn tell(args: &WatchArgs, found: Inspection) -> Result<bool, Failure> {
+fn print_line(args: &WatchArgs, found: Inspection) -> Result<bool, Failure> {
     let at = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
     let line = match args.key.output.json {
         true => json(&Look {

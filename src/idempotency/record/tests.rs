@@ -16,7 +16,7 @@ fn recorded() -> Recorded {
         .header("date", "Thu, 01 Jan 1970 00:00:00 GMT");
     let (response, ()) = response.body(()).unwrap().into_parts();
     Recorded::new(
-        Fingerprint::of(&request, "/transfers", b"{}"),
+        Fingerprint::of(&request, b"{}"),
         &response,
         Bytes::from_static(b"\0done"),
         true,

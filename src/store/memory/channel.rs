@@ -30,8 +30,8 @@ impl Channel {
         let hold = &attempt.hold;
         match hold.mode {
             LockMode::Fair => Self::Fair(hold.id),
-            LockMode::Read if attempt.is_called() => Self::Readers,
-            _ if attempt.is_called() => Self::Turn(hold.id.client()),
+            LockMode::Read if attempt.is_woken_in_turn() => Self::Readers,
+            _ if attempt.is_woken_in_turn() => Self::Turn(hold.id.client()),
             LockMode::Reentrant => Self::Exclusive,
             LockMode::Read | LockMode::Write => Self::ReadWrite,
             LockMode::Permit(_) => Self::Permits,

@@ -55,7 +55,7 @@ impl State {
 
     /// Grants the attempt, without a token, or records it as waiting if it has patience.
     pub(super) fn ask(&mut self, attempt: &Attempt, now: Instant) -> Result<Outcome, StoreError> {
-        let (hold, in_line) = (&attempt.hold, attempt.stands_in_line());
+        let (hold, in_line) = (&attempt.hold, attempt.has_place());
         let outcome = self.evaluate(attempt, now)?;
         match outcome {
             Outcome::Granted { .. } => {
@@ -88,7 +88,7 @@ impl State {
         }
         self.check_family(hold.mode.family())?;
         self.check_limit(hold)?;
-        Ok(match self.obstacle(hold, attempt.stands_in_line()) {
+        Ok(match self.obstacle(hold, attempt.has_place()) {
             // Never zero, because the obstacle is live.
             Some(until) => Outcome::Refused {
                 retry_after: until - now,

@@ -60,7 +60,7 @@ fn waits(attempt: &Attempt) -> u8 {
     match attempt.hold.mode {
         LockMode::Fair => 2 * u8::from(is_patient),
         LockMode::Read => is_patient.into(),
-        _ if attempt.stands_in_line() => 2,
+        _ if attempt.has_place() => 2,
         LockMode::Write => is_patient.into(),
         LockMode::Reentrant | LockMode::Permit(_) => 0,
     }
@@ -154,8 +154,8 @@ pub(super) fn channel(attempt: &Attempt) -> String {
     let names = Names::of(&hold.key);
     match hold.mode {
         LockMode::Fair => names.turn_channel(hold.id).to_string(),
-        LockMode::Read if attempt.is_called() => names.enter().to_string(),
-        _ if attempt.is_called() => format!("{}:{}", names.turn(), hold.id.client()),
+        LockMode::Read if attempt.is_woken_in_turn() => names.enter().to_string(),
+        _ if attempt.is_woken_in_turn() => format!("{}:{}", names.turn(), hold.id.client()),
         _ => redissons_channel(hold).to_string(),
     }
 }

@@ -27,7 +27,7 @@ impl LockStore for RedisStore {
         let call = |publish| Ok(calls::acquire(attempt, publish));
         let (answer, sent) = self.call_counting(key, call).await?;
         let outcome = reply::outcome(&answer, mode.family())?;
-        if attempt.is_called() {
+        if attempt.is_woken_in_turn() {
             let StoreInner {
                 outside, router, ..
             } = &*self.inner;
@@ -113,7 +113,7 @@ impl LockStore for RedisStore {
         let router = &self.inner.router;
         let channel = calls::channel(attempt);
         let wakeups = router.listen(&attempt.hold.key, channel).await?;
-        if !attempt.is_called() {
+        if !attempt.is_woken_in_turn() {
             return Ok(wakeups);
         }
         Ok(wakeups.with(self.inner.outside.unfollow_on_drop(attempt)))

@@ -87,9 +87,7 @@ async fn a_snapshot_has_each_key_with_its_holds_and_its_waiters_in_order() {
     assert_eq!(hold.held, 300 * MS);
     assert!(hold.remaining <= 700 * MS && hold.remaining > 600 * MS);
     let waiters = seen.waiters.iter();
-    let waiters: Vec<_> = waiters
-        .map(|one| (one.route, one.waited))
-        .collect();
+    let waiters: Vec<_> = waiters.map(|one| (one.route, one.waited)).collect();
     assert_eq!(waiters, [(Some("/1"), 300 * MS), (Some("/2"), 200 * MS)]);
     assert!(!seen.waiters[0].in_store);
     let seen = locks.snapshot_of("elsewhere").unwrap();

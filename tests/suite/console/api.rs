@@ -35,7 +35,7 @@ async fn losses_and_refusals_are_kept_with_their_cause() {
     };
     assert_eq!(lost["kind"], "lost");
     assert_eq!(lost["route"], "/k");
-    assert_eq!(lost["cause"], "the store did not carry it at its release");
+    assert_eq!(lost["cause"], "gone");
     assert_eq!(broken["kind"], "broken");
     assert_eq!(refused["outcome"], "contended");
     assert_eq!(refused["route"], "/other");

@@ -12,9 +12,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::{Attempt, LockStore, LockStoreExt, Record};
-use tower_distributed_lock::{
-    Confirm, IdempotencyLayer, Lease, LockClient, LockKey, LockMode, MemoryStore,
-};
+use tower_distributed_lock::{IdempotencyLayer, Lease, LockClient, LockKey, LockMode, MemoryStore};
 use tracing::Level;
 
 use super::{Runs, answering, is_replay, pay, payments, problem, remembering, settle, text};
@@ -58,32 +56,47 @@ fn robbed(store: &TestStore, runs: &Runs, pause: Duration) -> Router {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_lock_never_answers_with_the_handlers_response_and_records_nothing() {
-    for confirm in [Confirm::Store, Confirm::Strict] {
-        let (store, _locks, layer) = remembering();
-        let runs = Runs::default();
-        let app = robbed(&store, &runs, Duration::ZERO).layer(layer.confirm(confirm));
-        let (status, problem) = problem(pay(&app).await).await;
-        assert_eq!((status, &problem["type"]), (500, &"lock-lost".into()));
-        assert_eq!(problem["outcome"], "unknown");
-        let repeat = pay(&app).await;
-        assert!(!is_replay(&repeat), "{confirm:?}");
-        assert_eq!(text(repeat).await, "run 2");
-    }
+    let (store, _locks, layer) = remembering();
+    let runs = Runs::default();
+    let app = robbed(&store, &runs, Duration::ZERO).layer(layer);
+    let (status, problem) = problem(pay(&app).await).await;
+    assert_eq!((status, &problem["type"]), (500, &"lock-lost".into()));
+    assert_eq!(problem["outcome"], "unknown");
+    let repeat = pay(&app).await;
+    assert!(!is_replay(&repeat));
+    assert_eq!(text(repeat).await, "run 2");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_lapses_ends_the_handler() {
     let (_store, _locks, layer) = remembering();
     let runs = Runs::default();
-    let app = payments(&runs).layer(
-        layer
-            .clone()
-            .lease(Lease::Fixed(Duration::from_millis(500))),
-    );
+    let layer = layer.lease(Lease::Fixed(Duration::from_millis(500)));
+    let app = payments(&runs).layer(layer);
     assert_eq!(problem(pay(&app).await).await.0, 500);
-    let app = payments(&runs).layer(layer.max_hold(Duration::from_millis(500)));
-    assert_eq!(problem(pay(&app).await).await.0, 500);
-    assert_eq!(runs.count(), 2);
+    assert_eq!(runs.count(), 1);
+}
+
+/// A lease that is renewed is renewed for five minutes, and one that is longer is the limit itself.
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_hangs_holds_its_key_for_five_minutes_or_its_lease() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    for (lease, minutes) in [
+        (Lease::default(), 5),
+        (Lease::Renewed(7 * MINUTE), 7),
+        (Lease::Fixed(6 * MINUTE), 6),
+    ] {
+        let (_store, _locks, layer) = remembering();
+        let app = answering(std::future::pending::<()>).layer(layer.lease(lease));
+        let began = Instant::now();
+        assert_eq!(problem(pay(&app).await).await.1["type"], "lock-lost");
+        let (held, limit) = (began.elapsed(), minutes * MINUTE);
+        // A deadline is a hundredth earlier than the store's.
+        assert!(
+            held > limit.mul_f64(0.98) && held <= limit + Duration::from_secs(2),
+            "{lease:?}: {held:?}"
+        );
+    }
 }
 
 /// The first request is paused past its lease, and the second one has recorded. The first learns of it at its release: its client
@@ -125,22 +138,19 @@ async fn a_request_that_was_overtaken_by_another_payload_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_store_at_the_end_the_lease_confirms_unless_strict_is_set() {
-    for (confirm, status) in [(Confirm::Store, 200), (Confirm::Strict, 500)] {
-        let (store, _locks, layer) = remembering();
-        let unplugged = store.clone();
-        let app = answering(move || {
-            unplugged.unplug(true);
-            async { "done" }
-        })
-        .layer(layer.confirm(confirm));
-        assert_eq!(pay(&app).await.status(), status, "{confirm:?}");
-        // The record is written in the background when the store answers again.
-        store.unplug(false);
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        let repeat = pay(&app).await;
-        assert!(is_replay(&repeat), "{confirm:?}");
-    }
+async fn a_record_that_is_not_confirmed_is_500_and_found_by_a_repeat() {
+    let (store, _locks, layer) = remembering();
+    let unplugged = store.clone();
+    let app = answering(move || {
+        unplugged.unplug(true);
+        async { "done" }
+    })
+    .layer(layer);
+    assert_eq!(problem(pay(&app).await).await.1["type"], "lock-lost");
+    // The record is written in the background when the store answers again.
+    store.unplug(false);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(is_replay(&pay(&app).await));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::extract::DefaultBodyLimit;
 use axum::routing::post;
 use http::Request;
 use tokio::io::AsyncWriteExt;
@@ -39,8 +40,8 @@ async fn a_body_that_takes_too_long_is_400_and_claims_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_body_that_names_the_key_is_read_within_the_same_limits() {
     let (store, _locks, layer) = remembering();
-    let layer = layer.key(key::stripe()).body_limit(16);
-    let app = reading().layer(layer);
+    let layer = layer.key(key::stripe());
+    let app = reading().layer(layer).layer(DefaultBodyLimit::max(16));
     let answer = send(&app, upload("k", dribbling("x"))).await;
     assert_eq!(answer.status(), 400);
     let answer = send(&app, upload("k", Body::from(vec![b'x'; 17]))).await;
@@ -51,7 +52,7 @@ async fn a_body_that_names_the_key_is_read_within_the_same_limits() {
 #[tokio::test]
 async fn a_client_that_sends_chunks_over_the_limit_sees_the_413() {
     let (_store, _locks, layer) = remembering();
-    let address = lengths::serve(reading().layer(layer.body_limit(16))).await;
+    let address = lengths::serve(reading().layer(layer).layer(DefaultBodyLimit::max(16))).await;
     let mut client = TcpStream::connect(address).await.unwrap();
     let head = "POST /payments HTTP/1.1\r\nhost: test\r\nidempotency-key: k\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
     client.write_all(head.as_bytes()).await.unwrap();

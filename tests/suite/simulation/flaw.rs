@@ -58,6 +58,4 @@ pub(super) enum Flaw {
     // Flaws of a layer.
     /// The content of a request is ignored.
     IgnoresBodies,
-    /// An answer is sent before its record is confirmed.
-    Hasty,
 }

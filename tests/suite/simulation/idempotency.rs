@@ -10,7 +10,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tower_distributed_lock::{Confirm, IdempotencyLayer, Lease, LockClient, OnCancel};
+use tower_distributed_lock::{IdempotencyLayer, Lease, LockClient};
 use tower_distributed_lock_testing::Fault;
 
 use super::flaw::Flaw;
@@ -20,7 +20,7 @@ use super::seeds::{Scenario, Summary};
 use super::weather::Weather;
 use super::world::{Settings, World};
 use handler::Handler;
-use runs::{Runs, Strictness};
+use runs::Runs;
 use sender::{KEYS, Sender};
 
 const SCENARIO: Scenario = Scenario {
@@ -45,24 +45,15 @@ fn run(settings: Settings) -> History {
 
 async fn happen(mut world: World, settings: Settings) -> History {
     let Settings { weather, flaw, .. } = settings;
-    let confirm = match world.random.bool() {
-        true if flaw != Flaw::Hasty => Confirm::Strict,
-        _ => Confirm::Store,
-    };
     let runs = Arc::new(Runs::new(
         world.log.clone(),
         world.checked_stores.clone(),
-        Strictness {
-            // Otherwise an answer is sent when the store does not answer and the deadline has not
-            // passed.
-            recorded: confirm == Confirm::Strict || weather == Weather::Calm || flaw == Flaw::Hasty,
-            not_again: weather.keeps_data(),
-        },
+        weather.keeps_data(),
     ));
     let clients = [(); PROCESSES].map(|()| LockClient::new(world.stores[0].clone()));
     let senders = clients.each_ref().map(|locks| {
         let handler = Handler::new(runs.clone(), flaw, &mut world.random);
-        let layer = layer(locks, confirm, &mut world.random);
+        let layer = layer(locks, &mut world.random);
         Sender::new(handler.behind(layer), runs.clone(), world.log.clone())
     });
     let mut sending = JoinSet::new();
@@ -84,18 +75,13 @@ async fn happen(mut world: World, settings: Settings) -> History {
     world.end(&clients, Menu::All).await
 }
 
-fn layer(locks: &LockClient, confirm: Confirm, random: &mut Rng) -> IdempotencyLayer {
-    let layer = IdempotencyLayer::new(locks.clone())
+fn layer(locks: &LockClient, random: &mut Rng) -> IdempotencyLayer {
+    let leases = [Lease::Renewed(millis(400)), Lease::Fixed(millis(600))];
+    IdempotencyLayer::new(locks.clone())
         .shared()
-        .confirm(confirm)
-        .lease(Lease::Renewed(millis(400)))
+        .lease(leases[random.usize(..2)])
         .retention(RETENTION)
         .wait(millis([0, 500, 3_000][random.usize(..3)]))
-        .max_hold([Duration::MAX, millis(600)][random.usize(..2)]);
-    match random.bool() {
-        true => layer,
-        false => layer.on_cancel(OnCancel::Drop),
-    }
 }
 
 fn schedules(test: &str, weather: Weather) -> Summary {
@@ -149,6 +135,5 @@ fn every_flaw_is_found() {
         (Flaw::IgnoresBodies, "S10", calm),
         (Flaw::RecordsAlways, "S10", hostile),
         (Flaw::Confirms, "S9", hostile),
-        (Flaw::Hasty, "S9", hostile),
     ]);
 }

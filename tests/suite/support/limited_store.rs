@@ -1,5 +1,7 @@
 //! A store that supports less than the memory store.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tower_distributed_lock::error::StoreError;
@@ -16,6 +18,10 @@ pub(crate) struct LimitedStore {
     capabilities: Capabilities,
     /// How long after its effect a forced unlock is answered.
     delay: Duration,
+    /// How long after the question an inspection is answered.
+    inspection: Duration,
+    /// How many inspections were asked for.
+    inspections: Arc<AtomicUsize>,
 }
 
 impl LimitedStore {
@@ -24,6 +30,8 @@ impl LimitedStore {
             store: MemoryStore::new(),
             capabilities,
             delay: Duration::ZERO,
+            inspection: Duration::ZERO,
+            inspections: Arc::default(),
         }
     }
 
@@ -33,6 +41,19 @@ impl LimitedStore {
         store.delay = delay;
         store.capabilities = Capabilities::all().inspect(store.clone());
         store
+    }
+
+    /// A store that takes so long to answer an inspection.
+    pub(crate) fn inspecting_late(delay: Duration) -> Self {
+        let mut store = Self::new(Capabilities::all());
+        store.inspection = delay;
+        store.capabilities = Capabilities::all().inspect(store.clone());
+        store
+    }
+
+    /// How many inspections were asked for.
+    pub(crate) fn inspections(&self) -> usize {
+        self.inspections.load(Ordering::Relaxed)
     }
 }
 
@@ -64,6 +85,8 @@ impl LockStore for LimitedStore {
 
 impl Inspect for LimitedStore {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
+        self.inspections.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(self.inspection).await;
         self.store.inspect(key).await
     }
 

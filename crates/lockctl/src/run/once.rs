@@ -10,7 +10,7 @@ use tower_distributed_lock::{Lease, LockError, LockHandle, LockKey};
 
 use super::output::KeptOutput;
 use super::signals::ForwardedSignals;
-use super::{Job, Ran, verdict};
+use super::{FinishedCommand, Job, exit_code};
 use crate::cli::Remember;
 use crate::exit::{Exit, Failure};
 use crate::messages::warn;
@@ -58,7 +58,7 @@ pub(super) async fn once(
         ran
     };
     let (ran, recorded) = tokio::join!(running, recorded);
-    verdict(ran?.ended, released(recorded), job.rule.on_lost)
+    exit_code(ran?.ended, released(recorded), job.policy.on_lost)
 }
 
 fn claim(job: &Job<'_>, key: LockKey) -> Once {
@@ -69,7 +69,7 @@ fn claim(job: &Job<'_>, key: LockKey) -> Once {
 }
 
 /// What is to be remembered. A command that was killed has not done its work.
-fn outcome(ran: &Ran, job: &Job<'_>) -> Option<RunOutcome> {
+fn outcome(ran: &FinishedCommand, job: &Job<'_>) -> Option<RunOutcome> {
     let [stdout, stderr] = ran.kept.clone()?;
     let code = ran.ended.status.code().filter(|_| !ran.ended.by_loss)?;
     let counts = code == 0 || job.args.remember == Remember::Exit;
@@ -85,10 +85,10 @@ async fn run(
     job: &Job<'_>,
     claim: LockHandle,
     signals: &mut ForwardedSignals,
-) -> Result<Ran, Failure> {
+) -> Result<FinishedCommand, Failure> {
     match &job.args.key {
         Some(key) => job.under(key, Some(claim), signals).await,
-        None => job.attend(&[claim], true, signals).await,
+        None => job.run_supervised(&[claim], true, signals).await,
     }
 }
 

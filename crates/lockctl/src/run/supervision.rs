@@ -24,7 +24,7 @@ pub(super) struct CommandEnd {
 
 /// What becomes of a command that loses its lock.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rule {
+pub(super) struct LossPolicy {
     pub(super) on_lost: LossAction,
     pub(super) grace: Duration,
 }
@@ -36,10 +36,10 @@ pub(super) struct Rule {
 pub(super) async fn supervise(
     child: &mut Child,
     locks: &[LockHandle],
-    rule: Rule,
+    policy: LossPolicy,
     signals: &mut ForwardedSignals,
 ) -> io::Result<CommandEnd> {
-    let Rule { on_lost, grace } = rule;
+    let LossPolicy { on_lost, grace } = policy;
     let mut lost = false;
     let mut kill_at = None;
     loop {
@@ -55,7 +55,7 @@ pub(super) async fn supervise(
             signal = signals.next() => child.pass_on(signal),
             lock = first_lost(locks, grace), if !lost => {
                 lost = true;
-                kill_at = begin_to_end(child, lock, rule);
+                kill_at = begin_to_end(child, lock, policy);
             }
             () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => {
                 kill_at = None;
@@ -66,19 +66,19 @@ pub(super) async fn supervise(
 }
 
 /// Begins to end the command after a loss. Returns when to kill it.
-fn begin_to_end(child: &Child, lock: &LockHandle, rule: Rule) -> Option<Instant> {
+fn begin_to_end(child: &Child, lock: &LockHandle, policy: LossPolicy) -> Option<Instant> {
     let loss = match lock.is_lost() {
         true => "is lost",
         false => "could not be renewed in time",
     };
     let now = Instant::now();
-    let (what, kill_at) = match rule.on_lost {
-        LossAction::Term => ("ending the command", Some(now + rule.grace)),
+    let (what, kill_at) = match policy.on_lost {
+        LossAction::Term => ("ending the command", Some(now + policy.grace)),
         LossAction::Kill => ("killing the command", Some(now)),
         LossAction::Ignore => ("the command goes on", None),
     };
     warn(format_args!("the lock on {:?} {loss}: {what}", lock.key()));
-    if rule.on_lost == LossAction::Term {
+    if policy.on_lost == LossAction::Term {
         child.signal(Signal::SIGTERM);
     }
     kill_at

@@ -1,6 +1,7 @@
 //! Lists of keys, and the keys in them.
 
 use super::*;
+use crate::support::LimitedStore;
 
 #[tokio::test]
 async fn a_key_that_is_held_is_shown_with_its_holder_its_lease_and_its_token() {
@@ -243,4 +244,39 @@ async fn a_question_that_makes_no_sense_is_answered_with_what_does() {
         assert!(detail.starts_with(says), "{detail}");
     }
     assert_eq!(page.get("/api/nothing").await.status(), 404);
+}
+
+/// A page asks for the holders of its keys one by one, so a store in trouble must not be asked for all of them each second.
+#[tokio::test]
+async fn a_slow_store_is_asked_for_holders_less_often() {
+    const KEYS: usize = 24;
+    let store = LimitedStore::inspecting_late(Duration::from_millis(300));
+    let [locks, other] = [(); 2].map(|()| LockClient::new(store.clone()));
+    let page = Page::serve(console::router(&locks)).await;
+    let mut held = Vec::new();
+    for n in 0..KEYS {
+        let key = format!("k{n}");
+        held.push(other.lock(&*key).await.unwrap());
+        drop(wait(locks.lock(&*key)));
+    }
+    eventually("all of them wait", SOON, async || {
+        locks.snapshot().count() == KEYS
+    })
+    .await;
+    let known = |shown: &Value| {
+        let kinds = rows(shown)
+            .iter()
+            .map(|row| row["holder"]["kind"] == "ours");
+        kinds.filter(|known| *known).count()
+    };
+    let first = known(&page.json("/api/keys").await);
+    assert!(first < KEYS, "a viewer does not wait for all of them");
+    let asked = store.inspections();
+    for _ in 0..4 {
+        // Longer than a survey is shown.
+        tokio::time::sleep(Duration::from_millis(450)).await;
+        let shown = page.json("/api/keys").await;
+        assert_eq!(known(&shown), first, "what is known is shown");
+    }
+    assert_eq!(store.inspections(), asked, "it had five seconds of rest");
 }

@@ -151,6 +151,8 @@ async fn labels_are_routes_and_modes_and_never_what_a_client_sends() {
         "mixed",
         "renewed",
         "lost",
+        "gone",
+        "not_renewed",
         "failed",
         "answered",
         "executed",
@@ -190,9 +192,10 @@ async fn every_outcome_is_counted_once() {
     assert_eq!(count("overloaded_total", &orders), 1.0);
     assert_eq!(count("unavailable_total", &orders), 1.0);
     assert_eq!(count("hold_duration_seconds", &orders), requests - 4.0);
-    assert_eq!(count("lost_total", &orders), 1.0);
-    assert_eq!(count("lost_total", &["none", "reentrant"]), 1.0);
-    assert_eq!(count("lost_total", &["none", "read"]), 1.0);
+    let lost = |route, mode, reason| count("lost_total", &[route, mode, reason]);
+    assert_eq!(lost("/orders/{id}", "write", "gone"), 1.0);
+    assert_eq!(lost("none", "reentrant", "gone"), 1.0);
+    assert_eq!(lost("none", "read", "not_renewed"), 1.0);
     assert_eq!(count("renewals_total", &["none", "reentrant", "lost"]), 1.0);
     // Tried repeatedly with growing pauses, from the first attempt, at most a third of the lease away, to the end of
     // the lease.

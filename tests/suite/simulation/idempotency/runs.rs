@@ -62,33 +62,21 @@ struct Run {
     is_final: bool,
 }
 
-/// The promises that hold under the weather and the settings.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Strictness {
-    /// A final answer is sent only after its record.
-    pub(super) recorded: bool,
-    /// Recorded work is not repeated.
-    pub(super) not_again: bool,
-}
-
 pub(super) struct Runs {
     log: Arc<Log>,
     checked_stores: Arc<CheckedStores>,
-    strictness: Strictness,
+    /// Whether the promise holds that recorded work is not repeated.
+    not_again: bool,
     sent: Mutex<Vec<Sent>>,
     runs: Mutex<Vec<Run>>,
 }
 
 impl Runs {
-    pub(super) fn new(
-        log: Arc<Log>,
-        checked_stores: Arc<CheckedStores>,
-        strictness: Strictness,
-    ) -> Self {
+    pub(super) fn new(log: Arc<Log>, checked_stores: Arc<CheckedStores>, not_again: bool) -> Self {
         Self {
             log,
             checked_stores,
-            strictness,
+            not_again,
             sent: Mutex::default(),
             runs: Mutex::default(),
         }
@@ -107,7 +95,7 @@ impl Runs {
     /// Records that a handler begins to serve a request; returns the run.
     pub(super) fn begin(&self, request: u64) -> usize {
         let request = self.sent.lock().unwrap()[request as usize];
-        if self.strictness.not_again && self.recorded(request.key).is_some() {
+        if self.not_again && self.recorded(request.key).is_some() {
             let text = format!("{request:?} is served, and its key has a record");
             self.log.violated("S10", text);
         }
@@ -200,7 +188,7 @@ impl Runs {
             let text = format!("{sent:?} is answered by another's run: {answer:?}");
             return self.log.violated("S10", text);
         };
-        if self.strictness.recorded && run.is_final && !self.is_recorded(run) {
+        if run.is_final && !self.is_recorded(run) {
             let text = format!("{run:?} is confirmed, and not recorded");
             self.log.violated("S9", text);
         }
