@@ -41,7 +41,7 @@ pub(super) struct Figures {
     pub(super) our_waits: Vec<f64>,
     pub(super) their_waits: Vec<f64>,
     /// Without ours, and with as many more of theirs.
-    alone: Vec<f64>,
+    pub(super) alone: Vec<f64>,
 }
 
 pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
@@ -151,7 +151,7 @@ fn judge(bench: &mut Bench, processes: usize, kind: &str, work: Duration, figure
 }
 
 /// Judges the worst wait of both sides. Returns Redisson's.
-pub(super) fn judge_waits(bench: &mut Bench, who: &str, figures: &Figures) -> f64 {
+fn judge_waits(bench: &mut Bench, who: &str, figures: &Figures) -> f64 {
     let (ours, theirs) = (median(&figures.our_waits), median(&figures.their_waits));
     bench.report.row(
         &format!("{who}: worst wait, ms"),

@@ -1,13 +1,14 @@
-//! One read-write lock that readers and writers of ours and of Redisson 4.7.0 want: the shares of both, and the worst waits.
+//! One read-write lock that readers and writers of ours and of Redisson 4.7.0 want: the shares of both, and the worst waits; beside
+//! as many more readers and writers of Redisson in the place of ours.
 
 use anyhow::Result;
 
-use super::mixed::{Figures, WORK, judge_waits, millis, start, time, worst};
+use super::mixed::{Figures, WORK, millis, start, time, worst};
 use crate::Bench;
 use crate::contender::Contender;
 use crate::crowd::Crowd;
 use crate::load::{Load, Until};
-use crate::report::Target::AtLeast;
+use crate::report::Target::{AtLeast, AtMost};
 use crate::samples::median;
 use crate::server::Server;
 
@@ -48,11 +49,15 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
             )?;
             let share = |ours: u64, theirs: u64| ours as f64 / (ours + theirs).max(1) as f64;
             figures.ours.push(share(ours.sections(), theirs.sections));
-            eprintln!("W {} {} R {} {} waits {:?} {:?} {:?} {:?}", ours.sections(), theirs.sections, our_reads.sections(), their_reads.sections, ours.waits.worst(), our_reads.waits.worst(), theirs.worst_wait, their_reads.worst_wait);
             reads.push(share(our_reads.sections(), their_reads.sections));
             let worst_of_ours = ours.waits.worst().max(our_reads.waits.worst());
             figures.our_waits.push(millis(worst_of_ours));
             figures.their_waits.push(worst(&[theirs, their_reads]));
+            let (writes, their_reads) = tokio::try_join!(
+                writing[0].closed_loop("write", KEY, 2 * WRITERS, time, work),
+                reading[0].closed_loop("read", KEY, 2 * READERS, time, work),
+            )?;
+            figures.alone.push(worst(&[writes, their_reads]));
         }
         for (what, ours) in [("writes", &figures.ours), ("reads", &reads)] {
             let ours = median(ours);
@@ -63,7 +68,22 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
                 format!("ours {ours:.2} of the {what}"),
             );
         }
-        judge_waits(bench, &who, &figures);
+        let waits = [&figures.our_waits, &figures.their_waits, &figures.alone];
+        let [ours, theirs, alone] = waits.map(|waits| median(waits));
+        let waits = [("our", ours), ("Redisson's", theirs)];
+        for (whose, wait) in waits {
+            bench.report.row(
+                &format!("{who}: {whose} worst wait, ms"),
+                AtMost(500.0),
+                wait,
+                format!("{wait:.0} ms"),
+            );
+        }
+        bench.report.fact(
+            &format!("{who}: Redisson's worst wait / with Redisson in our place"),
+            theirs / alone,
+            format!("{theirs:.0} ms against {alone:.0} ms"),
+        );
     }
     Ok(())
 }
