@@ -85,11 +85,11 @@ local function ask_read(keys, args, taken)
   elseif args[3] == '0' then
     return {1, refused}
   end
-  ask_now(lock)
   join(lock, 'readers', id)
   if passes then
     join(lock, 'pass', id)
   end
+  ask_now(lock)
   -- While a writer of ours waits, its release wakes the readers without a pass. It waits for those with one.
   if mode == 'write' and (passes or not has_living(lock, 'writers')) and is_redissons(name) then
     return {1, refused, 1}
