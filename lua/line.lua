@@ -40,10 +40,11 @@ local function call_first(lock, publish)
 end
 
 --# waiting
--- An id waits, in a set of ids with the times until which they count as waiting.
+-- An id waits, in a set of ids with the times until which they count as waiting. `ask_now` follows, which keeps the set if someone
+-- has asked before: after a silence the set may be about to end.
 local function join(lock, kind, id)
   local set = 'tower_lock_' .. kind .. ':' .. lock.tag
-  if redis.call('ZADD', set, lock.v + LIVENESS, id) == 1 then
+  if redis.call('ZADD', set, lock.v + LIVENESS, id) == 1 or not lock.asked then
     redis.call('PEXPIRE', set, KEPT_TEXT)
   end
 end

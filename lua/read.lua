@@ -26,6 +26,16 @@ if ARGV[3] ~= 'withdraw' then
 end
 
 --# ask
+-- For how many ms the first in line lets readers of ours in beside readers of Redisson, which do not wait for it. A writer needs a
+-- moment without readers, and each further one makes it rarer.
+local LENIENCE = 100
+
+-- Whether the first in line has come so lately.
+local function is_lenient(lock, name)
+  local came = is_redissons(name) and redis.call('ZRANGE', 'tower_lock_line:' .. lock.tag, 0, 0, 'WITHSCORES')[2]
+  return came and lock.v - came / 1000 < LENIENCE
+end
+
 -- Decides whether a read hold can be granted now; a waiting writer goes before readers without a pass. Returns the reason of
 -- the refusal, or nil and the function that grants. A refused attempt that waits is recorded as waiting. `taken` is as in
 -- exclusive.lua.
@@ -66,7 +76,8 @@ local function ask_read(keys, args, taken)
   if mode == 'write' and not writes then
     refused = left
   elseif not (writes or reads or passes) then
-    refused = waiting(lock, 'writers')
+    local writers = waiting(lock, 'writers')
+    refused = writers and not is_lenient(lock, name) and writers or nil
   end
   if not refused then
     life = math.max(life, left)
@@ -74,11 +85,11 @@ local function ask_read(keys, args, taken)
   elseif args[3] == '0' then
     return {1, refused}
   end
-  ask_now(lock)
   join(lock, 'readers', id)
   if passes then
     join(lock, 'pass', id)
   end
+  ask_now(lock)
   -- While a writer of ours waits, its release wakes the readers without a pass. It waits for those with one.
   if mode == 'write' and (passes or not has_living(lock, 'writers')) and is_redissons(name) then
     return {1, refused, 1}

@@ -125,7 +125,8 @@ local function withdrawn(lock, ended, ...)
     -- A script that has deleted may still write when memory is full.
     redis.call('DEL', tombstone)
     redis.call('SET', tombstone, 1, 'PX', ARGV[4])
-    lock.void = math.max(lock.void or 0, lock.now + ARGV[4])
+    -- By the time after it: it is announced for at least as long as it lasts.
+    lock.void = math.max(lock.void or 0, now_ms() + ARGV[4] + 1)
     keep(lock)
   end
   tidy_up(lock, ...)

@@ -28,13 +28,14 @@ end
 -- Decides whether a write hold can be granted now; readers with a pass go first. Returns the reason of the refusal, or nil and
 -- the function that grants. A refused attempt that waits is recorded as waiting. The last of several readers may be Redisson's.
 local function ask_write(keys, args, taken)
-  local name, id, life, in_line, lock = keys[1], args[2], tonumber(args[1]), args[3] == '2', nil
+  local name, id, life, in_line = keys[1], args[2], tonumber(args[1]), args[3] == '2'
+  local lock, held = nil, {}
 
   local function grant()
     local token = keys[4] and next_token(keys[4], args[5], args[6])
     redis.call('HSET', name, 'mode', 'write', id .. ':write', 1)
     expire(name, life)
-    if lock and life == tonumber(args[1]) then
+    if lock and not held[2] then
       enter(lock, id, in_line, 'writers', 'readers', 'pass')
     end
     return token and {0, token} or 0
@@ -49,7 +50,7 @@ local function ask_write(keys, args, taken)
     return 2
   end
   local left = redis.call('PTTL', name)
-  local held = left == -2 and {} or redis.call('HMGET', name, 'mode', id .. ':write')
+  held = left == -2 and held or redis.call('HMGET', name, 'mode', id .. ':write')
   local no_lock = why_no_lock(held[1], left)
   if no_lock and not (no_lock == 4 and held[2]) then
     return no_lock
@@ -80,8 +81,8 @@ local function ask_write(keys, args, taken)
     local listens = not others and (theirs or held[1] ~= 'write' or is_redissons(name))
     return refuse_in_line(lock, id, args[4] or 'PUBLISH', refused or others or theirs, listens)
   elseif args[3] == '1' then
-    ask_now(lock)
     join(lock, 'writers', id)
+    ask_now(lock)
   end
   return {1, refused or others}
 end

@@ -109,6 +109,7 @@ pub(crate) async fn change_unusual(server: &RedisServer, busy: &str, place: usiz
 /// The places of some words.
 pub(crate) const ASKED: usize = 0;
 pub(crate) const LATE: usize = 1;
+pub(crate) const VOID: usize = 2;
 pub(crate) const TURN: usize = 3;
 pub(crate) const ENDS: usize = 4;
 

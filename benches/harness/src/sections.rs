@@ -8,6 +8,7 @@ mod hot;
 mod layer;
 mod memory;
 mod mixed;
+mod mixed_readers;
 mod pace;
 mod permits;
 mod postgres;
@@ -23,7 +24,7 @@ use anyhow::{Result, bail};
 use crate::Bench;
 
 /// In the order in which they run. The last runs only when it is named: it has no target.
-pub(crate) const NAMES: [&str; 17] = [
+pub(crate) const NAMES: [&str; 18] = [
     "uncontended",
     "scripts",
     "hot",
@@ -31,6 +32,7 @@ pub(crate) const NAMES: [&str; 17] = [
     "fair",
     "fleet",
     "mixed",
+    "mixed-readers",
     "reads",
     "handoff",
     "layer",
@@ -53,6 +55,7 @@ pub(crate) async fn run(name: &str, bench: &mut Bench) -> Result<()> {
         "fair" => fair::run(bench).await,
         "fleet" => fleet::run(bench).await,
         "mixed" => mixed::run(bench).await,
+        "mixed-readers" => mixed_readers::run(bench).await,
         "reads" => reads::run(bench).await,
         "handoff" => handoff::run(bench).await,
         "layer" => layer::run(bench).await,

@@ -105,16 +105,18 @@ fn force(key: &LockKey, publish: Channels) -> Call {
     script::FORCE.call(keys_of(key)).arg(publish)
 }
 
-fn keys_of(key: &LockKey) -> [Name<'_>; 3] {
+/// No lock has both of the last two. So in a Cluster, where a server refuses a script of which it lacks a key in a slot that is being
+/// moved, none of these scripts acts on one half of a slot.
+fn keys_of(key: &LockKey) -> [Name<'_>; 4] {
     let names = Names::of(key);
-    [names.lock(), names.busy(), names.permits()]
+    [names.lock(), names.busy(), names.permits(), names.queue()]
 }
 
 fn set_permits(key: &LockKey, limit: Option<NonZeroU32>, publish: Channels) -> Call {
-    let [lock, busy, permits] = keys_of(key);
+    let [lock, busy, permits, queue] = keys_of(key);
     let limit = limit.map_or(0, NonZeroU32::get);
     script::PERMIT_SET
-        .call([lock, permits, busy])
+        .call([lock, permits, busy, queue])
         .arg((limit, publish))
 }
 

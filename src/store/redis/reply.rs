@@ -8,7 +8,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::{FencingToken, LockFamily};
 use crate::store::{HoldStatus, Outcome, Released, other_limit};
 
-/// The codes of the acquiring scripts; lua/*/acquire.lua name them.
+/// The codes of the acquiring scripts; lua/README.md names them.
 const GRANTED: i64 = 0;
 const REFUSED: i64 = 1;
 const WITHDRAWN: i64 = 2;

@@ -1,10 +1,11 @@
 //! A slot that moves from one server to another, with its keys.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tower_distributed_lock::error::StoreErrorKind;
-use tower_distributed_lock::store::{HoldStatus, LockStore, LockStoreExt, Renewal};
+use tower_distributed_lock::store::{HoldStatus, Inspect, LockStore, LockStoreExt, Renewal};
 use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, RedisStore};
 
 use super::{LIMIT, beginning, channels_on, sent, sharded, watch};
@@ -307,5 +308,40 @@ async fn no_question_is_answered_from_one_half_of_a_slot() {
         cluster.end_move(slot, 0, 1).await;
         assert!(releases(&store, &holder).await && asks(&store, &waiter).await);
         assert!(releases(&store, &waiter).await);
+    }
+}
+
+/// An operator would see holders without waiters, or end holds and wake nobody.
+#[tokio::test]
+async fn no_command_of_an_operator_acts_on_one_half_of_a_slot() {
+    let (cluster, store) = movers().await;
+    for mode in MODES.into_iter().chain([LockMode::permits(1)]) {
+        for apart in ["line", "limit", "writers"] {
+            let (name, slot) = on_first(cluster).await;
+            let (holder, waiter) = (attempt(name.as_str(), mode), patient(name.as_str(), mode));
+            let key = &holder.hold.key;
+            assert!(asks(&store, &holder).await);
+            store.acquire(&waiter).await.expect("an answer");
+            let moved = format!("tower_lock_{apart}:{{{name}}}");
+            let is_there: bool = cluster.nodes[0].ask(&["EXISTS", &moved]).await;
+            cluster.begin_move(slot, 0, 1).await;
+            if is_there {
+                cluster.move_key(&moved, 0, 1).await;
+            }
+            let failed = [
+                store.inspect(key).await.map(drop),
+                store.force_unlock(key).await.map(drop),
+                store.set_permits(key, NonZeroU32::new(2)).await,
+            ];
+            for failed in failed {
+                let kind = failed.expect_err("half of it is elsewhere").kind();
+                assert_eq!(kind, StoreErrorKind::Transient, "{mode:?} without {apart}");
+            }
+            cluster.move_keys(slot, 0, 1).await;
+            cluster.end_move(slot, 0, 1).await;
+            assert!(holds(&store, &holder).await, "{mode:?} without {apart}");
+            assert!(store.force_unlock(key).await.expect("it has moved"));
+            store.withdraw(&waiter, false).await.expect("it waited");
+        }
     }
 }

@@ -10,13 +10,13 @@ use super::bounded::{CROWD, MOST, costliest};
 use super::*;
 use crate::support::{Monitor, eventually};
 
-/// Puts `CROWD` readers into `k`, each alive for `lives` ms, or dead for 0. The lock itself lives for a minute.
+/// Puts `CROWD` readers of this crate into `k`, each alive for `lives` ms, or dead for 0. The lock itself lives for a minute.
 async fn readers(server: &RedisServer, lives: u32) {
     fill(
         server,
         "redis.call('HSET', 'k', 'mode', 'read') \
          for i = 1, tonumber(ARGV[1]) do \
-           local id = '0b5a3c1e-0000-4000-8000-000000000666:' .. i \
+           local id = '0b5a3c1e-0000-8000-8000-000000000666:' .. i \
            redis.call('HSET', 'k', id, 1) \
            if ARGV[2] ~= '0' then \
              redis.call('SET', '{k}:' .. id .. ':rwlock_timeout:1', 1, 'PX', ARGV[2]) \

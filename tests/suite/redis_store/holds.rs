@@ -125,6 +125,25 @@ async fn a_withdrawn_attempt_is_not_granted_when_it_arrives_late() {
     }
 }
 
+/// Otherwise the late copy of an attempt that arrives between these times would not look for it.
+#[tokio::test]
+async fn a_tombstone_is_announced_for_as_long_as_it_is_there() {
+    let (server, store) = server_and_store().await;
+    // The time of the server may pass while a script runs, and does so in some of these.
+    for n in 0..400 {
+        let key = format!("k{n}");
+        let busy = format!("tower_lock_busy:{{{key}}}");
+        let late = patient(&*key, LockMode::Reentrant);
+        store.withdraw(&late, true).await.unwrap();
+        let tombstone = format!("tower_lock_void:{{{key}}}:{}", late.hold.id);
+        let until: u64 = server.ask(&["PEXPIRETIME", &tombstone]).await;
+        let announced: u64 = unusual(&server, &busy).await[VOID].parse().unwrap();
+        assert!(until <= announced, "{n}: {until} is after {announced}");
+        let announces: u64 = server.ask(&["PEXPIRETIME", &busy]).await;
+        assert!(until <= announces, "{n}: {until} is after {announces}");
+    }
+}
+
 #[tokio::test]
 async fn an_attempt_on_the_other_kind_of_lock_is_a_conflict() {
     let (server, store) = server_and_store().await;

@@ -34,3 +34,19 @@ async fn the_line_is_overtaken_once_and_not_again() {
         assert!(releases(&store, &second).await);
     }
 }
+
+/// The hold was granted before any waited: it has overtaken none.
+#[tokio::test]
+async fn a_holder_that_asks_again_gives_the_line_no_turn() {
+    let (server, store) = server_and_store().await;
+    for mode in [LockMode::Reentrant, LockMode::Write, LockMode::permits(1)] {
+        let key = format!("{mode:?}");
+        let busy = format!("tower_lock_busy:{{{key}}}");
+        let (holder, waiter) = (attempt(&*key, mode), patient(&*key, mode));
+        assert!(asks(&store, &holder).await && !asks(&store, &waiter).await);
+        assert!(asks(&store, &holder).await);
+        assert_eq!(unusual(&server, &busy).await[TURN], "0", "{mode:?}");
+        assert!(releases(&store, &holder).await);
+        assert!(asks(&store, &waiter).await && releases(&store, &waiter).await);
+    }
+}

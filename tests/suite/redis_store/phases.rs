@@ -38,6 +38,41 @@ async fn a_waiting_writer_holds_back_new_readers_until_it_withdraws() {
     assert_eq!(server.dump().await, Dump::new());
 }
 
+/// Readers of Redisson do not wait for a writer of ours. So readers of ours come in beside them, but not for long: the more of them,
+/// the rarer are the moments in which the writer finds none.
+#[tokio::test]
+async fn a_writer_that_has_just_come_lets_readers_in_beside_readers_of_redisson() {
+    let (server, store) = server_and_store().await;
+    let redissons = "00000000-0000-4000-8000-000000000000:1";
+    let timeout = format!("{{k}}:{redissons}:rwlock_timeout:1");
+    let (reading, writer, beside, late) = (read(), write(), read(), read());
+    assert!(asks(&store, &reading).await);
+    assert!(!asks(&store, &writer).await);
+    // It has come now, however long this test was away.
+    let ahead = ["ZINCRBY", "tower_lock_line:{k}", "60000000"];
+    let place = writer.hold.id.to_string();
+    let _: f64 = server.ask(&[&ahead[..], &[&place]].concat()).await;
+    assert!(!asks(&store, &beside).await, "no client of Redisson reads");
+
+    let _: u64 = server.ask(&["HSET", "k", redissons, "1"]).await;
+    let () = server.ask(&["SET", &timeout, "1", "PX", "30000"]).await;
+    assert!(asks(&store, &beside).await);
+    let long_ago = ["ZINCRBY", "tower_lock_line:{k}", "-60200000", &place];
+    let _: f64 = server.ask(&long_ago).await;
+    assert!(!asks(&store, &late).await, "the writer has waited");
+    assert!(
+        asks(&store, &beside).await,
+        "who reads already is not held back"
+    );
+
+    assert!(releases(&store, &reading).await && releases(&store, &beside).await);
+    assert!(!asks(&store, &writer).await, "Redisson reads");
+    let _: u64 = server.ask(&["DEL", "k", &timeout]).await;
+    assert!(!asks(&store, &late).await, "the writer is next");
+    assert!(asks(&store, &writer).await && releases(&store, &writer).await);
+    assert!(asks(&store, &late).await && releases(&store, &late).await);
+}
+
 #[tokio::test]
 async fn a_writer_without_patience_blocks_no_readers() {
     let (server, store) = server_and_store().await;

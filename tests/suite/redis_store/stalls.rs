@@ -1,6 +1,7 @@
 //! The time of those who wait: it stands still while the server does, and does not step back with its clock.
 
 use tower_distributed_lock::LockMode;
+use tower_distributed_lock::store::WAITER_LIVENESS;
 
 use super::*;
 
@@ -104,5 +105,34 @@ async fn a_long_silence_ends_all_places() {
         assert!(releases(&store, &holder).await);
         pass(&server, 9_000).await;
         assert!(asks(&store, &next).await, "{mode:?}");
+    }
+}
+
+/// The keys of waiters may end a moment after the silence: a question in between must prolong them.
+#[tokio::test]
+async fn who_asks_at_the_end_of_a_silence_still_waits_afterwards() {
+    let modes = [
+        (patient("k", LockMode::Reentrant), "line"),
+        (patient("k", LockMode::Write), "line"),
+        (patient("k", LockMode::permits(1)), "line"),
+        (patient("k", LockMode::Reentrant), "writers"),
+        (patient("k", LockMode::Write).in_line(false), "writers"),
+        (patient("k", LockMode::Fair), "alive"),
+        (patient("k", LockMode::Read), "readers"),
+    ];
+    for (waiter, kind) in modes {
+        let (server, store) = server_and_store().await;
+        let mode = match waiter.hold.mode {
+            LockMode::Read => LockMode::Write,
+            mode => mode,
+        };
+        assert!(asks(&store, &attempt("k", mode)).await && !asks(&store, &waiter).await);
+        pass(&server, 9_000).await;
+        let set = format!("tower_lock_{kind}:{{k}}");
+        assert!(server.ask::<bool>(&["PEXPIRE", &set, "900"]).await);
+        assert!(!asks(&store, &waiter).await);
+        let left = server.ask::<i64>(&["PTTL", &set]).await;
+        let lives = WAITER_LIVENESS.as_millis() as i64;
+        assert!(left >= lives - 100, "{mode:?}: {kind} ends in {left} ms");
     }
 }

@@ -1,5 +1,5 @@
 //! One key that processes of ours and of Redisson 4.7.0 want: the shares of both, and the worst waits; beside as many processes
-//! of Redisson alone. And readers and writers of both.
+//! of Redisson alone.
 
 use std::time::Duration;
 
@@ -28,24 +28,20 @@ const MODES: [(Contender, &str); 2] = [
     (Contender::Write, "write"),
 ];
 
-/// The tasks or threads of each side that write, and those that read.
-const WRITERS: usize = 2;
-const READERS: usize = 4;
-
-const WORK: [Duration; 2] = [Duration::ZERO, Duration::from_millis(1)];
+pub(super) const WORK: [Duration; 2] = [Duration::ZERO, Duration::from_millis(1)];
 
 /// A figure of each repetition.
 #[derive(Default)]
-struct Figures {
+pub(super) struct Figures {
     /// The part of all sections, or of all writes, that were ours.
-    ours: Vec<f64>,
+    pub(super) ours: Vec<f64>,
     /// Sections of both sides per second.
     rates: Vec<f64>,
     /// The worst wait of each side, in milliseconds.
-    our_waits: Vec<f64>,
-    their_waits: Vec<f64>,
+    pub(super) our_waits: Vec<f64>,
+    pub(super) their_waits: Vec<f64>,
     /// Without ours, and with as many more of theirs.
-    alone: Vec<f64>,
+    pub(super) alone: Vec<f64>,
 }
 
 pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
@@ -78,58 +74,10 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
             }
         }
     }
-    readers_and_writers(bench, &server).await
-}
-
-/// One read-write lock that readers and writers of ours and of Redisson want.
-async fn readers_and_writers(bench: &mut Bench, server: &Server) -> Result<()> {
-    const WHO: &str = "mixed crowd of readers and writers";
-    bench.report.progress("starting Redisson");
-    let mut theirs = match start(server, 2).await {
-        Ok(theirs) => theirs,
-        Err(error) => {
-            let why = format!("{error:#}");
-            bench.report.missing(WHO, AtLeast(0.25), &why);
-            return Ok(());
-        }
-    };
-    let (writing, reading) = theirs.split_at_mut(1);
-    let mut writers = Crowd::start(Contender::Write, server.url(), 1).await?;
-    let mut readers = Crowd::start(Contender::Read, server.url(), 1).await?;
-    for work in WORK {
-        let who = format!("{WHO}, {work:?} of work");
-        bench.report.progress(&who);
-        let time = time(bench);
-        let (mut figures, mut reads) = (Figures::default(), Vec::new());
-        for _ in 0..bench.repetitions(3) {
-            let load = |tasks| Load::on(KEY, tasks, Until::After(time)).holding(work);
-            let (write, read) = (load(WRITERS), load(READERS));
-            let (ours, our_reads, theirs, their_reads) = tokio::try_join!(
-                writers.run(&write),
-                readers.run(&read),
-                writing[0].closed_loop("write", KEY, WRITERS, time, work),
-                reading[0].closed_loop("read", KEY, READERS, time, work),
-            )?;
-            let share = |ours: u64, theirs: u64| ours as f64 / (ours + theirs).max(1) as f64;
-            figures.ours.push(share(ours.sections(), theirs.sections));
-            reads.push(share(our_reads.sections(), their_reads.sections));
-            let worst_of_ours = ours.waits.worst().max(our_reads.waits.worst());
-            figures.our_waits.push(millis(worst_of_ours));
-            figures.their_waits.push(worst(&[theirs, their_reads]));
-        }
-        let (ours, reads) = (median(&figures.ours), median(&reads));
-        bench.report.row(
-            &format!("{who}: smaller share of the writes"),
-            AtLeast(0.25),
-            ours.min(1.0 - ours),
-            format!("ours {ours:.2} of the writes, {reads:.2} of the reads"),
-        );
-        judge_waits(bench, &who, &figures);
-    }
     Ok(())
 }
 
-async fn start(server: &Server, processes: usize) -> Result<Vec<Live>> {
+pub(super) async fn start(server: &Server, processes: usize) -> Result<Vec<Live>> {
     let mut lives = try_join_all((0..processes).map(|_| Live::start(server.url()))).await?;
     // First sections, for the JIT compiler.
     let bursts = lives
@@ -173,12 +121,12 @@ async fn closed_loops(
     try_join_all(loops).await
 }
 
-fn time(bench: &Bench) -> Duration {
+pub(super) fn time(bench: &Bench) -> Duration {
     Duration::from_millis(if bench.quick { 1_000 } else { 3_000 })
 }
 
 /// The worst wait of all, in milliseconds.
-fn worst(outcomes: &[Outcome]) -> f64 {
+pub(super) fn worst(outcomes: &[Outcome]) -> f64 {
     let worst = outcomes.iter().map(|outcome| outcome.worst_wait).max();
     millis(worst.unwrap_or_default())
 }
@@ -214,6 +162,6 @@ fn judge_waits(bench: &mut Bench, who: &str, figures: &Figures) -> f64 {
     theirs
 }
 
-fn millis(time: Duration) -> f64 {
+pub(super) fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
