@@ -41,25 +41,24 @@ impl DefaultKey {
 
     #[cfg(feature = "axum")]
     pub(super) fn of(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
-        let keys = super::param::key_of_route(parts);
-        let route = super::template(parts);
-        match route {
-            None if self.is_new("") => tracing::warn!(
-                "a request that no axum route has matched is locked by its path: choose `key::path()` if that is meant, or \
-                 add the layer to the routes"
-            ),
-            Some(route)
-                if !route.contains('{') && !parts.method.is_safe() && self.is_new(route) =>
-            {
+        let writes = !parts.method.is_safe();
+        let Some((route, keys)) = super::param::key_of_route(parts) else {
+            if self.is_new("") {
                 tracing::warn!(
-                    route,
-                    "a route without parameters is one lock: its requests wait for each other in all processes. Choose a key, or \
-                     `key::path()` if that is meant"
+                    "a request that no axum route has matched is locked by its path: choose `key::path()` if that is meant, or \
+                     add the layer to the routes"
                 );
             }
-            _ => {}
+            return key_of_path(parts);
+        };
+        if writes && !route.contains('{') && self.is_new(route) {
+            tracing::warn!(
+                route,
+                "a route without parameters is one lock: its requests wait for each other in all processes. Choose a key, or \
+                 `key::path()` if that is meant"
+            );
         }
-        keys.unwrap_or_else(|| key_of_path(parts))
+        keys
     }
 
     /// Whether the log has not warned of `route`.

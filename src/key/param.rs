@@ -52,15 +52,16 @@ impl KeyExtractor for Param {
     }
 }
 
-/// The template and every parameter; `None` outside of any route.
-pub(super) fn key_of_route(parts: &mut Parts) -> Option<Result<Keys, KeyError>> {
+/// The template, and the key of it and every parameter; `None` outside of any route.
+pub(super) fn key_of_route(parts: &mut Parts) -> Option<(&str, Result<Keys, KeyError>)> {
     let params = params(parts);
     let template = template(parts)?;
-    Some(params.and_then(|params| {
+    let keys = params.and_then(|params| {
         let values = || params.iter().flatten().map(|(_, value)| value);
         check_length(values())?;
         Ok(LockKey::from_parts(template, values()).into())
-    }))
+    });
+    Some((template, keys))
 }
 
 /// `None` outside of any route.
