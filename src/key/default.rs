@@ -41,27 +41,24 @@ impl DefaultKey {
 
     #[cfg(feature = "axum")]
     pub(super) fn of(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
-        let (keys, has_params) = super::param::key_of_route(parts);
-        if !has_params {
-            self.warn(parts);
-        }
-        keys.unwrap_or_else(|| key_of_path(parts))
-    }
-
-    #[cfg(feature = "axum")]
-    fn warn(&self, parts: &Parts) {
-        match super::template(parts) {
-            None if self.is_new("") => tracing::warn!(
-                "a request that no axum route has matched is locked by its path: choose `key::path()` if that is meant, or \
-                 add the layer to the routes"
-            ),
-            Some(route) if !parts.method.is_safe() && self.is_new(route) => tracing::warn!(
+        let writes = !parts.method.is_safe();
+        let Some((route, keys)) = super::param::key_of_route(parts) else {
+            if self.is_new("") {
+                tracing::warn!(
+                    "a request that no axum route has matched is locked by its path: choose `key::path()` if that is meant, or \
+                     add the layer to the routes"
+                );
+            }
+            return key_of_path(parts);
+        };
+        if writes && !route.contains('{') && self.is_new(route) {
+            tracing::warn!(
                 route,
                 "a route without parameters is one lock: its requests wait for each other in all processes. Choose a key, or \
                  `key::path()` if that is meant"
-            ),
-            _ => {}
+            );
         }
+        keys
     }
 
     /// Whether the log has not warned of `route`.

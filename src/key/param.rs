@@ -52,19 +52,16 @@ impl KeyExtractor for Param {
     }
 }
 
-/// The template and every parameter; `None` outside of any route. And whether the route has parameters.
-pub(super) fn key_of_route(parts: &mut Parts) -> (Option<Result<Keys, KeyError>>, bool) {
+/// The template, and the key of it and every parameter; `None` outside of any route.
+pub(super) fn key_of_route(parts: &mut Parts) -> Option<(&str, Result<Keys, KeyError>)> {
     let params = params(parts);
-    let Some(template) = template(parts) else {
-        return (None, false);
-    };
-    let has_params = !matches!(&params, Ok(params) if params.iter().flatten().next().is_none());
-    let key = params.and_then(|params| {
+    let template = template(parts)?;
+    let keys = params.and_then(|params| {
         let values = || params.iter().flatten().map(|(_, value)| value);
         check_length(values())?;
         Ok(LockKey::from_parts(template, values()).into())
     });
-    (Some(key), has_params)
+    Some((template, keys))
 }
 
 /// `None` outside of any route.

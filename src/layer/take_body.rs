@@ -17,6 +17,27 @@ use sealed::Take;
 
 /// A layer that serves requests with the body `B`. By default it reads the body before it asks for the lock, so it must be able to
 /// make a new body of the bytes. After [`stream_body`](DistributedLockLayer::stream_body) it takes any body. The trait is sealed.
+///
+/// ```
+/// # use bytes::Bytes;
+/// # use http_body_util::{Empty, Full};
+/// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore, layer::TakesBody};
+/// # fn serves<B>(_: impl TakesBody<B>) {}
+/// # let locks = LockClient::new(MemoryStore::new());
+/// serves::<Full<Bytes>>(DistributedLockLayer::new(locks.clone()));
+/// serves::<Empty<Bytes>>(DistributedLockLayer::new(locks).stream_body());
+/// ```
+///
+/// An `Empty` body cannot be made of bytes, so this does not compile:
+///
+/// ```compile_fail
+/// # use bytes::Bytes;
+/// # use http_body_util::{Empty, Full};
+/// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore, layer::TakesBody};
+/// # fn serves<B>(_: impl TakesBody<B>) {}
+/// # let locks = LockClient::new(MemoryStore::new());
+/// serves::<Empty<Bytes>>(DistributedLockLayer::new(locks)); // call `stream_body`
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a `DistributedLockLayer` cannot read a request's body of the type `{B}` before its lock is requested",
     label = "call `stream_body` on the layer, which leaves the body to the handler",

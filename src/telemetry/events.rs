@@ -53,7 +53,7 @@ pub enum LockEventKind {
     },
     /// A lock was lost while it was held.
     Lost {
-        /// Why: the `reason` in the log and in the [metrics](self#metrics), such as `not_renewed`.
+        /// Why: the `reason` in the log and in the [metrics](crate::telemetry#metrics), such as `not_renewed`.
         reason: &'static str,
     },
     /// A [`LockAdmin`](crate::LockAdmin) of this client has ended the holds on a key, of any holder.

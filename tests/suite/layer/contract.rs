@@ -1,6 +1,7 @@
 //! Tower's contract for services and layers.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -165,4 +166,22 @@ async fn service_and_future_can_be_sent_and_shared() {
     }));
     shared(&service);
     sent(&service.call(request("GET", "/a")));
+}
+
+/// What an extension counts, such as the users of a transaction, must not change because a layer may have to answer by itself.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_served_is_not_copied_for_a_refusal() {
+    let (_store, _locks, layer) = locking();
+    let seen = Arc::new(());
+    let mut request = get("/a");
+    request.extensions_mut().insert(seen.clone());
+    let service = layer
+        .stream_body()
+        .rejection(|rejection| rejection.to_response())
+        .layer(service_fn(async |request: Request<&'static str>| {
+            let seen: &Arc<()> = request.extensions().get().expect("it was put there");
+            assert_eq!(Arc::strong_count(seen), 2, "the test's own, and this one");
+            Ok::<_, Infallible>(ok())
+        }));
+    assert_eq!(service.oneshot(request).await.unwrap().status(), 200);
 }
