@@ -26,14 +26,20 @@ if ARGV[3] ~= 'withdraw' then
 end
 
 --# ask
--- For how many ms the first in line lets readers of ours in beside readers of Redisson, which do not wait for it. A writer needs a
--- moment without readers, and each further one makes it rarer.
-local LENIENCE = 100
+-- Readers of Redisson do not wait for a writer. Beside them, readers of ours come in during the first `OPEN` ms of each `PHASE` ms for
+-- which the first in line waits, so that they do not starve with it. Not longer: a writer needs a moment without readers, and
+-- each further one makes it rarer.
+local OPEN, PHASE = 100, 400
 
--- Whether the first in line has come so lately.
-local function is_lenient(lock, name)
-  local came = is_redissons(name) and redis.call('ZRANGE', 'tower_lock_line:' .. lock.tag, 0, 0, 'WITHSCORES')[2]
-  return came and lock.v - came / 1000 < LENIENCE
+-- For how many ms a writer that waits keeps readers out; nil if none does.
+local function held_back(lock, name)
+  local writers = waiting(lock, 'writers')
+  local came = writers and is_redissons(name) and redis.call('ZRANGE', 'tower_lock_line:' .. lock.tag, 0, 0, 'WITHSCORES')[2]
+  if not came then
+    return writers
+  end
+  local rest = PHASE - math.max(0, lock.v - came / 1000) % PHASE
+  return rest <= PHASE - OPEN and math.ceil(rest) or nil
 end
 
 -- Decides whether a read hold can be granted now; a waiting writer goes before readers without a pass. Returns the reason of
@@ -76,8 +82,7 @@ local function ask_read(keys, args, taken)
   if mode == 'write' and not writes then
     refused = left
   elseif not (writes or reads or passes) then
-    local writers = waiting(lock, 'writers')
-    refused = writers and not is_lenient(lock, name) and writers or nil
+    refused = held_back(lock, name)
   end
   if not refused then
     life = math.max(life, left)
