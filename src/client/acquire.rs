@@ -122,8 +122,10 @@ impl<'a> Asker<'a> {
         self.answered(wait, pending, answer)
     }
 
-    /// The same for a store that answers at once. `now`: when the request came.
-    pub(super) fn ask_now(&mut self, wait: Wait, now: Instant) -> Result<Step<'a>, LockError> {
+    /// The same for a store that answers at once.
+    pub(super) fn ask_now(&mut self, wait: Wait) -> Result<Step<'a>, LockError> {
+        // The request may have come long ago: its thread may have stood still since.
+        let now = Instant::now();
         let attempt = attempt(self.core, self.key, self.terms, self.number);
         let answer = match self.core.store.acquire(&attempt) {
             Asked::Now(Ok(Outcome::Granted { token })) => {

@@ -250,7 +250,7 @@ impl LockRequest {
     ) -> Result<Step<'a>, LockError> {
         let core = &self.client.inner.core;
         match enter_one(core, &target.key, &self.terms, now)? {
-            Step::Ask(mut asker) if core.store.answers_at_once() => asker.ask_now(wait, now),
+            Step::Ask(mut asker) if core.store.answers_at_once() => asker.ask_now(wait),
             step => Ok(step),
         }
     }

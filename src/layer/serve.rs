@@ -154,13 +154,14 @@ where
     };
     let finished = match runs_to_completion(&layer) {
         false => {
-            let calling = pin!(Oneshot::new(inner, Request::from_parts(parts, body)));
-            handle(&layer, calling, claim, &head).await
+            let calling = Oneshot::new(inner, Request::from_parts(parts, body));
+            let handled = handled(&layer, &claim, calling).await;
+            layer.finish(claim, &head, handled).await
         }
         true => {
             let calling = Oneshot::new(inner, Request::from_parts(parts, body));
-            let finished = joined(handle_in_task(&layer, calling, claim, &head)).await;
             // `None`: the runtime has ended.
+            let finished = joined(handle_in_task(&layer, calling, claim, &head)).await;
             finished.unwrap_or(Err(NotConfirmed))
         }
     };
@@ -174,22 +175,21 @@ fn runs_to_completion<B, R>(layer: &impl Protocol<B, R>) -> bool {
     layer.settings().on_cancel == OnCancel::RunToCompletion
 }
 
-/// Drives `calling`, which calls the inner service, under the lock, and releases it.
-async fn handle<L, B, R, E>(
+/// Drives `calling`, which calls the inner service, under the lock. What is left of it is dropped while the lock is held, also if this
+/// future is dropped.
+async fn handled<L, B, R, E>(
     layer: &L,
-    calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
-    claim: Claim<L::Context>,
-    head: &Head,
-) -> Handled<R, E>
+    claim: &Claim<L::Context>,
+    calling: impl Future<Output = Result<Response<R>, E>> + Send,
+) -> HandlerOutcome<L::Handled, E>
 where
     E: Send,
     L: Protocol<B, R>,
 {
-    let handled = under(&claim.guard, layer.handle(&claim, calling)).await;
-    layer.finish(claim, head, handled).await
+    under(&claim.guard, layer.handle(claim, pin!(calling))).await
 }
 
-/// The same in a task.
+/// The same in a task, which releases the lock.
 fn handle_in_task<L, B, R, E>(
     layer: &L,
     calling: impl Future<Output = Result<Response<R>, E>> + Send + 'static,
@@ -204,7 +204,8 @@ where
 {
     let (task, head) = (layer.clone(), head.clone());
     in_task(layer.settings(), async move {
-        handle(&task, pin!(calling), claim, &head).await
+        let handled = handled(&task, &claim, calling).await;
+        task.finish(claim, &head, handled).await
     })
 }
 

@@ -210,7 +210,7 @@ impl Line {
 
     /// The store has answered.
     pub(super) fn news(&mut self, now: Instant, held_until: Option<Instant>) {
-        self.answered = Some(now);
+        self.answered = self.answered.max(Some(now));
         self.held_until = held_until;
         self.was_refused = held_until.is_some();
     }

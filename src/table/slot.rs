@@ -113,16 +113,12 @@ impl Slot {
 
     /// Takes what is there.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Taken> {
+        // Cloned and dropped without the mutex: a waker is code outside this crate.
+        let new = cx.waker().clone();
         let mut state = self.0.lock();
         match &mut *state {
             SlotState::Waits { waker, .. } => {
-                let is_same = waker
-                    .as_ref()
-                    .is_some_and(|waker| waker.will_wake(cx.waker()));
-                let before = match is_same {
-                    true => None,
-                    false => waker.replace(cx.waker().clone()),
-                };
+                let before = waker.replace(new);
                 drop(state);
                 drop(before);
                 Poll::Pending

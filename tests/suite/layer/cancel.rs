@@ -11,7 +11,9 @@ use futures_util::FutureExt;
 use http::StatusCode;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
-use tower_distributed_lock::{LockHandle, OnCancel, OnLost, OnUnavailable};
+use tower_distributed_lock::{
+    DistributedLockLayer, LockHandle, MemoryStore, OnCancel, OnLost, OnUnavailable,
+};
 use tower_http::timeout::TimeoutLayer;
 
 use super::{MODES, locking, put, settle, slow_orders};
@@ -35,6 +37,38 @@ async fn a_request_dropped_while_it_runs_or_waits_releases() {
         assert!(store.is_free(), "{mode:?}");
         assert_eq!(locks.keys_in_use(), 0, "{mode:?}");
     }
+}
+
+/// What a handler has begun, such as a transaction, is over before another request has the lock.
+#[tokio::test]
+async fn what_is_left_of_a_handler_is_dropped_while_the_lock_is_held() {
+    struct Left(MemoryStore, Arc<AtomicUsize>);
+    impl Drop for Left {
+        fn drop(&mut self) {
+            let held = !self.0.is_empty();
+            self.1
+                .fetch_add(if held { 1 } else { 100 }, Ordering::Relaxed);
+        }
+    }
+    let (store, dropped) = (MemoryStore::new(), Arc::new(AtomicUsize::new(0)));
+    let handler = {
+        let (store, dropped) = (store.clone(), dropped.clone());
+        move || {
+            let left = Left(store.clone(), dropped.clone());
+            async move {
+                let _left = left;
+                std::future::pending::<()>().await;
+            }
+        }
+    };
+    let app = Router::new()
+        .route("/orders/{id}", any(handler))
+        .layer(DistributedLockLayer::new(store.clone()));
+    let mut request = Box::pin(put(&app, "/orders/1"));
+    assert!(request.as_mut().now_or_never().is_none());
+    drop(request);
+    assert_eq!(dropped.load(Ordering::Relaxed), 1);
+    assert!(store.is_empty(), "then it is released");
 }
 
 #[tokio::test(start_paused = true)]
