@@ -29,7 +29,7 @@ end
 -- Readers of Redisson do not wait for a writer. Beside them, readers of ours come in during the first `OPEN` ms of each `PHASE` ms for
 -- which the first in line waits, so that they do not starve with it. Not longer: a writer needs a moment without readers, and
 -- each further one makes it rarer.
-local OPEN, PHASE = 100, 400
+local OPEN, PHASE = 100, 200
 
 -- For how many ms a writer that waits keeps readers out; nil if none does.
 local function held_back(lock, name)

@@ -311,7 +311,7 @@ async fn no_question_is_answered_from_one_half_of_a_slot() {
     }
 }
 
-/// An operator would see holders without waiters, or end holds and wake nobody.
+/// An operator would see holders without waiters, or end holds and wake none of them.
 #[tokio::test]
 async fn no_command_of_an_operator_acts_on_one_half_of_a_slot() {
     let (cluster, store) = movers().await;

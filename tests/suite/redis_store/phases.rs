@@ -38,8 +38,8 @@ async fn a_waiting_writer_holds_back_new_readers_until_it_withdraws() {
     assert_eq!(server.dump().await, Dump::new());
 }
 
-/// Readers of Redisson do not wait for a writer of ours. So readers of ours come in beside them a quarter of the time: the more
-/// of them, the rarer are the moments in which the writer finds none.
+/// Readers of Redisson do not wait for a writer of ours. So readers of ours come in beside them half of the time: the more of
+/// them, the rarer are the moments in which the writer finds none.
 #[tokio::test]
 async fn a_writer_lets_readers_in_beside_readers_of_redisson_now_and_then() {
     let (server, store) = server_and_store().await;
@@ -59,26 +59,22 @@ async fn a_writer_lets_readers_in_beside_readers_of_redisson_now_and_then() {
     let _: u64 = server.ask(&["HSET", "k", redissons, "1"]).await;
     let () = server.ask(&["SET", &timeout, "1", "PX", "30000"]).await;
     assert!(asks(&store, &beside).await);
+    assert!(releases(&store, &reading).await && releases(&store, &beside).await);
 
     comes("-120000000").await;
     let limit = Duration::from_secs(20);
     for granted in [false, true, false, true] {
         eventually("the other part of its wait", limit, async || {
             let passing = attempt("k", LockMode::Read);
+            assert!(!asks(&store, &writer).await, "Redisson reads");
             if let Outcome::Refused { retry_after } = store.acquire(&passing).await.unwrap() {
-                assert!(retry_after <= Duration::from_millis(300));
+                assert!(retry_after <= Duration::from_millis(100));
             }
             releases(&store, &passing).await == granted
         })
         .await;
     }
-    assert!(
-        asks(&store, &reading).await,
-        "who reads already is not held back"
-    );
 
-    assert!(releases(&store, &reading).await && releases(&store, &beside).await);
-    assert!(!asks(&store, &writer).await, "Redisson reads");
     let _: u64 = server.ask(&["DEL", "k", &timeout]).await;
     assert!(!asks(&store, &late).await, "the writer is next");
     assert!(asks(&store, &writer).await && releases(&store, &writer).await);
