@@ -8,7 +8,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::grant::Grant;
-use super::line::Waiter;
 use super::slot::Slot;
 use super::wheel::Wheel;
 use crate::error::LockError;
@@ -53,17 +52,6 @@ impl Out {
             ticket,
             answer,
         });
-    }
-
-    /// The same error is the answer to all of them.
-    pub(super) fn tell_all(
-        &mut self,
-        waiters: impl IntoIterator<Item = Waiter>,
-        error: &LockError,
-    ) {
-        for waiter in waiters {
-            self.tell(waiter.slot, waiter.ticket, Err(error.clone()));
-        }
     }
 
     pub(super) fn others(&mut self) -> &mut Others {

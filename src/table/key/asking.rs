@@ -57,11 +57,8 @@ impl Key {
         if line.is_task(task) {
             line.end_task(task);
             match task.only() {
-                Some(ticket) => {
-                    let waiter = line.remove(ticket);
-                    out.tell_all(waiter, error);
-                }
-                None => out.tell_all(line.take_all(), error),
+                Some(ticket) => tell_all(line.remove(ticket), error, &mut out),
+                None => tell_all(line.take_all(), error, &mut out),
             }
         }
         out
@@ -72,7 +69,7 @@ impl Key {
         let mut out = Out::default();
         for line in self.lines.iter_mut().flat_map(|lines| lines.iter_mut()) {
             line.wake(&mut out);
-            out.tell_all(line.take_all(), &LockError::Shutdown);
+            tell_all(line.take_all(), &LockError::Shutdown, &mut out);
         }
         out
     }
@@ -169,5 +166,12 @@ impl Key {
 
     pub(in crate::table) fn listens(&mut self, side: Side, listens: bool) {
         self.line_mut(side).listens = listens;
+    }
+}
+
+/// The same error is the answer to all of them.
+fn tell_all(waiters: impl IntoIterator<Item = Waiter>, error: &LockError, out: &mut Out) {
+    for waiter in waiters {
+        out.tell(waiter.slot, waiter.ticket, Err(error.clone()));
     }
 }
