@@ -137,7 +137,7 @@ impl<'a> Asker<'a> {
             Asked::Later(_) => unreachable!("the store answers at once"),
         };
         let pending = Pending::answered(self.core, attempt, &answer);
-        self.refused(wait, pending, answer)
+        self.answered(wait, pending, answer)
     }
 
     fn answered(
@@ -146,26 +146,16 @@ impl<'a> Asker<'a> {
         mut pending: Pending,
         answer: Result<Reply, StoreError>,
     ) -> Result<Step<'a>, LockError> {
-        if let Ok(Reply::Granted(grants)) = &answer {
-            let now = Instant::now();
-            let granted = pending.granted(grants, |_| self.terms, now);
-            return match granted.and_then(|mut holds| holds.pop()) {
-                Some(held) => self.granted(held, now).map(Step::Share),
-                None => self.refused(wait, pending, Err(answered_late())),
-            };
-        }
-        self.refused(wait, pending, answer)
-    }
-
-    fn refused(
-        &mut self,
-        wait: Wait,
-        pending: Pending,
-        answer: Result<Reply, StoreError>,
-    ) -> Result<Step<'a>, LockError> {
         let answer = match answer {
+            Ok(Reply::Granted(grants)) => {
+                let now = Instant::now();
+                let granted = pending.granted(&grants, |_| self.terms, now);
+                match granted.and_then(|mut holds| holds.pop()) {
+                    Some(held) => return self.granted(held, now).map(Step::Share),
+                    None => Err(answered_late()),
+                }
+            }
             Ok(Reply::Refused { retry_after, .. }) => Ok(retry_after),
-            Ok(Reply::Granted(_)) => Err(answered_late()),
             Err(error) => Err(error),
         };
         match answer {

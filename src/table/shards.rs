@@ -88,22 +88,17 @@ impl Table {
     /// Changes a key that is in use, and forgets it if it is idle then.
     pub(super) fn with<T>(&self, key: &LockKey, change: impl FnOnce(Place<'_>) -> T) -> Option<T> {
         let shard = &self.shards[key.place_among(SHARDS)];
-        let mut state = shard.state.lock();
-        let Shard {
-            keys,
-            wheel,
-            closed,
-        } = &mut *state;
-        let found = keys.get_mut(key)?;
+        let state = &mut *shard.state.lock();
+        let found = state.keys.get_mut(key)?;
         let changed = change(Place {
             key: found,
-            wheel,
-            closed: *closed,
+            wheel: &mut state.wheel,
+            closed: state.closed,
             others: None,
         });
         if found.is_idle() {
-            keys.remove(key);
-            shard.has_less(keys);
+            state.keys.remove(key);
+            shard.has_less(&mut state.keys);
         }
         Some(changed)
     }
@@ -111,26 +106,21 @@ impl Table {
     /// The same for a key that may be new.
     pub(super) fn insert<T>(&self, key: &LockKey, change: impl FnOnce(Place<'_>) -> T) -> T {
         let shard = &self.shards[key.place_among(SHARDS)];
-        let mut state = shard.state.lock();
-        let Shard {
-            keys,
-            wheel,
-            closed,
-        } = &mut *state;
-        let len = keys.len();
-        let (mut found, others) = match keys.entry(key.clone()) {
+        let state = &mut *shard.state.lock();
+        let len = state.keys.len();
+        let (mut found, others) = match state.keys.entry(key.clone()) {
             Entry::Occupied(found) => (found, None),
             Entry::Vacant(vacant) => (vacant.insert_entry(Key::default()), Some(len)),
         };
         let changed = change(Place {
             key: found.get_mut(),
-            wheel,
-            closed: *closed,
+            wheel: &mut state.wheel,
+            closed: state.closed,
             others,
         });
         if found.get().is_idle() {
             found.remove();
-            shard.has_less(keys);
+            shard.has_less(&mut state.keys);
         } else if others.is_some() {
             shard.len.store(len + 1, Ordering::Relaxed);
         }
