@@ -17,6 +17,7 @@ use crate::limits::{CONFIRMATION, FOR_EVER};
 use crate::lock::{LockKey, LockMode, Namespace};
 use crate::release::Core;
 use crate::store::{Asked, DynInspect, Feature, LockStore, Unsupported};
+pub use crate::table::{HoldSnapshot, KeySnapshot, WaiterSnapshot};
 use crate::telemetry::{self, Events};
 
 mod acquire;
@@ -26,11 +27,11 @@ mod any;
 mod builder;
 mod events;
 mod held;
-#[cfg(test)]
-mod mutexes;
 mod request;
 mod snapshot;
 mod target;
+#[cfg(test)]
+mod tests;
 mod ticket;
 mod wait;
 
@@ -41,7 +42,7 @@ pub(crate) use held::{Held, moved};
 pub use request::LockRequest;
 pub(crate) use request::Started;
 use request::Targets;
-pub use snapshot::{HoldSnapshot, HoldState, KeySnapshot, Snapshot, WaiterSnapshot};
+pub use snapshot::Snapshot;
 pub use target::Target;
 
 /// Takes locks in a store. Cheap to clone; clones are the same client.

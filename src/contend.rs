@@ -15,7 +15,7 @@ use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::limits::{LAST_MOMENT, POLL};
 use crate::lock::LockKey;
 use crate::release::Core;
-use crate::table::{Next, Task, Terms};
+use crate::table::{KeyAt, Next, Task, Terms};
 
 mod listening;
 mod pending;
@@ -87,12 +87,9 @@ impl Contending {
         }
         loop {
             let now = Instant::now();
-            let (next, out) =
-                self.core
-                    .table
-                    .next(&self.key, &self.task, self.pending.is_some(), now);
-            self.core.run(out);
-            match next {
+            let has_place = self.pending.is_some();
+            let next = self.event(now, |key, task| key.next(task, has_place));
+            match next.unwrap_or_default() {
                 Next::Done => {
                     self.is_done = true;
                     return;
@@ -128,6 +125,12 @@ impl Contending {
                 },
             }
         }
+    }
+
+    /// Something happens to its side of the key. `None`: nobody uses the key.
+    fn event<T>(&self, now: Instant, event: impl FnOnce(&mut KeyAt<'_>, &Task) -> T) -> Option<T> {
+        self.core
+            .event(&self.key, now, |key| event(key, &self.task))
     }
 
     /// Sleeps until a wake-up, the end of a subscription, the time, or a change in this process.
@@ -189,11 +192,7 @@ impl Contending {
                 (self.asked_again, self.more) = (false, 0);
                 let now = Instant::now();
                 let until = now.checked_add(retry_after);
-                let out = self
-                    .core
-                    .table
-                    .line_refused(&self.key, &self.task, until, now);
-                self.core.run(out);
+                self.event(now, |key, task| key.line_refused(task, until));
                 if !self.listen(retry_after.min(POLL)).await {
                     self.rests_until = Some(rest(now, retry_after));
                 }
@@ -247,11 +246,9 @@ impl Contending {
             _ => false,
         };
         if !again {
-            let out = self
-                .core
-                .table
-                .failed(&self.key, self.task.side, ticket, error.into());
-            self.core.run(out);
+            self.event(Instant::now(), |key, task| {
+                key.failed(task.side, ticket, error.into());
+            });
         }
     }
 
@@ -266,9 +263,8 @@ impl Contending {
             .listening
             .begin(&self.core, pending.attempt(), until)
             .await;
-        self.core
-            .table
-            .listens(&self.key, self.task.side, self.listening.is_on());
+        let listens = self.listening.is_on();
+        self.event(Instant::now(), |key, task| key.listens(task.side, listens));
         again
     }
 }
@@ -281,17 +277,16 @@ impl Drop for Contending {
                 "the task that asks for the key has ended with its runtime",
             );
             let error = LockError::Unavailable(error);
-            let out = self.core.table.abandoned(&self.key, &self.task, &error);
-            self.core.run(out);
+            self.event(Instant::now(), |key, task| key.abandoned(task, &error));
         }
     }
 }
 
 /// Gives a hold to the first request that it fits, or back.
 fn give(core: &Arc<Core>, held: Arc<crate::hold::Held>, fair: Option<u64>) {
-    let (is_taken, out) = core.table.given(&held, fair, Instant::now());
-    core.run(out);
-    if !is_taken {
+    let now = Instant::now();
+    let is_taken = core.event(&held.hold.key, now, |key| key.given(&held, fair));
+    if is_taken != Some(true) {
         core.give_back(held);
     }
 }

@@ -183,16 +183,20 @@ impl Held {
         Question(self.state.lock().questions)
     }
 
-    /// A release begins, with this question. Returns `false` if the hold is lost, because its release does not confirm it then; and the
-    /// end of its minimum.
-    pub(crate) fn begin_release(&self) -> (bool, Question, Option<Instant>) {
-        let mut state = self.state.lock();
-        // Read under the mutex: who has read a later time has seen a lost hold.
-        let now = Instant::now();
-        let is_held = state.is_open() && now < state.deadline;
-        state.releasing |= is_held;
-        state.questions += 1;
-        (is_held, Question(state.questions), state.kept_until)
+    /// A release begins, with this question, of a share that ended at `now`. Returns `false` if the hold is lost, because its release
+    /// does not confirm it then; and the end of its minimum.
+    pub(crate) fn begin_release(
+        self: &mut Arc<Self>,
+        now: Instant,
+    ) -> (bool, Question, Option<Instant>) {
+        match Arc::get_mut(self) {
+            Some(held) => held.state.get_mut().begin_release(now),
+            None => {
+                let mut state = self.state.lock();
+                // Read under the mutex: who has read a later time has seen a lost hold.
+                state.begin_release(Instant::now())
+            }
+        }
     }
 
     /// It is lost. Returns `false` if it has ended, or a release decides that.
@@ -207,7 +211,10 @@ impl Held {
     }
 
     /// Its release has ended, by this question.
-    pub(crate) fn finish(&self, question: Question, end: End) {
+    pub(crate) fn finish(self: &mut Arc<Self>, question: Question, end: End) {
+        if Arc::get_mut(self).is_some() {
+            return; // Nobody will ask.
+        }
         let mut state = self.state.lock();
         if matches!(end, End::Released) {
             state.held_through = state.held_through.max(question.0);
@@ -331,6 +338,13 @@ impl Held {
 }
 
 impl State {
+    fn begin_release(&mut self, now: Instant) -> (bool, Question, Option<Instant>) {
+        let is_held = self.is_open() && now < self.deadline;
+        self.releasing |= is_held;
+        self.questions += 1;
+        (is_held, Question(self.questions), self.kept_until)
+    }
+
     fn is_open(&self) -> bool {
         self.end.is_none() && !self.releasing
     }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
-use futures_util::stream::{self, FuturesUnordered};
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::error::StoreError;
@@ -55,8 +56,7 @@ enum Heard {
         questions: Vec<Question>,
         answer: Result<Vec<HoldStatus>, StoreError>,
     },
-    /// The renewals, or the checks, of a partition are done.
-    Done,
+    /// The checks of a partition are done.
     Checked(u16),
 }
 
@@ -80,23 +80,19 @@ pub(crate) async fn keep(core: Weak<Core>) {
     };
     let mut keeper = Keeper::default();
     let mut running = Running::new();
-    let (answers, mut answered) = tokio::sync::mpsc::unbounded_channel();
     loop {
-        let Some(alarm) = keeper.round(&core, &agenda, &mut running, &answers).await else {
+        let Some(alarm) = keeper.round(&core, &agenda, &mut running).await else {
             return;
         };
         tokio::select! {
             biased; // without chance, a simulation replays
             () = stop.cancelled() => return,
-            Some(heard) = answered.recv() => keeper.hear(&core, heard).await,
             Some(heard) = running.next() => keeper.hear(&core, heard).await,
             () = agenda.work.notified() => {}
             () = tokio::time::sleep_until(alarm) => {}
         }
     }
 }
-
-type Answers = tokio::sync::mpsc::UnboundedSender<Heard>;
 
 impl Keeper {
     /// Begins all that is due. Returns when to look again; `None`: the client has ended.
@@ -105,7 +101,6 @@ impl Keeper {
         core: &Weak<Core>,
         agenda: &Agenda,
         running: &mut Running,
-        answers: &Answers,
     ) -> Option<Instant> {
         agenda.begin();
         let core = core.upgrade()?;
@@ -120,15 +115,16 @@ impl Keeper {
         }
         renewals.retain(|partition, holds| !self.outages.wait(*partition, holds));
         for (partition, holds) in renewals {
-            running.push(Box::pin(renew_all(
-                core.clone(),
-                partition,
-                holds,
-                answers.clone(),
-            )));
+            let turns = Arc::new(Semaphore::new(AT_ONCE));
+            for holds in holds.chunks(BATCH) {
+                let holds = holds.to_vec();
+                let batch = Batch { partition, holds };
+                running.push(Box::pin(renew(core.clone(), batch, turns.clone())));
+            }
         }
         for (partition, holds) in self.outages.probes(now) {
-            running.push(Box::pin(renew(core.clone(), Batch { partition, holds })));
+            let (batch, turn) = (Batch { partition, holds }, Arc::new(Semaphore::new(1)));
+            running.push(Box::pin(renew(core.clone(), batch, turn)));
         }
         self.ask(&core, agenda, running, now);
         let mut alarm = now + Duration::from_secs(3600);
@@ -191,7 +187,6 @@ impl Keeper {
             return;
         };
         match heard {
-            Heard::Done => {}
             Heard::Checked(partition) => {
                 if let Some(checks) = self.checks.get_mut(&partition) {
                     checks.asking.pop();
@@ -303,29 +298,9 @@ fn next_visit(held: &Held, lease: Duration, sent: Instant) -> Duration {
     }
 }
 
-/// Renews holds of one partition, a few batches at a time.
-async fn renew_all(
-    core: Arc<Core>,
-    partition: u16,
-    holds: Vec<Renewed>,
-    answers: Answers,
-) -> Heard {
-    let batches = holds.chunks(BATCH).map(|holds| Batch {
-        partition,
-        holds: holds.to_vec(),
-    });
-    let batches = stream::iter(batches.collect::<Vec<_>>());
-    let renewed = batches.for_each_concurrent(AT_ONCE, |batch| {
-        let (core, answers) = (core.clone(), answers.clone());
-        async move {
-            drop(answers.send(renew(core, batch).await));
-        }
-    });
-    renewed.await;
-    Heard::Done
-}
-
-async fn renew(core: Arc<Core>, batch: Batch) -> Heard {
+/// Renews a batch, when it has a turn among the others of its partition.
+async fn renew(core: Arc<Core>, batch: Batch, turns: Arc<Semaphore>) -> Heard {
+    let _turn = turns.acquire().await;
     let renewals = batch.holds.iter();
     let renewals = renewals.map(|(held, lease)| Renewal::new(held.hold.clone(), *lease));
     let questions = batch

@@ -222,11 +222,6 @@ impl Owner {
         let number = NonZeroU64::new(NEXT.fetch_add(1, Ordering::Relaxed));
         Self(number.expect("no process makes 2⁶⁴ owners"))
     }
-
-    /// Its number, unique in this process.
-    pub(crate) fn number(&self) -> u64 {
-        self.0.get()
-    }
 }
 
 /// The id of one grant: `<client uuid>:<n>`, where the client never uses an `n` twice.

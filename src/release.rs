@@ -17,11 +17,11 @@ use uuid::Uuid;
 use crate::error::LockError;
 use crate::hold::{Held, Question};
 use crate::limits::ANSWER_TIME;
-use crate::lock::HoldId;
+use crate::lock::{HoldId, LockKey};
 use crate::spawn::Spawner;
 use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, Store, undecided};
 use crate::sync::{Mutex, call_outside};
-use crate::table::{Grant, Others, Out, Table};
+use crate::table::{Grant, KeyAt, Others, Out, Table};
 use crate::telemetry::{self, Events, Seldom};
 
 mod ending;
@@ -100,6 +100,30 @@ impl Core {
         HoldId::new(self.id, number)
     }
 
+    /// Something happens to a key that is in use, which has effects on others. `None`: nobody uses it.
+    pub(crate) fn event<T>(
+        self: &Arc<Self>,
+        key: &LockKey,
+        now: Instant,
+        event: impl FnOnce(&mut KeyAt<'_>) -> T,
+    ) -> Option<T> {
+        let (value, out) = self.table.event(key, now, event)?;
+        self.run(out);
+        Some(value)
+    }
+
+    /// The same for a key that may be new.
+    pub(crate) fn entry<T>(
+        self: &Arc<Self>,
+        key: &LockKey,
+        now: Instant,
+        event: impl FnOnce(&mut KeyAt<'_>) -> T,
+    ) -> T {
+        let (value, out) = self.table.entry(key, now, event);
+        self.run(out);
+        value
+    }
+
     /// Executes the effects of an event, after the mutex is unlocked. A grant that its request does not want any more ends.
     pub(crate) fn run(self: &Arc<Self>, out: Out) {
         if let Some(visit) = out.visit {
@@ -144,9 +168,7 @@ impl Core {
     pub(crate) fn lose(self: &Arc<Self>, held: &Arc<Held>, reason: &'static str) -> bool {
         let is_lost = held.lose();
         if is_lost {
-            if let Some(out) = self.table.lost(held) {
-                self.run(out);
-            }
+            self.event(&held.hold.key, Instant::now(), |key| key.lost(held));
             self.report_loss(held, reason);
         }
         is_lost
@@ -182,15 +204,15 @@ impl Core {
 
     /// The store has answered the release of a hold, or will not.
     fn freed(self: &Arc<Self>, held: Arc<Held>, released: Released) {
-        let out = self.table.released(&held, released, Instant::now());
-        if let Some(pause) = out.others.as_ref().and_then(|others| others.later) {
+        let (key, now) = (&held.hold.key, Instant::now());
+        let pause = self.event(key, now, |key| key.released(&held, released));
+        if let Some(pause) = pause.flatten() {
             let core = self.clone();
             self.spawner.run(async move {
                 tokio::time::sleep(pause).await;
                 core.freed(held, HoldStatus::Held.into());
             });
         }
-        self.run(out);
     }
 
     /// Work that is driven to its end, also if its caller is dropped.
@@ -268,7 +290,7 @@ impl Core {
         let lost = holds.into_iter().filter(|held| held.lose());
         let lost: Vec<_> = lost.collect();
         for held in &lost {
-            self.table.lost(held);
+            self.event(&held.hold.key, now, |key| key.lost(held));
             self.report_loss(held, "shutdown");
         }
         let lost = lost

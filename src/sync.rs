@@ -48,6 +48,11 @@ impl<T> Mutex<T> {
         Self(std::sync::Mutex::new(value))
     }
 
+    /// Without a lock, because nobody else has it.
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         #[cfg(test)]
         LOCKED.set(LOCKED.get() + 1);

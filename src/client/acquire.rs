@@ -48,11 +48,8 @@ pub(super) fn enter<'a>(
     let number = core.next_number();
     // Before the table may refuse it: a shutdown that closes the table afterwards waits for it.
     let counted = core.spawner.tracker.token();
-    let (entered, out) = core
-        .table
-        .enter(key, number, terms, &mut ticket.slot, now)?;
-    core.run(out);
-    Ok(match entered {
+    let entered = core.entry(key, now, |key| key.enter(number, terms, &mut ticket.slot));
+    Ok(match entered? {
         Entered::Share(grant) => Some(Step::Share(core.share(grant))),
         Entered::Ask => Some(Step::Ask(Asker {
             core,
@@ -171,12 +168,11 @@ impl<'a> Asker<'a> {
     pub(super) fn granted(&mut self, held: Arc<Held>, now: Instant) -> Result<Share, LockError> {
         self.is_done = true;
         let core = self.core;
-        match core.table.granted(self.number, &held, self.terms, now) {
-            Ok((grant, out)) => {
-                let share = core.share(grant);
-                core.run(out);
-                Ok(share)
-            }
+        let granted = core.event(self.key, now, |key| {
+            key.granted(self.number, &held, self.terms)
+        });
+        match granted.expect("the key of a request that asks is here") {
+            Ok(grant) => Ok(core.share(grant)),
             Err(closed) => {
                 core.give_back(held);
                 Err(closed)
@@ -210,9 +206,9 @@ impl<'a> Asker<'a> {
         ticket: &mut Ticket<'a>,
         retry_after: Option<Duration>,
     ) -> Result<Option<Share>, LockError> {
-        let out = self.core.table.asked(self.key, self.number);
-        self.core.run(out);
-        self.number = self.core.next_number();
+        let (core, number) = (self.core, self.number);
+        core.event(self.key, Instant::now(), |key| key.asked(number));
+        self.number = core.next_number();
         self.stand(ticket, retry_after, None, None)
     }
 
@@ -228,11 +224,10 @@ impl<'a> Asker<'a> {
         let now = Instant::now();
         let until = retry_after.and_then(|retry_after| now.checked_add(retry_after));
         let news = (until, pending.is_some());
-        let (entered, out) = core
-            .table
-            .refused(key, number, terms, &mut ticket.slot, news, now)?;
+        let entered = core.entry(key, now, |key| {
+            key.refused(number, terms, &mut ticket.slot, news)
+        })?;
         self.is_done = true;
-        core.run(out);
         match entered {
             Entered::Share(grant) => return Ok(Some(core.share(grant))),
             Entered::Ask => unreachable!("it has asked"),
@@ -250,8 +245,9 @@ impl<'a> Asker<'a> {
 impl Drop for Asker<'_> {
     fn drop(&mut self) {
         if !self.is_done {
-            let out = self.core.table.asked(self.key, self.number);
-            self.core.run(out);
+            let number = self.number;
+            self.core
+                .event(self.key, Instant::now(), |key| key.asked(number));
         }
     }
 }

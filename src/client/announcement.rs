@@ -46,12 +46,9 @@ impl Announcement {
     /// Starts the task, unless it was started.
     pub(super) fn begin(&self, core: &Arc<Core>) {
         if !self.begun.load(Ordering::Relaxed) && !self.begun.swap(true, Ordering::AcqRel) {
-            let (ended, stop) = (self.ended.clone(), core.spawner.stop.clone());
-            let (client, core) = (core.id, Arc::downgrade(core));
-            let renewing = renew(self.entry.clone(), client, core.clone(), [ended, stop]);
-            if let Some(core) = core.upgrade() {
-                core.spawner.run_untracked(self.task.track_future(renewing));
-            }
+            let (entry, ended) = (self.entry.clone(), self.ended.clone());
+            let renewing = renew(entry, core.id, Arc::downgrade(core), ended);
+            core.spawner.run_untracked(self.task.track_future(renewing));
         }
     }
 
@@ -70,14 +67,9 @@ impl Drop for Announcement {
 }
 
 /// Renews the entry until the client ends, and then removes it.
-async fn renew(
-    entry: Arc<Entry>,
-    client: Uuid,
-    core: Weak<Core>,
-    [ended, stop]: [CancellationToken; 2],
-) {
+async fn renew(entry: Arc<Entry>, client: Uuid, core: Weak<Core>, ended: CancellationToken) {
     let mut has_failed = false;
-    while !ended.is_cancelled() && !stop.is_cancelled() {
+    while !ended.is_cancelled() {
         match entry.keep(client, &core, LIFETIME).await {
             Ok(()) => has_failed = false,
             Err(error) => {
@@ -89,13 +81,7 @@ async fn renew(
                 has_failed = true;
             }
         }
-        let end = async {
-            tokio::select! {
-                () = ended.cancelled() => {}
-                () = stop.cancelled() => {}
-            }
-        };
-        drop(timeout(PERIOD, end).await);
+        drop(timeout(PERIOD, ended.cancelled()).await);
     }
     if let Err(error) = entry.keep(client, &core, Duration::ZERO).await {
         let error = &error as &dyn Error;

@@ -354,7 +354,8 @@ impl LockRequest {
         }
         let is_full = |target: &Target| {
             let side = Side::of(target.mode_in(self.mode));
-            let waiting = core.table.waiting(&target.key, side);
+            let waiting = core.table.read(&target.key, |key| key.waiting(side));
+            let waiting = waiting.unwrap_or_default();
             let most = self.terms.max_waiters;
             waiting > 0 && most.is_some_and(|most| waiting >= most)
         };

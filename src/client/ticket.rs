@@ -12,7 +12,7 @@ use crate::contend::Contending;
 use crate::error::LockError;
 use crate::lock::LockKey;
 use crate::release::{Core, Share};
-use crate::table::{Entered, Side, Slot, Taken, Terms};
+use crate::table::{Entered, Key, Side, Slot, Taken, Terms};
 use crate::telemetry::LockEventKind;
 
 /// The places of a request that waits: the first grant is its answer. If it is dropped, it leaves them; a grant that it has not taken
@@ -106,11 +106,10 @@ impl<'a> Ticket<'a> {
             return Ok(Some(core.share(grant)));
         }
         for &Place { key, terms, number } in &self.places {
-            let (entered, out) =
-                core.table
-                    .refused(key, number, terms, &mut self.slot, (None, false), now)?;
-            core.run(out);
-            match entered {
+            let entered = core.entry(key, now, |key| {
+                key.refused(number, terms, &mut self.slot, (None, false))
+            });
+            match entered? {
                 Entered::Share(grant) => return Ok(Some(core.share(grant))),
                 Entered::Wait { start: Some(task) } => {
                     Contending::start(core, key, task, None, None);
@@ -122,10 +121,10 @@ impl<'a> Ticket<'a> {
     }
 
     fn leave_lines(&self) {
-        for place in &self.places {
-            let side = Side::of(place.terms.mode);
-            let out = self.core.table.left(place.key, side, place.number);
-            self.core.run(out);
+        let now = Instant::now();
+        for Place { key, terms, number } in &self.places {
+            let side = Side::of(terms.mode);
+            self.core.event(key, now, |key| key.left(side, *number));
         }
     }
 
@@ -134,7 +133,8 @@ impl<'a> Ticket<'a> {
         let now = Instant::now();
         let known = self.places.iter().filter_map(|place| {
             let (key, mode) = (place.key, place.terms.mode);
-            self.core.table.known(key, mode, self.since, now)
+            let known = |key: &Key| key.known(mode, self.since, now);
+            self.core.table.read(key, known).flatten()
         });
         match known.reduce(|one, other| one.into_iter().chain(other).min()) {
             Some(retry_after) => LockError::Busy { retry_after },

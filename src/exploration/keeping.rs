@@ -73,12 +73,8 @@ impl Watch {
             id: core.hold_id(number),
         };
         let (key, now) = (&hold.key, Instant::now());
-        let (entered, out) = core
-            .table
-            .enter(key, number, &terms, &mut None, now)
-            .unwrap();
-        assert!(matches!(entered, Entered::Ask));
-        core.run(out);
+        let entered = core.entry(key, now, |key| key.enter(number, &terms, &mut None));
+        assert!(matches!(entered, Ok(Entered::Ask)));
         let attempt = Attempt::new(hold.clone(), LEASE);
         let granted = store.acquire(&attempt).await.unwrap();
         assert!(matches!(granted, Outcome::Granted { .. }));
@@ -90,10 +86,9 @@ impl Watch {
             now + valid_for(LEASE),
         );
         let held = Arc::new(held);
-        let granted = core.table.granted(number, &held, &terms, Instant::now());
-        let (grant, out) = granted.unwrap();
-        let share = core.share(grant);
-        core.run(out);
+        let (key, now) = (&held.hold.key, Instant::now());
+        let granted = core.event(key, now, |key| key.granted(number, &held, &terms));
+        let share = core.share(granted.unwrap().unwrap());
         Arc::new(Self {
             store,
             core,

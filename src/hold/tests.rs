@@ -35,8 +35,9 @@ fn a_share_is_confirmed_by_a_later_question_alone() {
 
 #[test]
 fn a_loss_that_is_noticed_after_its_release_began_is_none() {
-    let held = held();
-    let (is_held, question, _) = held.begin_release();
+    let mut held = Arc::new(held());
+    let _observer = held.clone();
+    let (is_held, question, _) = held.begin_release(Instant::now());
     assert!(is_held);
     assert!(!held.lose(), "the release decides");
     held.finish(question, End::Released);

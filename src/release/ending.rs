@@ -41,12 +41,12 @@ impl Ending {
     /// `counted`: a token from before the hold left the table.
     pub(super) fn new(
         core: Arc<Core>,
-        held: Arc<Held>,
+        mut held: Arc<Held>,
         awaited: bool,
         now: Instant,
         counted: TaskTrackerToken,
     ) -> Self {
-        let (is_held, question, kept_until) = held.begin_release();
+        let (is_held, question, kept_until) = held.begin_release(now);
         if !is_held && held.lose() {
             core.report_loss(&held, held.why_over());
         }
@@ -134,7 +134,7 @@ impl Ending {
             let (core, held) = (self.core.clone(), self.held.clone());
             self.core.spawner.run(retry_refused(core, held));
         }
-        finish(&self.core, &self.held, self.question, &result);
+        finish(&self.core, &mut self.held, self.question, &result);
         result
     }
 }
@@ -149,7 +149,7 @@ impl Drop for Ending {
     }
 }
 
-fn finish(core: &Core, held: &Held, question: Question, result: &Result<(), LockError>) {
+fn finish(core: &Core, held: &mut Arc<Held>, question: Question, result: &Result<(), LockError>) {
     let end = match result {
         Ok(()) => End::Released,
         Err(LockError::Lost) => {

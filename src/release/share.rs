@@ -21,15 +21,14 @@ use crate::table::{Ended, Grant, Holder};
 /// A share in a hold: the duty to end it, from the grant to the end. The last share of a hold releases it.
 pub(crate) struct Share {
     /// `None` once the share has ended.
-    core: Option<Arc<Core>>,
-    held: Arc<Held>,
+    of: Option<(Arc<Core>, Arc<Held>)>,
     holder: Holder,
 }
 
 /// What a share leaves when it ends.
 enum Left {
     /// The hold goes on.
-    Shared(Arc<Core>),
+    Shared(Arc<Core>, Arc<Held>),
     /// It must be released.
     Last(Ending),
 }
@@ -37,24 +36,27 @@ enum Left {
 impl Share {
     pub(super) fn new(core: Arc<Core>, grant: Grant) -> Self {
         Self {
-            core: Some(core),
-            held: grant.held,
+            of: Some((core, grant.held)),
             holder: grant.holder,
         }
     }
 
-    pub(crate) fn held(&self) -> &Arc<Held> {
-        &self.held
+    fn of(&self) -> &(Arc<Core>, Arc<Held>) {
+        self.of.as_ref().expect("the share has not ended")
     }
 
-    /// That of its client. The share has not ended.
+    pub(crate) fn held(&self) -> &Arc<Held> {
+        &self.of().1
+    }
+
+    /// That of its client.
     pub(crate) fn core(&self) -> &Arc<Core> {
-        self.core.as_ref().expect("the share has not ended")
+        &self.of().0
     }
 
     /// Only a hold without shares is handed over, so this is the token of this share.
     pub(crate) fn token(&self) -> Option<FencingToken> {
-        self.held.token()
+        self.held().token()
     }
 
     /// When its own longest hold is over.
@@ -67,7 +69,7 @@ impl Share {
     }
 
     pub(crate) fn is_lost(&self, now: Instant) -> bool {
-        self.held.is_lost(now) || self.is_over(now)
+        self.held().is_lost(now) || self.is_over(now)
     }
 
     /// Ends the share at once. The release returns whether the store carried the hold until now, and the store keeps `record` if
@@ -80,16 +82,15 @@ impl Share {
         let is_over = self.is_over(now);
         let record = record.filter(|_| !self.is_lost(now));
         let records = record.is_some();
-        let held = self.held.clone();
         match self.end(!records, now) {
             Left::Last(ending) => ending.begin(record).lost_if(is_over),
-            Left::Shared(_) if is_over || held.is_lost(now) => {
+            Left::Shared(_, held) if is_over || held.is_lost(now) => {
                 ShareRelease::done(Err(LockError::Lost))
             }
-            Left::Shared(_) if records => ShareRelease::done(Err(LockError::invalid(
+            Left::Shared(..) if records => ShareRelease::done(Err(LockError::invalid(
                 "the hold is shared: only its last share can leave a record",
             ))),
-            Left::Shared(core) => {
+            Left::Shared(core, held) => {
                 let last = held.latest_question();
                 core.check(&held);
                 ShareRelease::confirmed(&held, last)
@@ -104,15 +105,15 @@ impl Share {
         let Some(core) = shares.first().map(|share| share.core().clone()) else {
             return ShareRelease::done(Ok(()));
         };
-        let holds: SmallVec<_> = shares.iter().map(|share| share.held.clone()).collect();
+        let holds: SmallVec<_> = shares.iter().map(|share| share.held().clone()).collect();
         let (mut last, mut shared) = (Vec::new(), Vec::new());
         for mut share in shares {
-            let question = share.held.latest_question();
+            let question = share.held().latest_question();
             match share.end(true, now) {
                 Left::Last(ending) => last.push(ending),
-                Left::Shared(_) => {
-                    core.check(&share.held);
-                    shared.push((share.held.clone(), question));
+                Left::Shared(core, held) => {
+                    core.check(&held);
+                    shared.push((held, question));
                 }
             }
         }
@@ -135,15 +136,16 @@ impl Share {
 
     /// Ends the share in this process.
     fn end(&mut self, pass_on: bool, now: Instant) -> Left {
-        let core = self.core.take().expect("the share has not ended");
+        let (core, held) = self.of.take().expect("the share has not ended");
         // Before the hold leaves the table: a shutdown that does not find it there waits for its release.
         let counted = core.spawner.tracker.token();
-        let (ended, out) = core.table.ended(&self.held, &self.holder, pass_on, now);
-        core.run(out);
-        match ended {
-            Ended::GoesOn => Left::Shared(core),
+        let ended = core.event(&held.hold.key, now, |key| {
+            key.ended(&held, &self.holder, pass_on)
+        });
+        match ended.unwrap_or_default() {
+            Ended::GoesOn => Left::Shared(core, held),
             Ended::Release { awaited } => {
-                Left::Last(Ending::new(core, self.held.clone(), awaited, now, counted))
+                Left::Last(Ending::new(core, held, awaited, now, counted))
             }
         }
     }
@@ -151,7 +153,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        if self.core.is_some()
+        if self.of.is_some()
             && let Left::Last(ending) = self.end(true, Instant::now())
         {
             ending.in_background();
@@ -187,8 +189,11 @@ impl Shares {
     pub(crate) async fn keep_until(&self, until: Instant) -> Result<(), LockError> {
         let core = self[0].core();
         // Not handed over from here on: the next holder could die, and leave its key taken until then.
-        self.iter().for_each(|share| core.table.stay(&share.held));
-        let holds: Vec<_> = self.iter().map(|share| share.held.clone()).collect();
+        let now = Instant::now();
+        for held in self.iter().map(Share::held) {
+            core.event(&held.hold.key, now, |key| key.stay(held));
+        }
+        let holds: Vec<_> = self.iter().map(|share| share.held().clone()).collect();
         let (sender, answer) = oneshot::channel();
         let asking = core.clone();
         core.spawner.run(async move {
@@ -197,7 +202,7 @@ impl Shares {
         let answer = timeout(ANSWER_TIME, answer).await;
         let held = answer.ok().and_then(Result::ok);
         held.unwrap_or_else(|| Err(undecided().into()))?;
-        let held = self.iter().filter(|share| share.held.keep_until(until));
+        let held = self.iter().filter(|share| share.held().keep_until(until));
         match held.count() == self.len() {
             true => Ok(()),
             false => Err(LockError::Lost),
@@ -239,7 +244,7 @@ impl Drop for Shares {
                 .drain(..)
                 .filter_map(|mut share| match share.end(true, now) {
                     Left::Last(ending) => Some(ending),
-                    Left::Shared(_) => None,
+                    Left::Shared(..) => None,
                 });
             drop(core.kept(end_all(core.clone(), ends.collect(), true)));
         }

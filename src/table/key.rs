@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use super::line::{CLAIM, Line, Side, Task, Waiter};
 use super::shared::Shared;
-use super::{Grant, Out};
+use super::wheel::Wheel;
+use super::{Grant, HandoverLimits, Out};
 use crate::hold::Held;
 use crate::limits::{ANSWER_TIME, LAST_MOMENT, POLL};
 use crate::lock::{LockMode, Owner};
@@ -26,12 +27,27 @@ const MAX_READ_HOLDS: usize = 64;
 /// The mutex of its shard protects it. A request is in one place: it shares a hold, it asks the store, or it waits in the line of
 /// its side. An owner has one request at a time that asks, or for which a task asks; its others wait behind it.
 #[derive(Default)]
-pub(super) struct Key {
+pub(crate) struct Key {
     holds: SmallVec<[Shared; 1]>,
     /// The requests that ask the store, and the releases that it has not answered.
     busy: SmallVec<[Busy; 1]>,
     /// Boxed: most keys have no line.
     lines: Option<Box<[Line; 3]>>,
+}
+
+/// A key at an instant: what happens to it is one of the methods, and `out` has the effects.
+pub(crate) struct KeyAt<'a> {
+    pub(super) key: &'a mut Key,
+    pub(super) wheel: &'a mut Wheel,
+    pub(super) now: Instant,
+    pub(super) limits: HandoverLimits,
+    /// Whether a release is an event of its own: a store answers it later, and a request that asks before is refused.
+    pub(super) releases_later: bool,
+    /// The client was shut down.
+    pub(super) closed: bool,
+    /// The key is new, and there is no room for it.
+    pub(super) is_one_too_many: bool,
+    pub(super) out: Out,
 }
 
 /// Something under way in the store.
@@ -101,7 +117,7 @@ impl Key {
     }
 
     /// How many requests wait on a side, behind the one for which the store is asked. In a fair queue each asks.
-    pub(super) fn waiting(&self, side: Side) -> usize {
+    pub(crate) fn waiting(&self, side: Side) -> usize {
         let line = self.line(side);
         let len = line.map_or(0, Line::len);
         match side {
@@ -157,10 +173,6 @@ impl Key {
         !asks && !self.waiters().any(waits_longer)
     }
 
-    pub(super) fn news(&mut self, side: Side, now: Instant, held_until: Option<Instant>) {
-        self.line_mut(side).news(now, held_until);
-    }
-
     /// The rest of the lease that requests of this mode wait for: that of this process's hold, otherwise that of the holder in the
     /// store's last answer. Of permits, only the store says when the next comes free.
     fn remaining(&self, mode: LockMode, now: Instant) -> Option<Duration> {
@@ -175,8 +187,8 @@ impl Key {
         })
     }
 
-    /// What is known of a holder since `since`.
-    pub(super) fn known(
+    /// Why a request gives up: when the holder's lease ends. The outer `None`: nothing is known of a holder since `since`.
+    pub(crate) fn known(
         &self,
         mode: LockMode,
         since: Instant,
@@ -188,19 +200,6 @@ impl Key {
                 lines.any(|line| line.has_news_since(since)).then_some(None)
             }
             remaining => Some(remaining),
-        }
-    }
-
-    /// Wakes every task.
-    pub(super) fn wake_all(&self) -> Out {
-        let mut out = Out::default();
-        self.wake(&mut out);
-        out
-    }
-
-    fn wake(&self, out: &mut Out) {
-        for line in self.lines.iter().flat_map(|lines| &**lines) {
-            line.wake(out);
         }
     }
 
@@ -216,6 +215,15 @@ impl Key {
 
     fn line_mut(&mut self, side: Side) -> &mut Line {
         &mut self.lines.get_or_insert_default()[side as usize]
+    }
+}
+
+impl KeyAt<'_> {
+    /// Wakes every task.
+    fn wake(&mut self) {
+        for line in self.key.lines.iter().flat_map(|lines| &**lines) {
+            line.wake(&mut self.out);
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! The effects of an event.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::sync::Notify;
@@ -9,7 +8,6 @@ use tokio::time::Instant;
 
 use super::grant::Grant;
 use super::slot::Slot;
-use super::wheel::Wheel;
 use crate::error::LockError;
 
 /// The effects of an event, executed after the mutex is unlocked.
@@ -30,22 +28,16 @@ pub(crate) struct Others {
     pub(crate) untaken: SmallVec<[Grant; 1]>,
     /// Tasks that have something to do.
     pub(crate) wake: SmallVec<[Arc<Notify>; 2]>,
-    /// The same event comes again after this time: others ask first.
-    pub(crate) later: Option<Duration>,
+}
+
+impl Default for Ended {
+    /// That of a hold which is not in the table.
+    fn default() -> Self {
+        Self::Release { awaited: false }
+    }
 }
 
 impl Out {
-    pub(super) fn visits(wheel: &mut Wheel) -> Self {
-        let mut out = Self::default();
-        out.see(wheel);
-        out
-    }
-
-    /// Takes the time of an earlier visit from the wheel.
-    pub(super) fn see(&mut self, wheel: &mut Wheel) {
-        self.visit = wheel.take_earlier();
-    }
-
     pub(super) fn tell(&mut self, slot: Arc<Slot>, ticket: u64, answer: Result<Grant, LockError>) {
         self.others().tell.push(Told {
             slot,

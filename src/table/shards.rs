@@ -4,7 +4,9 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::key::Key;
+use tokio::time::Instant;
+
+use super::key::{Key, KeyAt};
 use super::out::Out;
 use super::wheel::Wheel;
 use super::{SHARDS, Table};
@@ -26,15 +28,6 @@ pub(crate) struct Shard {
     pub(crate) wheel: Wheel,
     /// The client was shut down: nothing is granted any more.
     pub(super) closed: bool,
-}
-
-/// The key of an event, in its shard.
-pub(super) struct Place<'a> {
-    pub(super) key: &'a mut Key,
-    pub(super) wheel: &'a mut Wheel,
-    pub(super) closed: bool,
-    /// How many keys the shard had before, if this one is new.
-    pub(super) others: Option<usize>,
 }
 
 /// With fewer keys, each request counts them exactly.
@@ -81,21 +74,22 @@ impl Table {
         !is_sparse && self.len() >= self.max_keys
     }
 
-    pub(super) fn read<T>(&self, key: &LockKey, read: impl FnOnce(&Key) -> T) -> Option<T> {
+    /// Reads a key that is in use.
+    pub(crate) fn read<T>(&self, key: &LockKey, read: impl FnOnce(&Key) -> T) -> Option<T> {
         self.shard_of(key).keys.get(key).map(read)
     }
 
-    /// Changes a key that is in use, and forgets it if it is idle then.
-    pub(super) fn with<T>(&self, key: &LockKey, change: impl FnOnce(Place<'_>) -> T) -> Option<T> {
+    /// An event of a key that is in use: its value, and its effects, which the caller executes. An idle key is forgotten.
+    pub(crate) fn event<T>(
+        &self,
+        key: &LockKey,
+        now: Instant,
+        event: impl FnOnce(&mut KeyAt<'_>) -> T,
+    ) -> Option<(T, Out)> {
         let shard = &self.shards[key.place_among(SHARDS)];
         let state = &mut *shard.state.lock();
         let found = state.keys.get_mut(key)?;
-        let changed = change(Place {
-            key: found,
-            wheel: &mut state.wheel,
-            closed: state.closed,
-            others: None,
-        });
+        let changed = self.change(found, &mut state.wheel, (state.closed, false), now, event);
         if found.is_idle() {
             state.keys.remove(key);
             shard.has_less(&mut state.keys);
@@ -104,27 +98,57 @@ impl Table {
     }
 
     /// The same for a key that may be new.
-    pub(super) fn insert<T>(&self, key: &LockKey, change: impl FnOnce(Place<'_>) -> T) -> T {
+    pub(crate) fn entry<T>(
+        &self,
+        key: &LockKey,
+        now: Instant,
+        event: impl FnOnce(&mut KeyAt<'_>) -> T,
+    ) -> (T, Out) {
         let shard = &self.shards[key.place_among(SHARDS)];
         let state = &mut *shard.state.lock();
         let len = state.keys.len();
-        let (mut found, others) = match state.keys.entry(key.clone()) {
-            Entry::Occupied(found) => (found, None),
-            Entry::Vacant(vacant) => (vacant.insert_entry(Key::default()), Some(len)),
+        let (mut found, is_new) = match state.keys.entry(key.clone()) {
+            Entry::Occupied(found) => (found, false),
+            Entry::Vacant(vacant) => (vacant.insert_entry(Key::default()), true),
         };
-        let changed = change(Place {
-            key: found.get_mut(),
-            wheel: &mut state.wheel,
-            closed: state.closed,
-            others,
-        });
+        let is_one_too_many = is_new && self.is_full(len);
+        let changed = self.change(
+            found.get_mut(),
+            &mut state.wheel,
+            (state.closed, is_one_too_many),
+            now,
+            event,
+        );
         if found.get().is_idle() {
             found.remove();
             shard.has_less(&mut state.keys);
-        } else if others.is_some() {
+        } else if is_new {
             shard.len.store(len + 1, Ordering::Relaxed);
         }
         changed
+    }
+
+    fn change<T>(
+        &self,
+        key: &mut Key,
+        wheel: &mut Wheel,
+        (closed, is_one_too_many): (bool, bool),
+        now: Instant,
+        event: impl FnOnce(&mut KeyAt<'_>) -> T,
+    ) -> (T, Out) {
+        let mut at = KeyAt {
+            key,
+            wheel,
+            now,
+            limits: self.limits,
+            releases_later: self.releases_later,
+            closed,
+            is_one_too_many,
+            out: Out::default(),
+        };
+        let value = event(&mut at);
+        at.out.visit = at.wheel.take_earlier();
+        (value, at.out)
     }
 }
 

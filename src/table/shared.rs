@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::counts::Counts;
+use smallvec::SmallVec;
+
 use super::wheel::Wheel;
 use super::{Grant, Holder, Terms};
 use crate::hold::Held;
@@ -14,43 +15,21 @@ use crate::telemetry::Route;
 
 /// A hold of this process.
 ///
-/// It is here from its grant until its last share ends. Then it passes to the next request, or is released in the store. Each
-/// share is either `first` or counted in `more`. The cost of joining and leaving does not depend on the number of shares.
+/// It is here from its grant until its last share ends. Then it passes to the next request, or is released in the store.
 pub(super) struct Shared {
     pub(super) held: Arc<Held>,
     pub(super) granted: Instant,
-    first: Option<Holder>,
+    /// Its shares, in no order.
+    holders: SmallVec<[Holder; 1]>,
     /// When the renewals of the hold end.
     limit: Option<Instant>,
-    /// Boxed: most holds have one share, and are not handed over.
-    more: Option<Box<More>>,
-}
-
-#[derive(Default)]
-struct More {
-    /// The number of shares beside the first, their owners and their limits.
-    shares: usize,
-    owners: Counts<u64>,
-    limits: Counts<Limit>,
     handovers: u32,
-    /// The route of the present holder, and when it got the hold, since the first hand-over.
-    holder: Option<(Route, Instant)>,
     /// It is released at its end: other processes have their turn.
     stays: bool,
     /// It was lost before its last share ended: it excludes no other.
     lost: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Limit {
-    At(Instant),
-    Never,
-}
-
-impl From<Option<Instant>> for Limit {
-    fn from(limit: Option<Instant>) -> Self {
-        limit.map_or(Self::Never, Self::At)
-    }
+    /// The route of the present holder, and when it got the hold, since the first hand-over. Boxed: most holds are not handed over.
+    holder: Option<Box<(Route, Instant)>>,
 }
 
 impl Shared {
@@ -58,9 +37,12 @@ impl Shared {
         Self {
             held,
             granted: now,
-            first: None,
+            holders: SmallVec::new(),
             limit: None,
-            more: None,
+            handovers: 0,
+            stays: false,
+            lost: false,
+            holder: None,
         }
     }
 
@@ -70,10 +52,7 @@ impl Shared {
             owner: terms.owner.clone(),
             limit: terms.max_hold.map(|max_hold| now + max_hold),
         };
-        match self.first {
-            None => self.first = Some(holder.clone()),
-            Some(_) => self.more().add(&holder),
-        }
+        self.holders.push(holder.clone());
         self.settle_limit(wheel, now);
         Grant {
             held: self.held.clone(),
@@ -84,9 +63,8 @@ impl Shared {
 
     /// The next request gets it.
     pub(super) fn pass_to(&mut self, terms: &Terms, wheel: &mut Wheel, now: Instant) -> Grant {
-        let more = self.more();
-        more.handovers += 1;
-        more.holder = Some((terms.route, now));
+        self.handovers += 1;
+        self.holder = Some(Box::new((terms.route, now)));
         self.held.advance_token();
         Grant {
             handed_over: true,
@@ -96,13 +74,11 @@ impl Shared {
 
     /// One share ends. Returns whether any is left.
     pub(super) fn leave(&mut self, holder: &Holder, wheel: &mut Wheel, now: Instant) -> bool {
-        match &mut self.more {
-            // Shares with the same terms are alike.
-            _ if self.first.as_ref() == Some(holder) => self.first = None,
-            Some(more) => more.remove(holder),
-            None => {}
+        // Shares with the same terms are alike.
+        if let Some(share) = self.holders.iter().position(|share| share == holder) {
+            self.holders.swap_remove(share);
         }
-        let is_left = self.shares() > 0;
+        let is_left = !self.holders.is_empty();
         if is_left {
             self.settle_limit(wheel, now);
         }
@@ -116,8 +92,8 @@ impl Shared {
         limits: super::HandoverLimits,
         now: Instant,
     ) -> bool {
-        !self.more.as_ref().is_some_and(|more| more.stays)
-            && self.handovers() < limits.handovers
+        !self.stays
+            && self.handovers < limits.handovers
             && now < self.granted + limits.handover_time
             && self.suits(terms, now)
     }
@@ -145,84 +121,52 @@ impl Shared {
     }
 
     pub(super) fn is_shared_by(&self, owner: &Owner) -> bool {
-        let first = self.first.as_ref();
-        first.is_some_and(|first| first.owner.as_ref() == Some(owner))
-            || self
-                .more
-                .as_ref()
-                .is_some_and(|more| more.owners.contains(owner.number()))
+        let mut holders = self.holders.iter();
+        holders.any(|holder| holder.owner.as_ref() == Some(owner))
     }
 
     /// It was lost before its last share ended.
     pub(super) fn is_lost(&self) -> bool {
-        self.more.as_ref().is_some_and(|more| more.lost)
+        self.lost
     }
 
     pub(super) fn lose(&mut self) {
-        self.more().lost = true;
+        self.lost = true;
     }
 
     /// It is released at its end.
     pub(super) fn stay(&mut self) {
-        self.more().stays = true;
+        self.stays = true;
     }
 
     /// The number of shares.
     pub(super) fn shares(&self) -> usize {
-        usize::from(self.first.is_some()) + self.more.as_ref().map_or(0, |more| more.shares)
-    }
-
-    pub(super) fn handovers(&self) -> u32 {
-        self.more.as_ref().map_or(0, |more| more.handovers)
+        self.holders.len()
     }
 
     /// The route of its present holder: that of the first share.
     pub(super) fn route(&self) -> &Route {
-        let holder = self.more.as_ref().and_then(|more| more.holder.as_ref());
+        let holder = self.holder.as_deref();
         holder.map_or(&self.held.route, |(route, _)| route)
     }
 
     /// When its present holder got it.
     pub(super) fn since(&self) -> Instant {
-        let holder = self.more.as_ref().and_then(|more| more.holder.as_ref());
+        let holder = self.holder.as_deref();
         holder.map_or(self.granted, |(_, since)| *since)
     }
 
     /// Its renewals end with the latest limit of its shares.
     fn settle_limit(&mut self, wheel: &mut Wheel, now: Instant) {
-        let first = self.first.as_ref().map(|first| Limit::from(first.limit));
-        let more = self.more.as_ref().and_then(|more| more.limits.greatest());
-        let limit = match first.max(more) {
-            Some(Limit::At(limit)) => Some(limit),
-            Some(Limit::Never) | None => None,
-        };
+        // One without a limit is the latest.
+        let mut limits = self.holders.iter().map(|holder| holder.limit);
+        let latest = limits.try_fold(None, |latest, limit| Some(latest.max(Some(limit?))));
+        let limit = latest.flatten();
         if mem::replace(&mut self.limit, limit) != limit
             && self.held.set_limit(limit)
             && let Some(visit) = self.held.early_visit(now)
         {
             wheel.place(&self.held, visit);
-        }
-    }
-
-    fn more(&mut self) -> &mut More {
-        self.more.get_or_insert_default()
-    }
-}
-
-impl More {
-    fn add(&mut self, holder: &Holder) {
-        self.shares += 1;
-        self.limits.add(holder.limit.into());
-        if let Some(owner) = &holder.owner {
-            self.owners.add(owner.number());
-        }
-    }
-
-    fn remove(&mut self, holder: &Holder) {
-        self.shares -= 1;
-        self.limits.subtract(holder.limit.into());
-        if let Some(owner) = &holder.owner {
-            self.owners.subtract(owner.number());
         }
     }
 }

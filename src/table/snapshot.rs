@@ -1,6 +1,7 @@
 //! What a dashboard and operators see of the table. It is read on demand, and nothing is kept for it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -8,42 +9,55 @@ use super::key::Key;
 use super::shared::Shared;
 use super::{SHARDS, Table};
 use crate::lock::{FencingToken, HoldId, Lease, LockKey, LockMode};
-use crate::telemetry::Route;
 
 /// One key that requests of this process hold or wait for.
 #[derive(Debug, Clone)]
-pub(crate) struct KeyView {
-    pub(crate) key: LockKey,
-    pub(crate) holds: Vec<HoldView>,
-    /// The requests that wait.
-    pub(crate) waiters: Vec<WaiterView>,
+#[non_exhaustive]
+pub struct KeySnapshot {
+    /// Its name.
+    pub key: LockKey,
+    /// The holds of this process in the store, the oldest first. Readers and permits may have several.
+    pub holds: Vec<HoldSnapshot>,
+    /// The requests that wait, in the order of their arrival.
+    pub waiters: Vec<WaiterSnapshot>,
 }
 
 /// One hold of this process.
 #[derive(Debug, Clone)]
-pub(crate) struct HoldView {
-    pub(crate) id: HoldId,
-    pub(crate) mode: LockMode,
-    /// The route of the present holder.
-    pub(crate) route: Route,
-    /// When the present holder got it.
-    pub(crate) since: Instant,
-    pub(crate) lease: Lease,
-    pub(crate) deadline: Instant,
+#[non_exhaustive]
+pub struct HoldSnapshot {
+    /// Its id in the store.
+    pub id: HoldId,
+    /// The mode that was granted.
+    pub mode: LockMode,
+    /// The route of the present holder, or its [`label`](crate::LockRequest::label).
+    pub route: Option<&'static str>,
+    /// How long the present holder has had it.
+    pub held: Duration,
+    /// Its lease.
+    pub lease: Lease,
+    /// The rest of its lease, unless it is renewed.
+    pub remaining: Duration,
     /// The number of guards that share it.
-    pub(crate) guards: usize,
-    pub(crate) token: Option<FencingToken>,
-    pub(crate) is_lost: bool,
+    pub guards: usize,
+    /// Its token, if one was asked for.
+    pub token: Option<FencingToken>,
+    /// Whether it was lost. Its guards may not know yet.
+    pub is_lost: bool,
 }
 
 /// One request that waits in this process.
 #[derive(Debug, Clone)]
-pub(crate) struct WaiterView {
-    pub(crate) mode: LockMode,
-    pub(crate) route: Route,
-    pub(crate) since: Instant,
-    /// Whether the store has been asked in its place.
-    pub(crate) in_store: bool,
+#[non_exhaustive]
+pub struct WaiterSnapshot {
+    /// The mode that it asks for.
+    pub mode: LockMode,
+    /// The route of the request, or its [`label`](crate::LockRequest::label).
+    pub route: Option<&'static str>,
+    /// How long it has waited.
+    pub waited: Duration,
+    /// Whether it has a place in the store. The others of its process wait behind it.
+    pub in_store: bool,
 }
 
 impl Table {
@@ -66,50 +80,58 @@ impl Table {
     }
 
     /// A page of the keys in use, in no particular order; `None`: there are no more pages.
-    pub(crate) fn view(&self, page: usize) -> Option<Vec<KeyView>> {
+    pub(crate) fn snapshot(&self, page: usize, now: Instant) -> Option<Vec<KeySnapshot>> {
         (page < SHARDS).then(|| {
-            let state = self.shard(page);
-            state
-                .keys
-                .iter()
-                .map(|(key, state)| view(key, state))
-                .collect()
+            let shard = self.shard(page);
+            let keys = shard.keys.iter();
+            keys.map(|(name, key)| key.snapshot(name, now)).collect()
         })
     }
 
     /// One key, with its name space; `None` if no request uses it.
-    pub(crate) fn view_of(&self, key: &LockKey) -> Option<KeyView> {
-        self.read(key, |state| view(key, state))
+    pub(crate) fn snapshot_of(&self, name: &LockKey, now: Instant) -> Option<KeySnapshot> {
+        self.read(name, |key| key.snapshot(name, now))
     }
 }
 
-fn view(key: &LockKey, state: &Key) -> KeyView {
-    let waiters = state
-        .waiters_with_places()
-        .map(|(waiter, in_store)| WaiterView {
+impl Key {
+    fn snapshot(&self, name: &LockKey, now: Instant) -> KeySnapshot {
+        let mut holds: Vec<_> = self.holds().collect();
+        holds.sort_by_key(|shared| shared.since());
+        let mut waiters: Vec<_> = self.waiters_with_places().collect();
+        // Requests of one mode remain in the order of their line.
+        waiters.sort_by_key(|(waiter, _)| waiter.since);
+        let waiters = waiters.into_iter();
+        let waiters = waiters.map(|(waiter, in_store)| WaiterSnapshot {
             mode: waiter.terms.mode,
-            route: waiter.terms.route,
-            since: waiter.since,
+            route: waiter.terms.route.template(),
+            waited: now.saturating_duration_since(waiter.since),
             in_store,
         });
-    KeyView {
-        key: key.clone(),
-        holds: state.holds().map(hold).collect(),
-        waiters: waiters.collect(),
+        KeySnapshot {
+            key: name.clone(),
+            holds: holds
+                .into_iter()
+                .map(|shared| shared.snapshot(now))
+                .collect(),
+            waiters: waiters.collect(),
+        }
     }
 }
 
-fn hold(shared: &Shared) -> HoldView {
-    let held = &shared.held;
-    HoldView {
-        id: held.hold.id,
-        mode: held.hold.mode,
-        route: *shared.route(),
-        since: shared.since(),
-        lease: held.lease,
-        deadline: held.deadline(),
-        guards: shared.shares(),
-        token: held.token(),
-        is_lost: held.is_lost(Instant::now()),
+impl Shared {
+    fn snapshot(&self, now: Instant) -> HoldSnapshot {
+        let held = &self.held;
+        HoldSnapshot {
+            id: held.hold.id,
+            mode: held.hold.mode,
+            route: self.route().template(),
+            held: now.saturating_duration_since(self.since()),
+            lease: held.lease,
+            remaining: held.deadline().saturating_duration_since(now),
+            guards: self.shares(),
+            token: held.token(),
+            is_lost: held.is_lost(now),
+        }
     }
 }

@@ -1,12 +1,15 @@
 //! All sequences of events of one key, up to a length.
 
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::*;
-use crate::hold::{Due, valid_for};
-use crate::lock::{Hold, HoldId, Lease, LockMode, Owner};
+use crate::hold::{Due, Held, valid_for};
+use crate::lock::{Hold, HoldId, Lease, LockKey, LockMode, Owner};
 use crate::store::HoldStatus;
 use crate::telemetry::Route;
 
@@ -95,7 +98,7 @@ impl World {
             }
         }
         for side in [Side::Exclusive, Side::Read] {
-            if self.table.waiting(&self.key, side) > 0 {
+            if self.waiting(side) > 0 {
                 events.push(Event::Gives(side));
             }
         }
@@ -140,12 +143,9 @@ impl World {
         match event {
             Event::Enters(n, mode) => {
                 let mut slot = None;
-                let entered = self
-                    .table
-                    .enter(&self.key, n, &terms(mode), &mut slot, self.now);
-                let (entered, out) = entered.expect("there is room");
-                self.requests[n as usize] = self.placed(entered, mode, slot);
-                self.run(out);
+                let entered = self.entry(|key| key.enter(n, &terms(mode), &mut slot));
+                let place = self.placed(entered.expect("there is room"), mode, slot);
+                self.requests[n as usize] = place;
             }
             Event::Granted(n) => {
                 let Place::Asks(mode) = std::mem::take(&mut self.requests[n as usize]) else {
@@ -156,23 +156,18 @@ impl World {
                     return;
                 }
                 let held = self.hold(mode);
-                let granted = self.table.granted(n, &held, &terms(mode), self.now);
-                let (grant, out) = granted.expect("it is open");
+                let granted = self.event(|key| key.granted(n, &held, &terms(mode)));
+                let grant = granted.expect("it is here").expect("it is open");
                 self.requests[n as usize] = Place::Holds(grant);
-                self.run(out);
             }
             Event::Refused(n) => {
                 let Place::Asks(mode) = std::mem::take(&mut self.requests[n as usize]) else {
                     unreachable!("it asks");
                 };
                 let (mut slot, news) = (None, (Some(self.now + Duration::from_secs(1)), true));
-                let (key, terms) = (self.key.clone(), terms(mode));
-                let entered = self
-                    .table
-                    .refused(&key, n, &terms, &mut slot, news, self.now);
-                let (entered, out) = entered.expect("it may wait");
-                self.requests[n as usize] = self.placed(entered, mode, slot);
-                self.run(out);
+                let entered = self.entry(|key| key.refused(n, &terms(mode), &mut slot, news));
+                let place = self.placed(entered.expect("it may wait"), mode, slot);
+                self.requests[n as usize] = place;
             }
             Event::Polls(n) => {
                 let Place::Waits(mode, slot) = std::mem::take(&mut self.requests[n as usize])
@@ -189,34 +184,22 @@ impl World {
                     }
                     Poll::Ready(Taken::Revoked) => {
                         let mut again = None;
-                        let (key, terms) = (self.key.clone(), terms(mode));
-                        let entered = self.table.refused(
-                            &key,
-                            n,
-                            &terms,
-                            &mut again,
-                            (None, false),
-                            self.now,
-                        );
-                        let (entered, out) = entered.expect("it may wait");
-                        let place = self.placed(entered, mode, again);
-                        self.run(out);
-                        place
+                        let entered = self
+                            .entry(|key| key.refused(n, &terms(mode), &mut again, (None, false)));
+                        self.placed(entered.expect("it may wait"), mode, again)
                     }
                 };
             }
             Event::Leaves(n) => {
                 match std::mem::replace(&mut self.requests[n as usize], Place::Over) {
                     Place::Asks(_) => {
-                        let out = self.table.asked(&self.key, n);
-                        self.run(out);
+                        self.event(|key| key.asked(n));
                     }
                     Place::Waits(mode, slot) => {
                         if let Some(grant) = slot.close() {
                             self.end(grant);
                         }
-                        let out = self.table.left(&self.key, Side::of(mode), n);
-                        self.run(out);
+                        self.event(|key| key.left(Side::of(mode), n));
                     }
                     _ => unreachable!("it asks or waits"),
                 }
@@ -233,29 +216,24 @@ impl World {
                     unreachable!("it holds");
                 };
                 let held = grant.held.clone();
-                if held.lose()
-                    && let Some(out) = self.table.lost(&held)
-                {
-                    self.run(out);
+                if held.lose() {
+                    self.event(|key| key.lost(&held));
                 }
             }
             Event::Gives(side) => {
-                let (next, out) = self.next(side);
-                self.run(out);
+                let next = self.next(side);
                 if let Next::Ask { terms, .. } = next
                     && self.is_free(terms.mode)
                 {
                     let held = self.hold(terms.mode);
-                    let (is_taken, out) = self.table.given(&held, None, self.now);
-                    assert!(is_taken, "the request for which it was asked is there");
-                    self.run(out);
+                    let is_taken = self.event(|key| key.given(&held, None));
+                    assert_eq!(is_taken, Some(true), "its request is there");
                 }
             }
             Event::Passes => {
                 self.now += 2 * super::line::CLAIM;
                 for side in [Side::Exclusive, Side::Read] {
-                    let (_, out) = self.next(side);
-                    self.run(out);
+                    self.next(side);
                 }
                 assert_eq!(self.untaken(), [], "it has had its time");
             }
@@ -275,33 +253,50 @@ impl World {
     }
 
     /// What the present task of a side does. One that was replaced ends.
-    fn next(&mut self, side: Side) -> (Next, Out) {
+    fn next(&mut self, side: Side) -> Next {
         let tasks = self.tasks.iter().filter(|task| task.side == side);
-        let tasks: Vec<_> = tasks.collect();
+        let tasks: Vec<_> = tasks.cloned().collect();
         let Some((last, before)) = tasks.split_last() else {
-            return (Next::Done, Out::default());
+            return Next::Done;
         };
         for task in before {
-            let (next, _) = self.table.next(&self.key, task, false, self.now);
-            assert!(matches!(next, Next::Done), "two tasks: {next:?}");
+            let next = self.event(|key| key.next(task, false));
+            let is_done = matches!(next, None | Some(Next::Done));
+            assert!(is_done, "two tasks: {next:?}");
         }
-        self.table.next(&self.key, last, false, self.now)
+        self.event(|key| key.next(last, false)).unwrap_or_default()
     }
 
     fn end(&mut self, grant: Grant) {
-        let (ended, out) = self.table.ended(&grant.held, &grant.holder, true, self.now);
-        self.run(out);
-        if let Ended::Release { awaited } = ended {
-            let (_, question, _) = grant.held.begin_release();
+        let Grant {
+            mut held, holder, ..
+        } = grant;
+        let ended = self.event(|key| key.ended(&held, &holder, true));
+        if let Ended::Release { awaited } = ended.unwrap_or_default() {
+            let (_, question, _) = held.begin_release(self.now);
             if awaited {
-                let out = self
-                    .table
-                    .released(&grant.held, HoldStatus::Held.into(), self.now);
-                self.run(out);
+                self.event(|key| key.released(&held, HoldStatus::Held.into()));
             }
-            grant.held.finish(question, crate::hold::End::Released);
-            assert!(matches!(grant.held.due(self.now), Due::Nothing));
+            held.finish(question, crate::hold::End::Released);
+            assert!(matches!(held.due(self.now), Due::Nothing));
         }
+    }
+
+    fn waiting(&self, side: Side) -> usize {
+        let waiting = self.table.read(&self.key, |key| key.waiting(side));
+        waiting.unwrap_or_default()
+    }
+
+    fn event<T>(&mut self, event: impl FnOnce(&mut KeyAt<'_>) -> T) -> Option<T> {
+        let (value, out) = self.table.event(&self.key, self.now, event)?;
+        self.run(out);
+        Some(value)
+    }
+
+    fn entry<T>(&mut self, event: impl FnOnce(&mut KeyAt<'_>) -> T) -> T {
+        let (value, out) = self.table.entry(&self.key, self.now, event);
+        self.run(out);
+        value
     }
 
     fn run(&mut self, out: Out) {
@@ -333,7 +328,7 @@ impl World {
             }
         }
         for side in [Side::Exclusive, Side::Read] {
-            let waits = self.table.waiting(&self.key, side) > 0;
+            let waits = self.waiting(side) > 0;
             let has_task = self.tasks.iter().any(|task| task.side == side);
             assert!(
                 !waits || has_task,
@@ -415,8 +410,8 @@ fn a_grant_that_fits_no_request() {
     world.apply(Event::Leaves(0));
     let held = world.hold(LockMode::Reentrant);
     world.apply(Event::Leaves(2));
-    let (is_taken, _) = world.table.given(&held, None, world.now);
-    assert!(!is_taken, "the request waits for a write");
+    let is_taken = world.event(|key| key.given(&held, None));
+    assert_eq!(is_taken, Some(false), "the request waits for a write");
 }
 
 #[tokio::test(start_paused = true)]
@@ -433,20 +428,19 @@ async fn an_owner_joins_its_own_hold_and_reads_under_its_own_write() {
         owner: Some(owner.clone()),
         ..terms(mode)
     };
-    let (key, now) = (world.key.clone(), world.now);
     let mut slot = None;
     let write = owned(LockMode::Write);
-    let (entered, _) = world.table.enter(&key, 1, &write, &mut slot, now).unwrap();
-    assert!(matches!(entered, Entered::Ask));
+    let entered = world.entry(|key| key.enter(1, &write, &mut slot));
+    assert!(matches!(entered, Ok(Entered::Ask)));
     let read = owned(LockMode::Read);
-    let (entered, _) = world.table.enter(&key, 2, &read, &mut slot, now).unwrap();
-    let Entered::Wait { start: Some(task) } = entered else {
+    let entered = world.entry(|key| key.enter(2, &read, &mut slot));
+    let Ok(Entered::Wait { start: Some(task) }) = entered else {
         panic!("it waits behind its owner");
     };
     world.tasks.push(task);
     let held = world.hold(LockMode::Write);
-    let (first, out) = world.table.granted(1, &held, &write, now).unwrap();
-    world.run(out);
+    let first = world.event(|key| key.granted(1, &held, &write));
+    let first = first.expect("it is here").expect("it is open");
     let slot = slot.expect("it waits");
     let polled = slot.poll(&mut Context::from_waker(Waker::noop()));
     let Poll::Ready(Taken::Answer(Ok(second))) = polled else {
@@ -454,10 +448,9 @@ async fn an_owner_joins_its_own_hold_and_reads_under_its_own_write() {
     };
     assert!(Arc::ptr_eq(&first.held, &second.held));
     world.end(first);
-    assert!(held.is_open(now), "the read goes on");
+    assert!(held.is_open(world.now), "the read goes on");
     world.end(second);
-    let out = world.next(Side::Read).1;
-    world.run(out);
+    world.next(Side::Read);
     assert_eq!(world.table.len(), 0);
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tower_distributed_lock::Lease;
-use tower_distributed_lock::client::{HoldSnapshot, HoldState, KeySnapshot};
+use tower_distributed_lock::client::{HoldSnapshot, KeySnapshot};
 
 use crate::holders::{HolderElsewhere, who};
 use crate::millis;
@@ -91,14 +91,9 @@ impl Row {
 
 /// A hold of this process.
 pub(crate) fn held_here(hold: &HoldSnapshot) -> Value {
-    let state = match hold.state {
-        HoldState::Releasing => "releasing",
-        HoldState::Lost => "lost",
-        _ => "held",
-    };
     json!({
         "id": hold.id.to_string(),
-        "state": state,
+        "state": if hold.is_lost { "lost" } else { "held" },
         "mode": hold.mode.as_str(),
         "route": hold.route.unwrap_or("none"),
         "age_ms": millis::to_ms(hold.held),

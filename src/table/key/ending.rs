@@ -3,136 +3,118 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::{Busy, Key};
+use super::{Busy, KeyAt};
 use crate::hold::Held;
 use crate::store::Released;
 use crate::table::line::Side;
-use crate::table::wheel::Wheel;
-use crate::table::{At, Ended, Holder, Out};
+use crate::table::{Ended, Holder};
 
 /// How long this process lets others ask first, in a store without a line whose release woke some: as long as a message takes, and up
 /// to so much more.
 const YIELD: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(3));
 
-impl Key {
-    /// A share ends.
-    pub(in crate::table) fn ended(
-        &mut self,
-        held: &Arc<Held>,
-        holder: &Holder,
-        pass_on: bool,
-        releases_later: bool,
-        wheel: &mut Wheel,
-        at: At,
-    ) -> (Ended, Out) {
-        let mut out = Out::default();
-        let Some(place) = self.place_of(held) else {
-            return (Ended::Release { awaited: false }, out);
+impl KeyAt<'_> {
+    /// A share ends. Unless `pass_on`, the hold is not handed over.
+    pub(crate) fn ended(&mut self, held: &Arc<Held>, holder: &Holder, pass_on: bool) -> Ended {
+        let Some(place) = self.key.place_of(held) else {
+            return Ended::default();
         };
-        if self.holds[place].leave(holder, wheel, at.now) {
-            return (Ended::GoesOn, out);
+        if self.key.holds[place].leave(holder, self.wheel, self.now) || pass_on && self.pass(place)
+        {
+            return Ended::GoesOn;
         }
-        if pass_on && self.pass(place, wheel, at, &mut out) {
-            return (Ended::GoesOn, out);
-        }
-        self.holds.swap_remove(place);
-        wheel.remove(held);
+        self.key.holds.swap_remove(place);
+        self.wheel.remove(held);
         let mode = held.hold.mode;
-        if releases_later && mode.is_handed_over() {
-            self.busy.push(Busy {
+        let is_awaited = self.releases_later && mode.is_handed_over();
+        if is_awaited {
+            self.key.busy.push(Busy {
                 number: held.hold.id.number(),
                 side: Side::of(mode),
                 owner: None,
-                since: at.now,
+                since: self.now,
                 releases: true,
                 yields: None,
             });
         }
-        if let Some(lines) = &mut self.lines {
+        if self.key.lines.is_some() && !mode.is_permit() {
             // This process held the lock until now: that is news for those who wait.
-            let line = &mut lines[Side::of(mode) as usize];
-            if !mode.is_permit() {
-                line.news(at.now, None);
-            }
+            self.key.line_mut(Side::of(mode)).news(self.now, None);
         }
-        let awaited = self.lines.is_some() || releases_later && mode.is_handed_over();
-        (Ended::Release { awaited }, out)
+        let awaited = self.key.lines.is_some() || is_awaited;
+        Ended::Release { awaited }
     }
 
     /// Passes a hold without shares to the next request, if the limits allow it. After a writer, the waiting readers have the turn.
-    pub(super) fn pass(&mut self, place: usize, wheel: &mut Wheel, at: At, out: &mut Out) -> bool {
-        let shared = &self.holds[place];
+    fn pass(&mut self, place: usize) -> bool {
+        let key = &mut *self.key;
+        let shared = &key.holds[place];
         let mode = shared.held.hold.mode;
-        if !mode.is_handed_over() || shared.is_lost() || self.wants(Side::Read) {
+        if !mode.is_handed_over() || shared.is_lost() || key.wants(Side::Read) {
             return false;
         }
-        let next = self.line(Side::Exclusive).and_then(|line| {
+        let next = key.line(Side::Exclusive).and_then(|line| {
             let mut waiters = line.iter().enumerate();
-            waiters.find(|(_, waiter)| self.is_first_of_owner(waiter))
+            waiters.find(|(_, waiter)| key.is_first_of_owner(waiter))
         });
         let Some((index, next)) = next else {
             return false;
         };
-        if next.terms.mode != mode || !shared.may_pass_to(&next.terms, at.limits, at.now) {
+        if next.terms.mode != mode || !shared.may_pass_to(&next.terms, self.limits, self.now) {
             return false;
         }
-        let waiter = self.line_mut(Side::Exclusive).give(index, at.now);
-        let grant = self.holds[place].pass_to(&waiter.terms, wheel, at.now);
-        out.tell(waiter.slot, waiter.ticket, Ok(grant));
+        let waiter = key.line_mut(Side::Exclusive).give(index, self.now);
+        let grant = key.holds[place].pass_to(&waiter.terms, self.wheel, self.now);
+        self.out.tell(waiter.slot, waiter.ticket, Ok(grant));
         if waiter.terms.owner.is_some() {
-            self.join_owners(wheel, at, out);
+            self.join_owners();
         }
         true
     }
 
-    /// The store has answered a release. If it has woken clients that stand in no line, they get the next turn; in a store without a
-    /// line, they ask first, and the release counts as under way until then.
-    pub(in crate::table) fn released(
-        &mut self,
-        held: &Held,
-        released: Released,
-        now: Instant,
-    ) -> Out {
-        let mut out = Out::default();
+    /// The store has answered the release of a hold, or will not. If it has woken clients that stand in no line, they get the next turn.
+    /// In a store without a line, they ask first, and the release counts as under way for the time that is returned: then the same
+    /// event comes again.
+    pub(crate) fn released(&mut self, held: &Held, released: Released) -> Option<Duration> {
         let number = held.hold.id.number();
         let side = Side::of(held.hold.mode);
         // In a store without a line, this process may be one of those that the release woke.
-        let listens = self.line(side).is_some_and(|line| line.listens);
+        let listens = self.key.line(side).is_some_and(|line| line.listens);
+        let mut pause = None;
         if released.notified > usize::from(listens && !released.in_line) {
-            if self.line(side).is_some_and(|line| !line.is_idle()) {
-                self.line_mut(side).yields = true;
+            if self.key.line(side).is_some_and(|line| !line.is_idle()) {
+                self.key.line_mut(side).yields = true;
             }
-            if !released.in_line {
-                let pause = YIELD.0 + YIELD.1.mul_f64(fastrand::f64());
-                let mut busy = self.busy.iter_mut();
-                if let Some(busy) = busy.find(|busy| busy.number == number && busy.releases) {
-                    busy.yields = Some(now + pause);
-                    out.others().later = Some(pause);
-                    self.wake(&mut out);
-                    return out;
-                }
+            let mut busy = self.key.busy.iter_mut();
+            if !released.in_line
+                && let Some(busy) = busy.find(|busy| busy.number == number && busy.releases)
+            {
+                let yields = YIELD.0 + YIELD.1.mul_f64(fastrand::f64());
+                busy.yields = Some(self.now + yields);
+                pause = Some(yields);
             }
         }
-        self.busy
-            .retain(|busy| busy.number != number || !busy.releases);
-        self.wake(&mut out);
-        out
+        if pause.is_none() {
+            let is_other = |busy: &mut Busy| busy.number != number || !busy.releases;
+            self.key.busy.retain(is_other);
+        }
+        self.wake();
+        pause
     }
 
-    /// A hold stays in the store after its end.
-    pub(in crate::table) fn stay(&mut self, held: &Arc<Held>) {
-        if let Some(place) = self.place_of(held) {
-            self.holds[place].stay();
+    /// A hold stays in the store after its end: it is not handed over.
+    pub(crate) fn stay(&mut self, held: &Arc<Held>) {
+        if let Some(place) = self.key.place_of(held) {
+            self.key.holds[place].stay();
         }
     }
 
-    /// A hold is lost. `None`: it is not here.
-    pub(in crate::table) fn lost(&mut self, held: &Arc<Held>, wheel: &mut Wheel) -> Option<Out> {
-        let place = self.place_of(held)?;
-        self.holds[place].lose();
-        wheel.remove(held);
-        Some(self.wake_all())
+    /// A hold is lost: no request waits for its shares any more. It is not here if its last share has ended.
+    pub(crate) fn lost(&mut self, held: &Arc<Held>) {
+        if let Some(place) = self.key.place_of(held) {
+            self.key.holds[place].lose();
+            self.wheel.remove(held);
+            self.wake();
+        }
     }
 }

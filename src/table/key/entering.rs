@@ -4,36 +4,44 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Busy, Entered, Key, MAX_READ_HOLDS};
+use super::{Busy, Entered, Key, KeyAt, MAX_READ_HOLDS};
 use crate::error::LockError;
 use crate::lock::{LockFamily, LockMode, Owner};
 use crate::table::line::{Side, Waiter};
 use crate::table::shared::Shared;
-use crate::table::wheel::Wheel;
-use crate::table::{At, Grant, Out, Slot, Terms};
+use crate::table::{Grant, Slot, Terms};
 
-impl Key {
-    /// A request comes.
-    pub(in crate::table) fn enter(
+impl KeyAt<'_> {
+    /// A request comes, with the `number` that it may ask and wait by. One that waits gets its answer in `slot`.
+    ///
+    /// # Errors
+    ///
+    /// `Busy` for a request that does not wait, and `Overloaded` for one too many, also if there is one key too many; `Lost`,
+    /// `Upgrade` and `Invalid` because of the owner's own holds; `Shutdown`.
+    pub(crate) fn enter(
         &mut self,
         number: u64,
         terms: &Terms,
         slot: &mut Option<Arc<Slot>>,
-        wheel: &mut Wheel,
-        at: At,
     ) -> Result<Entered, LockError> {
-        if let Some(grant) = self.rejoin(terms, wheel, at.now)? {
+        if self.closed {
+            return Err(LockError::Shutdown);
+        }
+        if self.is_one_too_many {
+            return Err(LockError::Overloaded);
+        }
+        if let Some(grant) = self.rejoin(terms)? {
             return Ok(Entered::Share(grant));
         }
-        if let Some(grant) = self.share_read(terms, wheel, at) {
+        if let Some(grant) = self.share_read(terms) {
             return Ok(Entered::Share(grant));
         }
-        if self.may_ask(terms) {
-            self.busy.push(Busy {
+        if self.key.may_ask(terms) {
+            self.key.busy.push(Busy {
                 number,
                 side: Side::of(terms.mode),
                 owner: terms.owner.clone(),
-                since: at.now,
+                since: self.now,
                 releases: false,
                 yields: None,
             });
@@ -41,18 +49,149 @@ impl Key {
         }
         match terms.max_waiters {
             None => {
-                let retry_after = self.remaining(terms.mode, at.now);
+                let retry_after = self.key.remaining(terms.mode, self.now);
                 return Err(LockError::Busy { retry_after });
             }
-            Some(most) if self.others(terms) >= most => return Err(LockError::Overloaded),
+            Some(most) if self.key.others(terms) >= most => return Err(LockError::Overloaded),
             Some(_) => {}
         }
-        self.wait(number, terms, slot, wheel, at)
+        self.wait(number, terms, slot)
+    }
+    /// A request waits in the line of its side, unless it can share a hold of its owner.
+    fn wait(
+        &mut self,
+        ticket: u64,
+        terms: &Terms,
+        slot: &mut Option<Arc<Slot>>,
+    ) -> Result<Entered, LockError> {
+        if let Some(grant) = self.rejoin(terms)? {
+            return Ok(Entered::Share(grant));
+        }
+        let side = Side::of(terms.mode);
+        let slot = slot.get_or_insert_with(Slot::new).clone();
+        slot.add();
+        let line = self.key.line_mut(side);
+        let has_task = side != Side::Fair && line.tasks() > 0;
+        let start = (!has_task).then(|| line.start(side, ticket));
+        line.push(Waiter {
+            ticket,
+            terms: terms.clone(),
+            since: self.now,
+            slot,
+            placed: false,
+        });
+        Ok(Entered::Wait { start })
     }
 
+    /// Joins a hold of the owner.
+    ///
+    /// If the owner has lost a hold, it gets that error first, in every mode, because its work continued without the lock. A read
+    /// under the owner's write is one more share of the write.
+    pub(super) fn rejoin(&mut self, terms: &Terms) -> Result<Option<Grant>, LockError> {
+        let Some(owner) = &terms.owner else {
+            return Ok(None);
+        };
+        let mut found = None;
+        for (index, shared) in self.key.holds.iter().enumerate() {
+            if !shared.is_shared_by(owner) {
+                continue;
+            }
+            if shared.is_lost() || shared.held.is_lost(self.now) {
+                return Err(LockError::Lost);
+            }
+            let mode = shared.held.hold.mode;
+            match (mode, terms.mode) {
+                (LockMode::Read, LockMode::Write) => return Err(LockError::Upgrade),
+                (LockMode::Write, LockMode::Read) => found = Some(index),
+                _ if mode == terms.mode => found = Some(index),
+                _ if mode.family() == LockFamily::Exclusive
+                    && terms.mode.family() == LockFamily::Exclusive =>
+                {
+                    found = Some(index);
+                }
+                _ => {}
+            }
+        }
+        let Some(shared) = found.map(|index| &mut self.key.holds[index]) else {
+            return Ok(None);
+        };
+        if terms.needs_token() && shared.held.token().is_none() {
+            return Err(LockError::invalid(
+                "the owner holds this key without a fencing token: ask for one at the outermost acquisition",
+            ));
+        }
+        Ok(Some(shared.join(terms, self.wheel, self.now)))
+    }
+
+    /// Joins the youngest read hold, if it is young enough or there are too many, unless a writer of this process waits.
+    fn share_read(&mut self, terms: &Terms) -> Option<Grant> {
+        if terms.mode != LockMode::Read || self.key.wants(Side::Exclusive) {
+            return None;
+        }
+        let mut reads = 0;
+        let mut youngest: Option<&mut Shared> = None;
+        let holds = self.key.holds.iter_mut();
+        for shared in holds.filter(|shared| shared.is_open_read()) {
+            reads += 1;
+            let is_younger = youngest
+                .as_ref()
+                .is_none_or(|other| other.granted < shared.granted);
+            if is_younger && shared.suits(terms, self.now) {
+                youngest = Some(shared);
+            }
+        }
+        let youngest = youngest?;
+        let is_young = self.now < youngest.granted + self.limits.share_window;
+        (is_young || reads >= MAX_READ_HOLDS).then(|| youngest.join(terms, self.wheel, self.now))
+    }
+
+    /// The request `number` asked the store in vain, and waits now. `until`: when the holder's lease ends, if that is known. `leaves`:
+    /// the request has something in the store, with which a task that starts goes on.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`enter`](Self::enter), but for one key too many.
+    pub(crate) fn refused(
+        &mut self,
+        number: u64,
+        terms: &Terms,
+        slot: &mut Option<Arc<Slot>>,
+        (until, leaves): (Option<Instant>, bool),
+    ) -> Result<Entered, LockError> {
+        self.key.no_more_asking(number);
+        if self.closed {
+            return Err(LockError::Shutdown);
+        }
+        let side = Side::of(terms.mode);
+        if until.is_some() {
+            self.key.line_mut(side).news(self.now, until);
+        }
+        let mut entered = self.wait(number, terms, slot)?;
+        if let Entered::Wait { start } = &mut entered
+            && side != Side::Fair
+        {
+            let line = self.key.line_mut(side);
+            if leaves && start.is_none() {
+                // Requests for permits ask side by side. Otherwise the task makes room for one that goes on: what was asked first has the better place.
+                if !terms.mode.is_permit() || !line.asks {
+                    line.replace_tasks(&mut self.out);
+                }
+                *start = Some(line.start(side, number));
+            }
+            line.asks |= leaves && start.is_some();
+        }
+        if leaves {
+            self.key.line_mut(side).placed(number);
+        }
+        self.wake();
+        Ok(entered)
+    }
+}
+
+impl Key {
     /// How many requests wait before a new one: of its owner, if it waits for another of them. The one for which the store is asked
     /// does not count.
-    pub(super) fn others(&self, terms: &Terms) -> usize {
+    fn others(&self, terms: &Terms) -> usize {
         let is_of_owner = |owner: &Option<Owner>| owner.is_some() && *owner == terms.owner;
         let waiting = self
             .waiters()
@@ -66,7 +205,7 @@ impl Key {
     }
 
     /// Whether a new request asks the store itself.
-    pub(super) fn may_ask(&self, terms: &Terms) -> bool {
+    fn may_ask(&self, terms: &Terms) -> bool {
         let is_of_owner = |owner: &Option<Owner>| owner.is_some() && *owner == terms.owner;
         let mut others = self.busy.iter().map(|busy| &busy.owner);
         let waits_for_owner = others.any(is_of_owner)
@@ -97,137 +236,5 @@ impl Key {
                 !is_behind && asking(waits) == 0 && self.own_hold(terms.mode).is_none()
             }
         }
-    }
-
-    /// A request waits in the line of its side, unless it can share a hold of its owner.
-    pub(in crate::table) fn wait(
-        &mut self,
-        ticket: u64,
-        terms: &Terms,
-        slot: &mut Option<Arc<Slot>>,
-        wheel: &mut Wheel,
-        at: At,
-    ) -> Result<Entered, LockError> {
-        if let Some(grant) = self.rejoin(terms, wheel, at.now)? {
-            return Ok(Entered::Share(grant));
-        }
-        let side = Side::of(terms.mode);
-        let slot = slot.get_or_insert_with(Slot::new).clone();
-        slot.add();
-        let line = self.line_mut(side);
-        let has_task = side != Side::Fair && line.tasks() > 0;
-        let start = (!has_task).then(|| line.start(side, ticket));
-        line.push(Waiter {
-            ticket,
-            terms: terms.clone(),
-            since: at.now,
-            slot,
-            placed: false,
-        });
-        Ok(Entered::Wait { start })
-    }
-
-    /// Joins a hold of the owner.
-    ///
-    /// If the owner has lost a hold, it gets that error first, in every mode, because its work continued without the lock. A read
-    /// under the owner's write is one more share of the write.
-    pub(super) fn rejoin(
-        &mut self,
-        terms: &Terms,
-        wheel: &mut Wheel,
-        now: Instant,
-    ) -> Result<Option<Grant>, LockError> {
-        let Some(owner) = &terms.owner else {
-            return Ok(None);
-        };
-        let mut found = None;
-        for (index, shared) in self.holds.iter().enumerate() {
-            if !shared.is_shared_by(owner) {
-                continue;
-            }
-            if shared.is_lost() || shared.held.is_lost(now) {
-                return Err(LockError::Lost);
-            }
-            let mode = shared.held.hold.mode;
-            match (mode, terms.mode) {
-                (LockMode::Read, LockMode::Write) => return Err(LockError::Upgrade),
-                (LockMode::Write, LockMode::Read) => found = Some(index),
-                _ if mode == terms.mode => found = Some(index),
-                _ if mode.family() == LockFamily::Exclusive
-                    && terms.mode.family() == LockFamily::Exclusive =>
-                {
-                    found = Some(index);
-                }
-                _ => {}
-            }
-        }
-        let Some(shared) = found.map(|index| &mut self.holds[index]) else {
-            return Ok(None);
-        };
-        if terms.needs_token() && shared.held.token().is_none() {
-            return Err(LockError::invalid(
-                "the owner holds this key without a fencing token: ask for one at the outermost acquisition",
-            ));
-        }
-        Ok(Some(shared.join(terms, wheel, now)))
-    }
-
-    /// Joins the youngest read hold, if it is young enough or there are too many, unless a writer of this process waits.
-    pub(super) fn share_read(&mut self, terms: &Terms, wheel: &mut Wheel, at: At) -> Option<Grant> {
-        if terms.mode != LockMode::Read || self.wants(Side::Exclusive) {
-            return None;
-        }
-        let mut reads = 0;
-        let mut youngest: Option<&mut Shared> = None;
-        for shared in self.holds.iter_mut().filter(|shared| shared.is_open_read()) {
-            reads += 1;
-            let is_younger = youngest
-                .as_ref()
-                .is_none_or(|other| other.granted < shared.granted);
-            if is_younger && shared.suits(terms, at.now) {
-                youngest = Some(shared);
-            }
-        }
-        let youngest = youngest?;
-        let is_young = at.now < youngest.granted + at.limits.share_window;
-        (is_young || reads >= MAX_READ_HOLDS).then(|| youngest.join(terms, wheel, at.now))
-    }
-
-    /// The request `number` asked in vain, and waits. `leaves`: it has something in the store, with which a task of its side goes
-    /// on.
-    pub(in crate::table) fn refused(
-        &mut self,
-        number: u64,
-        terms: &Terms,
-        slot: &mut Option<Arc<Slot>>,
-        (until, leaves): (Option<Instant>, bool),
-        wheel: &mut Wheel,
-        at: At,
-    ) -> Result<(Entered, Out), LockError> {
-        let mut out = Out::default();
-        let side = Side::of(terms.mode);
-        self.no_more_asking(number);
-        if let Some(until) = until {
-            self.news(side, at.now, Some(until));
-        }
-        let mut entered = self.wait(number, terms, slot, wheel, at)?;
-        if let Entered::Wait { start } = &mut entered
-            && side != Side::Fair
-        {
-            let line = self.line_mut(side);
-            if leaves && start.is_none() {
-                // Requests for permits ask side by side. Otherwise the task makes room for one that goes on: what was asked first has the better place.
-                if !terms.mode.is_permit() || !line.asks {
-                    line.replace_tasks(&mut out);
-                }
-                *start = Some(line.start(side, number));
-            }
-            line.asks |= leaves && start.is_some();
-        }
-        if leaves {
-            self.line_mut(side).placed(number);
-        }
-        self.wake(&mut out);
-        Ok((entered, out))
     }
 }

@@ -3,120 +3,117 @@
 use std::mem;
 use std::sync::Arc;
 
-use super::Key;
+use super::KeyAt;
+use crate::error::LockError;
 use crate::hold::Held;
 use crate::lock::LockMode;
 use crate::table::line::{Side, Waiter};
 use crate::table::shared::Shared;
-use crate::table::wheel::Wheel;
-use crate::table::{At, Grant, Out, Terms};
+use crate::table::{Grant, Terms};
 
-impl Key {
-    /// The store has granted a hold, to the request with these terms. Returns its share.
-    pub(in crate::table) fn granted(
+impl KeyAt<'_> {
+    /// The store has granted the request `number`, which asked. Its share is returned; others may get shares too.
+    ///
+    /// # Errors
+    ///
+    /// `Shutdown`: the hold is not kept here, and must be released.
+    pub(crate) fn granted(
         &mut self,
+        number: u64,
         held: &Arc<Held>,
-        to: Option<&Terms>,
-        wheel: &mut Wheel,
-        at: At,
-    ) -> (Option<Grant>, Out) {
-        let mut out = Out::default();
-        let mut shared = Shared::new(held.clone(), at.now);
-        let grant = to.map(|terms| shared.join(terms, wheel, at.now));
-        self.admit(shared, wheel, at, &mut out);
-        (grant, out)
+        terms: &Terms,
+    ) -> Result<Grant, LockError> {
+        self.key.no_more_asking(number);
+        if self.closed {
+            return Err(LockError::Shutdown);
+        }
+        let mut shared = Shared::new(held.clone(), self.now);
+        let grant = shared.join(terms, self.wheel, self.now);
+        self.admit(shared);
+        Ok(grant)
     }
 
-    /// The store has granted a hold for those who wait: the first whom it fits gets it. Returns whether there is one.
-    pub(in crate::table) fn given(
-        &mut self,
-        held: &Arc<Held>,
-        fair: Option<u64>,
-        wheel: &mut Wheel,
-        at: At,
-    ) -> (bool, Out) {
-        let mut out = Out::default();
+    /// The store has granted a hold for those who wait: the first whom it fits gets it. Returns `false` if there is none: it must be
+    /// released.
+    pub(crate) fn given(&mut self, held: &Arc<Held>, fair: Option<u64>) -> bool {
+        if self.closed {
+            return false;
+        }
         let side = Side::of(held.hold.mode);
-        let mut shared = Shared::new(held.clone(), at.now);
-        let first = self.line(side).and_then(|line| {
-            let mut waiters = line.iter().enumerate();
+        let mut shared = Shared::new(held.clone(), self.now);
+        let first = self.key.line(side).and_then(|line| {
             let fits = |waiter: &Waiter| {
                 fair.is_none_or(|ticket| ticket == waiter.ticket)
                     && waiter.terms.mode == held.hold.mode
-                    && shared.fits(&waiter.terms, at.now)
-                    && self.is_first_of_owner(waiter)
+                    && shared.fits(&waiter.terms, self.now)
+                    && self.key.is_first_of_owner(waiter)
             };
-            waiters
-                .find(|(_, waiter)| fits(waiter))
-                .map(|(index, _)| index)
+            line.iter().position(fits)
         });
         let Some(first) = first else {
-            return (false, out);
+            return false;
         };
-        let line = self.line_mut(side);
+        let line = self.key.line_mut(side);
         line.asks = false;
-        let waiter = line.give(first, at.now);
-        let grant = shared.join(&waiter.terms, wheel, at.now);
-        out.tell(waiter.slot, waiter.ticket, Ok(grant));
-        self.admit(shared, wheel, at, &mut out);
-        (true, out)
+        let waiter = line.give(first, self.now);
+        let grant = shared.join(&waiter.terms, self.wheel, self.now);
+        self.out.tell(waiter.slot, waiter.ticket, Ok(grant));
+        self.admit(shared);
+        true
     }
 
     /// A new hold is here: the keeper gets it, the readers that wait enter with it, and so do requests of its owners.
-    pub(super) fn admit(&mut self, mut shared: Shared, wheel: &mut Wheel, at: At, out: &mut Out) {
+    fn admit(&mut self, mut shared: Shared) {
         let mode = shared.held.hold.mode;
-        let side = Side::of(mode);
-        wheel.place(&shared.held, shared.held.first_visit(at.now));
-        let has_lines = self.lines.is_some();
-        if has_lines {
-            let line = self.line_mut(side);
-            line.news(at.now, None);
-            if mem::take(&mut line.yields) {
-                shared.stay();
-            }
-            if mode == LockMode::Read {
-                let mut index = 0;
-                while index < line.len() {
-                    if !shared.suits(&line.get(index).terms, at.now) {
-                        index += 1;
-                        continue;
-                    }
-                    let waiter = line.give(index, at.now);
-                    let grant = shared.join(&waiter.terms, wheel, at.now);
-                    out.tell(waiter.slot, waiter.ticket, Ok(grant));
+        let first_visit = shared.held.first_visit(self.now);
+        self.wheel.place(&shared.held, first_visit);
+        if self.key.lines.is_none() {
+            self.key.holds.push(shared);
+            return;
+        }
+        let line = self.key.line_mut(Side::of(mode));
+        line.news(self.now, None);
+        if mem::take(&mut line.yields) {
+            shared.stay();
+        }
+        if mode == LockMode::Read {
+            let mut index = 0;
+            while index < line.len() {
+                if !shared.suits(&line.get(index).terms, self.now) {
+                    index += 1;
+                    continue;
                 }
+                let waiter = line.give(index, self.now);
+                let grant = shared.join(&waiter.terms, self.wheel, self.now);
+                self.out.tell(waiter.slot, waiter.ticket, Ok(grant));
             }
         }
-        self.holds.push(shared);
-        if has_lines {
-            self.join_owners(wheel, at, out);
-            self.wake(out);
-        }
+        self.key.holds.push(shared);
+        self.join_owners();
+        self.wake();
     }
 
     /// Requests whose owners have got a hold join it, or learn why they cannot.
-    pub(super) fn join_owners(&mut self, wheel: &mut Wheel, at: At, out: &mut Out) {
+    pub(super) fn join_owners(&mut self) {
         for side in Side::ALL {
             let mut index = 0;
-            while let Some(waiter) = self.line(side).filter(|line| index < line.len()) {
-                let (ticket, terms) = {
-                    let waiter = waiter.get(index);
-                    if waiter.terms.owner.is_none() {
-                        index += 1;
-                        continue;
-                    }
-                    (waiter.ticket, waiter.terms.clone())
-                };
-                match self.rejoin(&terms, wheel, at.now) {
+            while let Some(waiter) = self.key.line(side).filter(|line| index < line.len()) {
+                let waiter = waiter.get(index);
+                if waiter.terms.owner.is_none() {
+                    index += 1;
+                    continue;
+                }
+                let (ticket, terms) = (waiter.ticket, waiter.terms.clone());
+                match self.rejoin(&terms) {
                     Ok(None) => index += 1,
                     Ok(Some(grant)) => {
-                        let waiter = self.line_mut(side).give(index, at.now);
-                        out.tell(waiter.slot, ticket, Ok(grant));
+                        let waiter = self.key.line_mut(side).give(index, self.now);
+                        self.out.tell(waiter.slot, ticket, Ok(grant));
                     }
                     Err(error) => {
-                        let waiter = self.line_mut(side).remove(ticket);
+                        let waiter = self.key.line_mut(side).remove(ticket);
                         let waiter = waiter.expect("it was there");
-                        out.tell(waiter.slot, ticket, Err(error));
+                        self.out.tell(waiter.slot, ticket, Err(error));
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tower_distributed_lock::client::{HoldState, LockEvent, LockEventKind};
+use tower_distributed_lock::client::{LockEvent, LockEventKind};
 use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, MemoryStore};
 
 const MS: Duration = Duration::from_millis(1);
@@ -83,7 +83,7 @@ async fn a_snapshot_has_each_key_with_its_holds_and_its_waiters_in_order() {
         (hold.id.client(), hold.mode),
         (locks.id(), LockMode::Reentrant)
     );
-    assert_eq!((hold.guards, hold.state), (1, HoldState::Held));
+    assert_eq!((hold.guards, hold.is_lost), (1, false));
     assert_eq!(hold.held, 300 * MS);
     assert!(hold.remaining <= 700 * MS && hold.remaining > 600 * MS);
     let waiters = seen.waiters.iter();

@@ -75,7 +75,7 @@ function holderOf(data) {
   if (data.shares > 1) {
     node.append(` × ${count(data.shares)}`);
   }
-  if (data.state === "lost" || data.state === "releasing") {
+  if (data.state === "lost") {
     node.append(make("span", { class: "state", "data-state": data.state }, data.state));
   }
   return node;
