@@ -50,6 +50,8 @@ impl Holding {
         if !metrics::ENABLED && span.is_disabled() {
             return None;
         }
+        let is_seen = !span.is_disabled();
+        let lives = lives.filter(|_| is_seen);
         let lives = lives.map(|live| live.clone() as Arc<dyn ObservedHold>);
         Some(Self {
             _holder: request.gauges.holder(),
