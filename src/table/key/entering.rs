@@ -57,6 +57,7 @@ impl KeyAt<'_> {
         }
         self.wait(number, terms, slot)
     }
+
     /// A request waits in the line of its side, unless it can share a hold of its owner.
     fn wait(
         &mut self,
