@@ -9,8 +9,8 @@
 //! |---|---|
 //! | [`enter`](KeyAt::enter) | a request comes: it shares a hold, asks the store, or waits with a ticket |
 //! | [`granted`](KeyAt::granted), [`given`](KeyAt::given) | the store has granted a hold to the request that asked, or to those that wait |
-//! | [`refused`](KeyAt::refused), [`asked`](KeyAt::asked) | the request that asked waits now, or is over |
-//! | [`left`](KeyAt::left) | a request that waits is over |
+//! | [`refused`](KeyAt::refused) | the request that asked waits now |
+//! | [`left`](KeyAt::left) | a request that asked or waits is over |
 //! | [`ended`](KeyAt::ended), [`released`](KeyAt::released) | the share of a hold ends: the hold goes on, passes to the next request, or is released |
 //! | [`lost`](KeyAt::lost) | a hold is lost |
 //! | [`next`](KeyAt::next) | what the task of a contended key does next |

@@ -7,7 +7,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::{Instant, sleep_until};
 
-use super::acquire::{Step, enter, enter_one, take, unless_closed};
+use super::acquire::unless_closed;
 use super::ticket::Ticket;
 use super::wait::Wait;
 use crate::backoff::Backoff;
@@ -111,47 +111,44 @@ impl AllOf<'_> {
             ..self.terms.in_mode(*mode)
         });
         let terms: Vec<_> = terms.collect();
-        let mut askers = Vec::with_capacity(self.keys.len());
-        let mut nowhere = Ticket::new(self.core, now);
+        let mut asked = Vec::with_capacity(self.keys.len());
+        let mut ticket = Ticket::new(self.core, now);
         for (index, (key, _)) in self.keys.iter().enumerate() {
             if shares[index].is_some() {
                 continue;
             }
-            match enter(self.core, key, &terms[index], &mut nowhere, now) {
-                Ok(Some(Step::Share(share))) => shares[index] = Some(share),
-                Ok(Some(Step::Ask(asker))) => askers.push((index, asker)),
-                Ok(Some(Step::Wait(_)) | None) => unreachable!("it does not wait"),
+            match ticket.enter(key, &terms[index], now) {
+                Ok(Some(share)) => shares[index] = Some(share),
+                Ok(None) => asked.push(index),
                 Err(LockError::Busy { retry_after }) => {
                     return Ok(Err(Blocked { index, retry_after }));
                 }
                 Err(error) => return Err(error),
             }
         }
-        if !askers.is_empty() {
-            let attempts = askers
-                .iter()
-                .map(|(_, asker)| attempt(self.core, asker.key(), asker.terms(), asker.number()));
-            let attempts: SmallVec<[_; 1]> = attempts.collect();
-            let mut pending = Pending::several(self.core, attempts, Want::All);
+        if !asked.is_empty() {
+            let attempts = ticket.places.iter();
+            let attempts =
+                attempts.map(|place| attempt(self.core, place.key, place.terms, place.number));
+            let mut pending = Pending::several(self.core, attempts.collect(), Want::All);
             let answer = unless_closed(self.core, self.wait, pin!(pending.ask())).await?;
             let now = Instant::now();
             let holds = match answer? {
                 Reply::Granted(grants) => {
-                    let terms = |index: usize| askers[index].1.terms();
+                    let terms = |index: usize| ticket.places[index].terms;
                     let granted = pending.granted(&grants, terms, now);
                     granted.ok_or_else(answered_late)?
                 }
                 Reply::Refused { index, retry_after } => {
                     return Ok(Err(Blocked {
-                        index: askers[index].0,
+                        index: asked[index],
                         retry_after: Some(retry_after),
                     }));
                 }
             };
             // All of them are holds before any of them may fail.
-            let granted = askers.into_iter().zip(holds);
-            let granted =
-                granted.map(|((index, mut asker), held)| (index, asker.granted(held, now)));
+            let granted = asked.into_iter().zip(holds).rev();
+            let granted = granted.map(|(index, held)| (index, ticket.granted(held, now)));
             for (index, share) in granted.collect::<Vec<_>>() {
                 shares[index] = Some(share?);
             }
@@ -194,7 +191,11 @@ impl AllOf<'_> {
     async fn take_one(&self, index: usize, wait: Wait) -> Result<Share, LockError> {
         let (key, mode) = self.keys[index];
         let terms = self.terms.in_mode(mode);
-        let step = enter_one(self.core, key, &terms, Instant::now())?;
-        take(&mut Some(step), wait).await
+        let now = Instant::now();
+        let mut ticket = Ticket::new(self.core, now);
+        match ticket.enter(key, &terms, now)? {
+            Some(share) => Ok(share),
+            None => ticket.take(wait).await,
+        }
     }
 }

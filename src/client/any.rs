@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::acquire::{Asker, Step, enter, unless_closed};
+use super::acquire::unless_closed;
 use super::ticket::Ticket;
 use super::wait::{Wait, over};
 use crate::contend::{Pending, Reply, answered_late, attempt};
@@ -26,12 +26,11 @@ pub(super) async fn take_any(
     let terms = keys.iter().map(|(_, mode)| terms.in_mode(*mode));
     let terms: Vec<_> = terms.collect();
     let mut ticket = Ticket::new(core, now);
-    let (mut askers, mut refused) = (Vec::new(), None);
+    let mut refused = None;
     for ((key, _), terms) in keys.iter().zip(&terms) {
-        match enter(core, key, terms, &mut ticket, now) {
-            Ok(Some(Step::Share(share))) => return Ok(share),
-            Ok(Some(Step::Ask(asker))) => askers.push(asker),
-            Ok(Some(Step::Wait(_)) | None) => {}
+        match ticket.enter(key, terms, now) {
+            Ok(Some(share)) => return Ok(share),
+            Ok(None) => {}
             Err(error @ (LockError::Busy { .. } | LockError::Overloaded)) => {
                 refused = Some(sooner(refused, error));
             }
@@ -39,42 +38,45 @@ pub(super) async fn take_any(
         }
     }
     match refused {
-        Some(error) if askers.is_empty() && ticket.is_idle() => return Err(error),
+        Some(error) if ticket.places.is_empty() => return Err(error),
         _ => {}
     }
-    if !askers.is_empty() {
-        match ask_any(core, askers, &mut ticket, wait).await? {
-            Some(share) => return Ok(share),
-            None if ticket.is_idle() => return Err(over(None)),
-            None => {}
-        }
+    if let Some(share) = ask_any(&mut ticket, wait).await? {
+        return Ok(share);
+    }
+    if ticket.places.is_empty() {
+        return Err(over(None));
     }
     ticket.wait(wait).await
 }
 
-/// Asks for the first free one of several keys. If none is, the request waits for all of them.
-async fn ask_any<'a>(
-    core: &Arc<Core>,
-    mut askers: Vec<Asker<'a>>,
-    ticket: &mut Ticket<'a>,
-    wait: Wait,
-) -> Result<Option<Share>, LockError> {
-    let attempts = askers.iter().map(|asker| {
+/// Asks for the first free one of the keys that may be asked for. If none is, the request waits for all of them.
+async fn ask_any(ticket: &mut Ticket<'_>, wait: Wait) -> Result<Option<Share>, LockError> {
+    // Those that ask come last, in their order.
+    ticket.places.sort_by_key(|place| place.asks.is_some());
+    let first = ticket.places.partition_point(|place| place.asks.is_none());
+    let asking = &ticket.places[first..];
+    if asking.is_empty() {
+        return Ok(None);
+    }
+    let attempts = asking.iter().map(|place| {
         let terms = Terms {
             max_waiters: None,
-            ..asker.terms().clone()
+            ..place.terms.clone()
         };
-        attempt(core, asker.key(), &terms, asker.number())
+        attempt(ticket.core, place.key, &terms, place.number)
     });
-    let mut pending = Pending::several(core, attempts.collect(), Want::Any);
-    let answer = unless_closed(core, wait, pin!(pending.ask())).await?;
+    let mut pending = Pending::several(ticket.core, attempts.collect(), Want::Any);
+    let answer = unless_closed(ticket.core, wait, pin!(pending.ask())).await?;
     let retry_after = match answer {
         Ok(Reply::Granted(grants)) => {
-            let now = Instant::now();
-            let granted = pending.granted(&grants, |index| askers[index].terms(), now);
+            let (now, asking) = (Instant::now(), &ticket.places[first..]);
+            let granted = pending.granted(&grants, |index| asking[index].terms, now);
             match granted.and_then(|mut holds| Some((grants[0].index, holds.pop()?))) {
                 Some((index, held)) => {
-                    return askers.swap_remove(index).granted(held, now).map(Some);
+                    let last = ticket.places.len() - 1;
+                    ticket.places.swap(first + index, last);
+                    return ticket.granted(held, now).map(Some);
                 }
                 None if wait.is_one_try() => return Err(answered_late().into()),
                 None => None,
@@ -90,8 +92,12 @@ async fn ask_any<'a>(
         Err(_) => None,
     };
     drop(pending);
-    for mut asker in askers {
-        match asker.stand_anew(ticket, retry_after) {
+    for _ in first..ticket.places.len() {
+        let mut place = ticket.places.remove(first);
+        // It left no place in the store: what waits has another id.
+        place.leave(ticket.core);
+        place.number = ticket.core.next_number();
+        match ticket.stand(place, retry_after, None, None) {
             Ok(Some(share)) => return Ok(Some(share)),
             Ok(None) | Err(LockError::Overloaded) => {}
             Err(error) => return Err(error),

@@ -6,14 +6,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::LockClient;
-use super::acquire::{Step, enter_one};
 use super::held;
 use super::target::Target;
+use super::ticket::Ticket;
 use super::wait::Wait;
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::limits::{self, FOR_EVER};
 use crate::lock::{Lease, LockMode, Owner};
+use crate::release::Share;
 use crate::table::{Side, Terms};
 use crate::telemetry::{LockEventKind, Route, Waiting};
 
@@ -221,14 +222,15 @@ impl LockRequest {
             self.terms.max_waiters = None;
         }
         let request = &*self;
+        let mut ticket = Ticket::new(&request.client.inner.core, now);
         let entered = match &request.targets {
-            Targets::One(target) => request.enter(target, wait, now).map(Some),
+            Targets::One(target) => request.enter(&mut ticket, target, wait, now),
             Targets::All(_) | Targets::Any(_) => Ok(None),
         };
         match entered {
-            Ok(Some(Step::Share(share))) => Ok(Started::Granted(guard(share).observed(waiting))),
-            Ok(step) => Ok(Started::Waits(Acquisition {
-                step,
+            Ok(Some(share)) => Ok(Started::Granted(guard(share).observed(waiting))),
+            Ok(None) => Ok(Started::Waits(Acquisition {
+                ticket,
                 request,
                 wait,
                 now,
@@ -244,14 +246,14 @@ impl LockRequest {
     /// Comes in for one key. A store that answers at once is asked, too.
     fn enter<'a>(
         &'a self,
+        ticket: &mut Ticket<'a>,
         target: &'a Target,
         wait: Wait,
         now: Instant,
-    ) -> Result<Step<'a>, LockError> {
-        let core = &self.client.inner.core;
-        match enter_one(core, &target.key, &self.terms, now)? {
-            Step::Ask(mut asker) if core.store.answers_at_once() => asker.ask_now(wait),
-            step => Ok(step),
+    ) -> Result<Option<Share>, LockError> {
+        match ticket.enter(&target.key, &self.terms, now)? {
+            None if ticket.asks() && ticket.core.store.answers_at_once() => ticket.ask_now(wait),
+            entered => Ok(entered),
         }
     }
 

@@ -1,52 +1,108 @@
-//! A request that waits.
+//! A request, from its arrival to its grant.
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::wait::{Wait, over};
-use crate::contend::Contending;
-use crate::error::LockError;
+use crate::contend::{Contending, Pending};
+use crate::error::{LockError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::release::{Core, Share};
 use crate::table::{Entered, Key, Side, Slot, Taken, Terms};
 use crate::telemetry::LockEventKind;
 
-/// The places of a request that waits: the first grant is its answer. If it is dropped, it leaves them; a grant that it has not taken
-/// goes to the next request.
+/// Where a request asks the store, and where it waits: the first grant is its answer. If it is dropped, it leaves all places; a grant
+/// that it has not taken goes to the next request.
 pub(super) struct Ticket<'a> {
-    core: &'a Arc<Core>,
-    pub(super) slot: Option<Arc<Slot>>,
-    places: SmallVec<[Place<'a>; 1]>,
+    pub(super) core: &'a Arc<Core>,
+    pub(super) places: SmallVec<[Place<'a>; 1]>,
+    slot: Option<Arc<Slot>>,
     since: Instant,
 }
 
-struct Place<'a> {
-    key: &'a LockKey,
-    terms: &'a Terms,
-    number: u64,
+/// A key that it asks or waits for.
+pub(super) struct Place<'a> {
+    pub(super) key: &'a LockKey,
+    pub(super) terms: &'a Terms,
+    pub(super) number: u64,
+    /// While it asks, a shutdown waits for it.
+    pub(super) asks: Option<TaskTrackerToken>,
 }
 
 impl<'a> Ticket<'a> {
     pub(super) fn new(core: &'a Arc<Core>, since: Instant) -> Self {
         Self {
             core,
-            slot: None,
             places: SmallVec::new(),
+            slot: None,
             since,
         }
     }
 
-    /// Whether it waits for no key.
-    pub(super) fn is_idle(&self) -> bool {
-        self.places.is_empty()
+    /// Comes in for a key: shares a hold, or asks or waits from now on.
+    pub(super) fn enter(
+        &mut self,
+        key: &'a LockKey,
+        terms: &'a Terms,
+        now: Instant,
+    ) -> Result<Option<Share>, LockError> {
+        let number = self.core.next_number();
+        // Before the table may refuse it: a shutdown that closes the table afterwards waits for it.
+        let counted = self.core.spawner.tracker.token();
+        let entered = self
+            .core
+            .entry(key, now, |key| key.enter(number, terms, &mut self.slot))?;
+        let asks = matches!(entered, Entered::Ask).then_some(counted);
+        let place = Place {
+            key,
+            terms,
+            number,
+            asks,
+        };
+        Ok(self.stands(place, entered, None, None))
     }
 
-    pub(super) fn add(&mut self, key: &'a LockKey, terms: &'a Terms, number: u64) {
-        self.places.push(Place { key, terms, number });
+    /// Waits in a place where it has asked. A task that starts goes on with what `pending` has left in the store.
+    pub(super) fn stand(
+        &mut self,
+        mut place: Place<'a>,
+        retry_after: Option<Duration>,
+        pending: Option<Pending>,
+        answer: Option<Result<Duration, StoreErrorKind>>,
+    ) -> Result<Option<Share>, LockError> {
+        let now = Instant::now();
+        let until = retry_after.and_then(|retry_after| now.checked_add(retry_after));
+        let news = (until, pending.is_some());
+        let entered = self.core.entry(place.key, now, |key| {
+            key.refused(place.number, place.terms, &mut self.slot, news)
+        })?;
+        place.asks = None;
+        Ok(self.stands(place, entered, pending, answer))
+    }
+
+    fn stands(
+        &mut self,
+        place: Place<'a>,
+        entered: Entered,
+        pending: Option<Pending>,
+        answer: Option<Result<Duration, StoreErrorKind>>,
+    ) -> Option<Share> {
+        let start = match entered {
+            Entered::Share(grant) => return Some(self.core.share(grant)),
+            Entered::Ask => None,
+            Entered::Wait { start } => start,
+        };
+        if let Some(task) = start {
+            Contending::start(self.core, place.key, task, pending, answer);
+        }
+        self.places.push(place);
+        None
     }
 
     /// Waits for a grant.
@@ -98,43 +154,31 @@ impl<'a> Ticket<'a> {
 
     /// Waits again for every key, as further keys may have been granted since, and refused.
     fn stand_again(&mut self) -> Result<Option<Share>, LockError> {
-        let (core, now) = (self.core, Instant::now());
         if self.places.len() > 1 {
-            self.leave_lines();
+            self.leave();
         }
         if let Some(grant) = self.slot.take().and_then(|slot| slot.close()) {
-            return Ok(Some(core.share(grant)));
+            return Ok(Some(self.core.share(grant)));
         }
-        for &Place { key, terms, number } in &self.places {
-            let entered = core.entry(key, now, |key| {
-                key.refused(number, terms, &mut self.slot, (None, false))
-            });
-            match entered? {
-                Entered::Share(grant) => return Ok(Some(core.share(grant))),
-                Entered::Wait { start: Some(task) } => {
-                    Contending::start(core, key, task, None, None);
-                }
-                Entered::Wait { start: None } | Entered::Ask => {}
+        for place in std::mem::take(&mut self.places) {
+            if let Some(share) = self.stand(place, None, None, None)? {
+                return Ok(Some(share));
             }
         }
         Ok(None)
     }
 
-    fn leave_lines(&self) {
-        let now = Instant::now();
-        for Place { key, terms, number } in &self.places {
-            let side = Side::of(terms.mode);
-            self.core.event(key, now, |key| key.left(side, *number));
-        }
+    fn leave(&self) {
+        self.places.iter().for_each(|place| place.leave(self.core));
     }
 
     /// The error after the time-out: others hold the keys, or the store never answered.
     fn why_not(&self) -> LockError {
         let now = Instant::now();
         let known = self.places.iter().filter_map(|place| {
-            let (key, mode) = (place.key, place.terms.mode);
+            let mode = place.terms.mode;
             let known = |key: &Key| key.known(mode, self.since, now);
-            self.core.table.read(key, known).flatten()
+            self.core.table.read(place.key, known).flatten()
         });
         match known.reduce(|one, other| one.into_iter().chain(other).min()) {
             Some(retry_after) => LockError::Busy { retry_after },
@@ -143,14 +187,19 @@ impl<'a> Ticket<'a> {
     }
 }
 
+impl Place<'_> {
+    /// It neither asks nor waits here any more.
+    pub(super) fn leave(&self, core: &Arc<Core>) {
+        let side = Side::of(self.terms.mode);
+        core.event(self.key, Instant::now(), |key| key.left(side, self.number));
+    }
+}
+
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        let Some(slot) = self.slot.take() else {
-            return;
-        };
-        if let Some(grant) = slot.close() {
+        if let Some(grant) = self.slot.take().and_then(|slot| slot.close()) {
             drop(self.core.share(grant));
         }
-        self.leave_lines();
+        self.leave();
     }
 }

@@ -192,8 +192,8 @@ impl World {
             }
             Event::Leaves(n) => {
                 match std::mem::replace(&mut self.requests[n as usize], Place::Over) {
-                    Place::Asks(_) => {
-                        self.event(|key| key.asked(n));
+                    Place::Asks(mode) => {
+                        self.event(|key| key.left(Side::of(mode), n));
                     }
                     Place::Waits(mode, slot) => {
                         if let Some(grant) = slot.close() {

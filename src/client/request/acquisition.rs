@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::{LockRequest, Targets};
-use crate::client::acquire::{Step, take};
 use crate::client::all::AllOf;
 use crate::client::any::take_any;
 use crate::client::target::Target;
+use crate::client::ticket::Ticket;
 use crate::client::wait::Wait;
 use crate::error::LockError;
 use crate::guard::LockGuard;
@@ -26,8 +26,8 @@ pub(crate) enum Started<G, W> {
 
 /// The rest of a request that waits for its store or for its turn. Its fields are dropped in this order.
 pub(crate) struct Acquisition<'a> {
-    /// `None`: a request for several keys.
-    pub(super) step: Option<Step<'a>>,
+    /// A request for several keys has no place yet.
+    pub(super) ticket: Ticket<'a>,
     pub(super) request: &'a LockRequest,
     pub(super) wait: Wait,
     pub(super) now: Instant,
@@ -38,7 +38,7 @@ impl<'a> Acquisition<'a> {
     /// Waits for the grant: see [`LockRequest::acquire`].
     pub(crate) fn finish(self) -> impl Future<Output = Result<LockGuard, LockError>> + Send + 'a {
         let Self {
-            step,
+            mut ticket,
             request,
             wait,
             now,
@@ -47,10 +47,9 @@ impl<'a> Acquisition<'a> {
         async move {
             let (core, terms) = (&request.client.inner.core, &request.terms);
             // Pinned here, so that the futures around it move only a pointer.
-            let mut step = step;
             let work = pin!(async {
                 match &request.targets {
-                    Targets::One(_) => take(&mut step, wait).await.map(guard),
+                    Targets::One(_) => ticket.take(wait).await.map(guard),
                     Targets::All(targets) => {
                         let keys = &in_order(targets, request.mode)?;
                         let all = AllOf {

@@ -10,17 +10,12 @@ use crate::table::Out;
 use crate::table::line::{CLAIM, Next, Side, Task, Waiter};
 
 impl KeyAt<'_> {
-    /// The request `number` has asked, and is over.
-    pub(crate) fn asked(&mut self, number: u64) {
+    /// The request `number`, which has asked or waits, is over.
+    pub(crate) fn left(&mut self, side: Side, number: u64) {
         self.key.no_more_asking(number);
-        self.wake();
-    }
-
-    /// The request with this ticket is over.
-    pub(crate) fn left(&mut self, side: Side, ticket: u64) {
         if self.key.lines.is_some() {
             let line = self.key.line_mut(side);
-            line.remove(ticket);
+            line.remove(number);
             line.settle(&mut self.out);
             self.wake();
         }
