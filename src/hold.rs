@@ -319,11 +319,6 @@ impl Held {
         state.is_open()
     }
 
-    /// The end of its minimum, if that is still to come.
-    pub(crate) fn kept_until(&self, now: Instant) -> Option<Instant> {
-        self.state.lock().kept_until.filter(|until| *until > now)
-    }
-
     /// How long the store may carry it from now on.
     pub(crate) fn longest_rest(&self, now: Instant) -> Duration {
         let asked = self.state.lock().asked_until;

@@ -28,8 +28,9 @@ mod ending;
 mod releasing;
 mod share;
 
-use ending::{Ending, release_together};
+use ending::Ending;
 pub(crate) use releasing::ShareRelease;
+use releasing::end_all;
 pub(crate) use share::{Share, Shares};
 
 /// What a client has in this process: its store, its table, and where its background work runs.
@@ -293,16 +294,11 @@ impl Core {
             self.event(&held.hold.key, now, |key| key.lost(held));
             self.report_loss(held, "shutdown");
         }
-        let lost = lost
+        let counted = &self.spawner.tracker;
+        let ends = lost
             .into_iter()
-            .filter(|held| held.kept_until(now).is_none());
-        let partitions = self.store.by_partition(lost, |held| &held.hold.key);
-        for holds in partitions.into_values() {
-            let core = self.clone();
-            self.spawner.run(async move {
-                release_together(&core, holds, &mut []).await;
-            });
-        }
+            .map(|held| Ending::new(self.clone(), held, false, now, counted.token()));
+        drop(self.kept(end_all(self.clone(), ends.collect(), false)));
     }
 }
 

@@ -28,8 +28,10 @@ pub(super) struct Ending {
     pub(super) kept_until: Option<Instant>,
     /// The question by which it is released.
     question: Question,
-    /// Made by an answer that decides nothing.
-    tries: Option<Box<Tries>>,
+    /// When its lease is over, by the first answer that decided nothing.
+    lease_over: Option<Instant>,
+    /// The store may have released it without an answer.
+    unanswered: Option<StoreError>,
     pub(super) is_over: bool,
     /// Its place among the releases that no caller waits for, until the store's first answer.
     pub(super) place: Option<OwnedSemaphorePermit>,
@@ -53,7 +55,8 @@ impl Ending {
         let kept_until = kept_until.filter(|until| *until > now);
         Self {
             _counted: counted,
-            tries: None,
+            lease_over: None,
+            unanswered: None,
             core,
             held,
             awaited,
@@ -104,14 +107,36 @@ impl Ending {
         released: Result<Released, StoreError>,
     ) -> Option<Result<(), LockError>> {
         self.first_answer(&released);
-        let result = match released {
-            Ok(released) if released.status == HoldStatus::Held => Ok(()),
-            released => {
-                let tries = self.tries.get_or_insert_default();
-                tries.decided(&self.held, released)?
-            }
-        };
+        let result = self.decided(released)?;
         Some(self.ended(result))
+    }
+
+    fn decided(&mut self, released: Result<Released, StoreError>) -> Option<Result<(), LockError>> {
+        let error = match released.map(|released| released.status) {
+            Ok(HoldStatus::Held) => return Some(Ok(())),
+            Ok(HoldStatus::Gone) => {
+                // An earlier try may have released it.
+                let why = self.unanswered.take();
+                return Some(Err(why.map_or(LockError::Lost, LockError::from)));
+            }
+            Ok(HoldStatus::Unknown) => undecided(),
+            Err(error) => error,
+        };
+        let now = Instant::now();
+        let rest = || now + self.held.longest_rest(now);
+        let is_over = now >= *self.lease_over.get_or_insert_with(rest);
+        match error.kind() {
+            // After `Unacknowledged` the hold is released, and a repeat would not find it.
+            StoreErrorKind::Refused | StoreErrorKind::Conflict | StoreErrorKind::Unacknowledged => {
+                Some(Err(error.into()))
+            }
+            _ if is_over => Some(Err(error.into())),
+            StoreErrorKind::Unanswered => {
+                self.unanswered = Some(error);
+                None
+            }
+            StoreErrorKind::Unreachable | StoreErrorKind::Transient => None,
+        }
     }
 
     /// The store has answered for the first time, which may be an error: what waits for that goes on.
@@ -169,77 +194,29 @@ fn finish(core: &Core, held: &mut Arc<Held>, question: Question, result: &Result
 /// Releases many holds of one partition, up to [`BATCH`] in a question. Each result is known as soon as its batch is answered.
 pub(super) async fn release_together(
     core: &Arc<Core>,
-    holds: Vec<Arc<Held>>,
-    ends: &mut [Ending],
+    mut ends: Vec<Ending>,
 ) -> Vec<Result<(), LockError>> {
-    let mut tries: Vec<_> = holds.iter().map(|_| Tries::default()).collect();
-    let mut results: Vec<_> = holds.iter().map(|_| None).collect();
-    let mut open: Vec<_> = (0..holds.len()).collect();
+    let mut results = Vec::with_capacity(ends.len());
     let mut backoff = Backoff::STORE;
     loop {
-        for batch in open.chunks(BATCH) {
-            let releases = batch.iter();
-            let releases = releases.map(|place| Release::new(holds[*place].hold.clone()));
+        let mut open = Vec::new();
+        while !ends.is_empty() {
+            let batch: Vec<_> = ends.drain(..ends.len().min(BATCH)).collect();
+            let releases = batch.iter().map(|end| Release::new(end.held.hold.clone()));
             let answer = core.store.release(releases.collect()).answer().await;
-            for (index, &place) in batch.iter().enumerate() {
+            for (index, mut end) in batch.into_iter().enumerate() {
                 let released = answer.as_ref().map(|released| released[index]);
-                let released = released.map_err(Clone::clone);
-                results[place] = match ends.get_mut(place) {
-                    Some(end) => end.answered(released),
-                    None => tries[place].decided(&holds[place], released),
-                };
+                match end.answered(released.map_err(Clone::clone)) {
+                    Some(result) => results.push(result),
+                    None => open.push(end),
+                }
             }
         }
-        open.retain(|place| results[*place].is_none());
         if open.is_empty() {
-            return results.into_iter().flatten().collect();
+            return results;
         }
+        ends = open;
         backoff.pause().await;
-    }
-}
-
-/// The release of one hold, which may be repeated.
-#[derive(Default)]
-struct Tries {
-    /// When its lease is over, by the answer to the first try. `None` before that.
-    over: Option<Instant>,
-    /// The store may have released it without an answer.
-    unanswered: Option<StoreError>,
-}
-
-impl Tries {
-    /// The result from the store's answer; `None` if the release must be repeated.
-    fn decided(
-        &mut self,
-        held: &Held,
-        released: Result<Released, StoreError>,
-    ) -> Option<Result<(), LockError>> {
-        let error = match released.map(|released| released.status) {
-            Ok(HoldStatus::Held) => return Some(Ok(())),
-            Ok(HoldStatus::Gone) => {
-                // An earlier attempt may have released it.
-                let why = self.unanswered.take();
-                return Some(Err(why.map_or(LockError::Lost, LockError::from)));
-            }
-            Ok(HoldStatus::Unknown) => undecided(),
-            Err(error) => error,
-        };
-        let now = Instant::now();
-        let over = *self
-            .over
-            .get_or_insert_with(|| now + held.longest_rest(now));
-        match error.kind() {
-            // After `Unacknowledged` the hold is released, and a repeat would not find it.
-            StoreErrorKind::Refused | StoreErrorKind::Conflict | StoreErrorKind::Unacknowledged => {
-                Some(Err(error.into()))
-            }
-            _ if now >= over => Some(Err(error.into())),
-            StoreErrorKind::Unanswered => {
-                self.unanswered = Some(error);
-                None
-            }
-            StoreErrorKind::Unreachable | StoreErrorKind::Transient => None,
-        }
     }
 }
 

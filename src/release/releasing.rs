@@ -216,8 +216,7 @@ pub(super) fn end_all(
                     let place = core.place(partition).acquire_owned().await.ok();
                     ends[0].place = place;
                 }
-                let holds = ends.iter().map(|end| end.held.clone()).collect();
-                release_together(&core, holds, &mut ends).await
+                release_together(&core, ends).await
             }
         });
         let (released, left) = tokio::join!(join_all(releases), join_all(kept));
