@@ -21,7 +21,7 @@ use crate::lock::{HoldId, LockKey};
 use crate::spawn::Spawner;
 use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, Store, undecided};
 use crate::sync::{Mutex, call_outside};
-use crate::table::{Grant, KeyAt, Others, Out, Table};
+use crate::table::{KeyAt, NewShare, Others, Out, Table};
 use crate::telemetry::{self, Events, Seldom};
 
 mod ending;
@@ -161,7 +161,7 @@ impl Core {
     }
 
     /// The share that a grant describes.
-    pub(crate) fn share(self: &Arc<Self>, grant: Grant) -> Share {
+    pub(crate) fn share(self: &Arc<Self>, grant: NewShare) -> Share {
         Share::new(self.clone(), grant)
     }
 

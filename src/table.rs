@@ -15,9 +15,9 @@
 //! | [`lost`](KeyAt::lost) | a hold is lost |
 //! | [`next`](KeyAt::next) | what the task of a contended key does next |
 
-mod grant;
 mod key;
 mod line;
+mod new_share;
 mod out;
 mod shards;
 mod shared;
@@ -28,10 +28,10 @@ mod terms;
 mod tests;
 mod wheel;
 
-pub(crate) use grant::{Grant, Holder};
 pub(crate) use key::{Entered, Key, KeyAt};
 pub(crate) use line::{Next, Side, Task};
-pub(crate) use out::{Ended, Others, Out};
+pub(crate) use new_share::{Holder, NewShare};
+pub(crate) use out::{Others, Out, ShareEnd};
 use shards::TableShard;
 pub(crate) use slot::{Slot, Taken};
 pub use snapshot::{HoldSnapshot, KeySnapshot, WaiterSnapshot};

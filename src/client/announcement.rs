@@ -22,13 +22,13 @@ const LIFETIME: Duration = Duration::from_secs(3 * 60);
 
 /// Keeps the entry of a client in the store, from its first request to its end. One task renews it.
 pub(super) struct Announcement {
-    entry: Arc<Entry>,
+    entry: Arc<ProcessEntry>,
     begun: AtomicBool,
     ended: CancellationToken,
     task: TaskTracker,
 }
 
-struct Entry {
+struct ProcessEntry {
     process: ProcessInfo,
     store: Arc<dyn DynInspect>,
 }
@@ -36,7 +36,7 @@ struct Entry {
 impl Announcement {
     pub(super) fn new(process: ProcessInfo, store: Arc<dyn DynInspect>) -> Self {
         Self {
-            entry: Arc::new(Entry { process, store }),
+            entry: Arc::new(ProcessEntry { process, store }),
             begun: AtomicBool::new(false),
             ended: CancellationToken::new(),
             task: TaskTracker::new(),
@@ -67,7 +67,7 @@ impl Drop for Announcement {
 }
 
 /// Renews the entry until the client ends, and then removes it.
-async fn renew(entry: Arc<Entry>, client: Uuid, core: Weak<Core>, ended: CancellationToken) {
+async fn renew(entry: Arc<ProcessEntry>, client: Uuid, core: Weak<Core>, ended: CancellationToken) {
     let mut has_failed = false;
     while !ended.is_cancelled() {
         match entry.keep(client, &core, LIFETIME).await {
@@ -92,7 +92,7 @@ async fn renew(entry: Arc<Entry>, client: Uuid, core: Weak<Core>, ended: Cancell
     }
 }
 
-impl Entry {
+impl ProcessEntry {
     async fn keep(
         &self,
         client: Uuid,

@@ -31,7 +31,7 @@ pub(crate) struct Pending {
     /// `None`: there is one, which has the patience of its request.
     want: Option<Want>,
     asking: Option<Asking>,
-    left: Left,
+    left: Leftover,
     /// An instant before the last question was sent, from which leases count.
     sent: Option<Instant>,
 }
@@ -40,12 +40,6 @@ pub(crate) struct Pending {
 enum Asking {
     One(Answer<Outcome>),
     Several(Answer<SeveralOutcome>),
-}
-
-/// A question that was asked.
-enum Begun {
-    Answered(Result<Reply, StoreError>),
-    Asking(Asking),
 }
 
 /// The store's answer.
@@ -62,7 +56,7 @@ pub(crate) enum Reply {
 
 /// What attempts have left in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Left {
+enum Leftover {
     Nothing,
     /// Holds, or a waiter's entries.
     Known,
@@ -84,7 +78,7 @@ impl Pending {
     ) -> Self {
         let waits = attempt.patience.is_some();
         let mut pending = Self::new(core, smallvec![attempt], None);
-        pending.left = Left::Nothing.after(None, waits, answer);
+        pending.left = Leftover::Nothing.after(None, waits, answer);
         pending
     }
 
@@ -98,7 +92,7 @@ impl Pending {
             attempts,
             want,
             asking: None,
-            left: Left::Nothing,
+            left: Leftover::Nothing,
             sent: None,
             core: core.clone(),
         }
@@ -122,28 +116,21 @@ impl Pending {
     ///
     /// If the future is dropped before the answer, the question is under way until this is dropped.
     pub(crate) async fn ask(&mut self) -> Result<Reply, StoreError> {
-        let answer = match self.begin() {
-            Begun::Answered(answer) => answer,
-            Begun::Asking(asking) => self.answer(asking).await,
+        self.sent = Some(Instant::now());
+        let store = &self.core.store;
+        let answer = match self.want {
+            None => match store.acquire(&self.attempts[0]) {
+                Asked::Now(answer) => answer.map(Reply::from),
+                Asked::Later(answer) => self.answer(Asking::One(answer)).await,
+            },
+            Some(want) => match store.acquire_several(self.attempts.to_vec(), want) {
+                Asked::Now(answer) => answer.map(Reply::from),
+                Asked::Later(answer) => self.answer(Asking::Several(answer)).await,
+            },
         };
         let waits = self.attempts[0].patience.is_some();
         self.left = self.left.after(self.want, waits, &answer);
         answer
-    }
-
-    fn begin(&mut self) -> Begun {
-        self.sent = Some(Instant::now());
-        let store = &self.core.store;
-        match self.want {
-            None => match store.acquire(&self.attempts[0]) {
-                Asked::Now(answer) => Begun::Answered(answer.map(Reply::from)),
-                Asked::Later(answer) => Begun::Asking(Asking::One(answer)),
-            },
-            Some(want) => match store.acquire_several(self.attempts.to_vec(), want) {
-                Asked::Now(answer) => Begun::Answered(answer.map(Reply::from)),
-                Asked::Later(answer) => Begun::Asking(Asking::Several(answer)),
-            },
-        }
     }
 
     async fn answer(&mut self, asking: Asking) -> Result<Reply, StoreError> {
@@ -170,7 +157,7 @@ impl Pending {
             holds.push(held(hold, terms(grant.index), grant.token, until(grant)));
         }
         // From here on, the holds are released.
-        self.left = Left::Nothing;
+        self.left = Leftover::Nothing;
         Some(holds)
     }
 }
@@ -203,8 +190,8 @@ pub(crate) fn held(
 impl Drop for Pending {
     fn drop(&mut self) {
         let asking = self.asking.take();
-        let before = mem::replace(&mut self.left, Left::Nothing);
-        if asking.is_none() && before == Left::Nothing {
+        let before = mem::replace(&mut self.left, Leftover::Nothing);
+        if asking.is_none() && before == Leftover::Nothing {
             return;
         }
         let attempts = mem::take(&mut self.attempts);
@@ -254,7 +241,7 @@ impl From<SeveralOutcome> for Reply {
     }
 }
 
-impl Left {
+impl Leftover {
     /// What the attempts have left after a further answer.
     fn after(self, want: Option<Want>, waits: bool, answer: &Result<Reply, StoreError>) -> Self {
         match (answer, want) {
@@ -271,7 +258,7 @@ impl Left {
     async fn take_back(self, core: &Arc<Core>, attempts: Vec<Attempt>, want: Option<Want>) {
         let attempts = match (self, want) {
             (Self::Nothing, _) => return,
-            (Self::Known, Some(_)) => give_back(core, attempts).await,
+            (Self::Known, Some(_)) => release_known(core, attempts).await,
             _ => attempts,
         };
         let unanswered = self == Self::Unknown;
@@ -282,7 +269,7 @@ impl Left {
 
 /// Releases the holds of answered attempts, by partition. Such attempts have no patience, and leave no waiter's entry. Returns
 /// those of which the store does not say whether they have left a hold.
-async fn give_back(core: &Arc<Core>, attempts: Vec<Attempt>) -> Vec<Attempt> {
+async fn release_known(core: &Arc<Core>, attempts: Vec<Attempt>) -> Vec<Attempt> {
     let partitions = core
         .store
         .by_partition(attempts, |attempt| &attempt.hold.key);

@@ -31,7 +31,7 @@ type Holds = SmallVec<[Arc<Held>; 1]>;
 pub(super) enum Work {
     Done(Option<Result<(), LockError>>),
     /// The store was asked once. A release that must be repeated is `Kept`.
-    Asked(Option<Asked>),
+    Asked(Option<AskedRelease>),
     /// Only the caller waits for it.
     Waits(BoxFuture<'static, Result<(), LockError>>, Holds),
     /// It is driven to its end.
@@ -59,7 +59,7 @@ impl ShareRelease {
         }
     }
 
-    pub(super) fn asked(asked: Asked) -> Self {
+    pub(super) fn asked(asked: AskedRelease) -> Self {
         Self::new(Work::Asked(Some(asked)))
     }
 
@@ -92,7 +92,7 @@ impl Future for ShareRelease {
                 Work::Asked(asked) => {
                     let answer = &mut asked.as_mut().expect("polled after it was ready").answer;
                     let released = ready!(answer.as_mut().poll(cx));
-                    let Asked {
+                    let AskedRelease {
                         mut ending, record, ..
                     } = asked.take().expect("it was there");
                     match ending.answered(released) {
@@ -119,7 +119,7 @@ impl Future for ShareRelease {
 impl Drop for ShareRelease {
     fn drop(&mut self) {
         if let Work::Asked(asked) = &mut self.work
-            && let Some(Asked {
+            && let Some(AskedRelease {
                 ending,
                 answer,
                 record,
@@ -132,7 +132,7 @@ impl Drop for ShareRelease {
 }
 
 /// A release that the store was asked for.
-pub(super) struct Asked {
+pub(super) struct AskedRelease {
     ending: Ending,
     answer: Answer<Released>,
     record: Option<Box<Record>>,
@@ -154,7 +154,7 @@ impl Ending {
                 let result = result.unwrap_or_else(|| self.ended(Err(undecided().into())));
                 ShareRelease::done(result)
             }
-            store::Asked::Later(answer) => ShareRelease::asked(Asked {
+            store::Asked::Later(answer) => ShareRelease::asked(AskedRelease {
                 ending: self,
                 answer,
                 record: record.map(Box::new),

@@ -16,7 +16,7 @@ use crate::hold::Held;
 use crate::limits::ANSWER_TIME;
 use crate::lock::FencingToken;
 use crate::store::{Record, undecided};
-use crate::table::{Ended, Grant, Holder};
+use crate::table::{Holder, NewShare, ShareEnd};
 
 /// A share in a hold: the duty to end it, from the grant to the end. The last share of a hold releases it.
 pub(crate) struct Share {
@@ -26,7 +26,7 @@ pub(crate) struct Share {
 }
 
 /// What a share leaves when it ends.
-enum Left {
+enum Rest {
     /// The hold goes on.
     Shared(Arc<Core>, Arc<Held>),
     /// It must be released.
@@ -34,7 +34,7 @@ enum Left {
 }
 
 impl Share {
-    pub(super) fn new(core: Arc<Core>, grant: Grant) -> Self {
+    pub(super) fn new(core: Arc<Core>, grant: NewShare) -> Self {
         Self {
             of: Some((core, grant.held)),
             holder: grant.holder,
@@ -83,14 +83,14 @@ impl Share {
         let record = record.filter(|_| !self.is_lost(now));
         let records = record.is_some();
         match self.end(!records, now) {
-            Left::Last(ending) => ending.begin(record).lost_if(is_over),
-            Left::Shared(_, held) if is_over || held.is_lost(now) => {
+            Rest::Last(ending) => ending.begin(record).lost_if(is_over),
+            Rest::Shared(_, held) if is_over || held.is_lost(now) => {
                 ShareRelease::done(Err(LockError::Lost))
             }
-            Left::Shared(..) if records => ShareRelease::done(Err(LockError::invalid(
+            Rest::Shared(..) if records => ShareRelease::done(Err(LockError::invalid(
                 "the hold is shared: only its last share can leave a record",
             ))),
-            Left::Shared(core, held) => {
+            Rest::Shared(core, held) => {
                 let last = held.latest_question();
                 core.check(&held);
                 ShareRelease::confirmed(&held, last)
@@ -110,8 +110,8 @@ impl Share {
         for mut share in shares {
             let question = share.held().latest_question();
             match share.end(true, now) {
-                Left::Last(ending) => last.push(ending),
-                Left::Shared(core, held) => {
+                Rest::Last(ending) => last.push(ending),
+                Rest::Shared(core, held) => {
                     core.check(&held);
                     shared.push((held, question));
                 }
@@ -135,7 +135,7 @@ impl Share {
     }
 
     /// Ends the share in this process.
-    fn end(&mut self, pass_on: bool, now: Instant) -> Left {
+    fn end(&mut self, pass_on: bool, now: Instant) -> Rest {
         let (core, held) = self.of.take().expect("the share has not ended");
         // Before the hold leaves the table: a shutdown that does not find it there waits for its release.
         let counted = core.spawner.tracker.token();
@@ -143,9 +143,9 @@ impl Share {
             key.ended(&held, &self.holder, pass_on)
         });
         match ended.unwrap_or_default() {
-            Ended::GoesOn => Left::Shared(core, held),
-            Ended::Release { awaited } => {
-                Left::Last(Ending::new(core, held, awaited, now, counted))
+            ShareEnd::GoesOn => Rest::Shared(core, held),
+            ShareEnd::Release { awaited } => {
+                Rest::Last(Ending::new(core, held, awaited, now, counted))
             }
         }
     }
@@ -154,7 +154,7 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         if self.of.is_some()
-            && let Left::Last(ending) = self.end(true, Instant::now())
+            && let Rest::Last(ending) = self.end(true, Instant::now())
         {
             ending.in_background();
         }
@@ -243,8 +243,8 @@ impl Drop for Shares {
                 .0
                 .drain(..)
                 .filter_map(|mut share| match share.end(true, now) {
-                    Left::Last(ending) => Some(ending),
-                    Left::Shared(..) => None,
+                    Rest::Last(ending) => Some(ending),
+                    Rest::Shared(..) => None,
                 });
             drop(core.kept(end_all(core.clone(), ends.collect(), true)));
         }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::line::{CLAIM, Line, Side, Task, Waiter};
 use super::shared::Shared;
 use super::wheel::Wheel;
-use super::{Grant, HandoverLimits, Out};
+use super::{HandoverLimits, NewShare, Out};
 use crate::hold::Held;
 use crate::limits::{ANSWER_TIME, LAST_MOMENT, POLL};
 use crate::lock::{LockMode, Owner};
@@ -77,7 +77,7 @@ impl Busy {
 #[derive(Debug)]
 pub(crate) enum Entered {
     /// It shares a hold.
-    Share(Grant),
+    Share(NewShare),
     /// It asks the store.
     Ask,
     /// It waits. If no task asks for its side yet, this task must be started.

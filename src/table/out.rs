@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::grant::Grant;
+use super::new_share::NewShare;
 use super::slot::Slot;
 use crate::error::LockError;
 
@@ -25,12 +25,12 @@ pub(crate) struct Others {
     /// Requests that get their answer. A grant that is not taken is ended.
     pub(crate) tell: SmallVec<[Told; 1]>,
     /// Grants that no request has taken for too long: they are ended.
-    pub(crate) untaken: SmallVec<[Grant; 1]>,
+    pub(crate) untaken: SmallVec<[NewShare; 1]>,
     /// Tasks that have something to do.
     pub(crate) wake: SmallVec<[Arc<Notify>; 2]>,
 }
 
-impl Default for Ended {
+impl Default for ShareEnd {
     /// That of a hold which is not in the table.
     fn default() -> Self {
         Self::Release { awaited: false }
@@ -38,7 +38,12 @@ impl Default for Ended {
 }
 
 impl Out {
-    pub(super) fn tell(&mut self, slot: Arc<Slot>, ticket: u64, answer: Result<Grant, LockError>) {
+    pub(super) fn tell(
+        &mut self,
+        slot: Arc<Slot>,
+        ticket: u64,
+        answer: Result<NewShare, LockError>,
+    ) {
         self.others().tell.push(Told {
             slot,
             ticket,
@@ -56,12 +61,12 @@ impl Out {
 pub(crate) struct Told {
     pub(crate) slot: Arc<Slot>,
     pub(crate) ticket: u64,
-    pub(crate) answer: Result<Grant, LockError>,
+    pub(crate) answer: Result<NewShare, LockError>,
 }
 
 /// What becomes of a hold when a share ends.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ShareEnd {
     /// Others share it, or it has passed to the next request: the store is asked whether it carries it.
     GoesOn,
     /// It must be released in the store. `awaited`: then that is an event for this process.

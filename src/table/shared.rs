@@ -1,35 +1,56 @@
 //! A hold of this process, and its shares.
 
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use smallvec::SmallVec;
-
 use super::wheel::Wheel;
-use super::{Grant, Holder, Terms};
+use super::{Holder, NewShare, Terms};
 use crate::hold::Held;
 use crate::lock::{Lease, LockMode, Owner};
 use crate::telemetry::Route;
 
 /// A hold of this process.
 ///
-/// It is here from its grant until its last share ends. Then it passes to the next request, or is released in the store.
+/// It is here from its grant until its last share ends. Then it passes to the next request, or is released in the store. Each share
+/// is either `first` or counted in `more`. What it costs to join and to leave hardly depends on the number of shares.
 pub(super) struct Shared {
     pub(super) held: Arc<Held>,
     pub(super) granted: Instant,
-    /// Its shares, in no order.
-    holders: SmallVec<[Holder; 1]>,
+    first: Option<Holder>,
     /// When the renewals of the hold end.
     limit: Option<Instant>,
+    /// Boxed: most holds have one share, and are not handed over.
+    more: Option<Box<More>>,
+}
+
+#[derive(Default)]
+struct More {
+    /// The number of shares beside the first, how many have each owner, and how many each limit.
+    shares: usize,
+    owners: BTreeMap<Owner, usize>,
+    limits: BTreeMap<Limit, usize>,
     handovers: u32,
+    /// The route of the present holder, and when it got the hold, since the first hand-over.
+    holder: Option<(Route, Instant)>,
     /// It is released at its end: other processes have their turn.
     stays: bool,
     /// It was lost before its last share ended: it excludes no other.
     lost: bool,
-    /// The route of the present holder, and when it got the hold, since the first hand-over. Boxed: most holds are not handed over.
-    holder: Option<Box<(Route, Instant)>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Limit {
+    At(Instant),
+    Never,
+}
+
+impl From<Option<Instant>> for Limit {
+    fn from(limit: Option<Instant>) -> Self {
+        limit.map_or(Self::Never, Self::At)
+    }
 }
 
 impl Shared {
@@ -37,24 +58,24 @@ impl Shared {
         Self {
             held,
             granted: now,
-            holders: SmallVec::new(),
+            first: None,
             limit: None,
-            handovers: 0,
-            stays: false,
-            lost: false,
-            holder: None,
+            more: None,
         }
     }
 
     /// Another request shares it.
-    pub(super) fn join(&mut self, terms: &Terms, wheel: &mut Wheel, now: Instant) -> Grant {
+    pub(super) fn join(&mut self, terms: &Terms, wheel: &mut Wheel, now: Instant) -> NewShare {
         let holder = Holder {
             owner: terms.owner.clone(),
             limit: terms.max_hold.map(|max_hold| now + max_hold),
         };
-        self.holders.push(holder.clone());
+        match self.first {
+            None => self.first = Some(holder.clone()),
+            Some(_) => self.more().add(&holder),
+        }
         self.settle_limit(wheel, now);
-        Grant {
+        NewShare {
             held: self.held.clone(),
             holder,
             handed_over: false,
@@ -62,11 +83,12 @@ impl Shared {
     }
 
     /// The next request gets it.
-    pub(super) fn pass_to(&mut self, terms: &Terms, wheel: &mut Wheel, now: Instant) -> Grant {
-        self.handovers += 1;
-        self.holder = Some(Box::new((terms.route, now)));
+    pub(super) fn pass_to(&mut self, terms: &Terms, wheel: &mut Wheel, now: Instant) -> NewShare {
+        let more = self.more();
+        more.handovers += 1;
+        more.holder = Some((terms.route, now));
         self.held.advance_token();
-        Grant {
+        NewShare {
             handed_over: true,
             ..self.join(terms, wheel, now)
         }
@@ -74,11 +96,13 @@ impl Shared {
 
     /// One share ends. Returns whether any is left.
     pub(super) fn leave(&mut self, holder: &Holder, wheel: &mut Wheel, now: Instant) -> bool {
-        // Shares with the same terms are alike.
-        if let Some(share) = self.holders.iter().position(|share| share == holder) {
-            self.holders.swap_remove(share);
+        match &mut self.more {
+            // Shares with the same terms are alike.
+            _ if self.first.as_ref() == Some(holder) => self.first = None,
+            Some(more) => more.remove(holder),
+            None => {}
         }
-        let is_left = !self.holders.is_empty();
+        let is_left = self.shares() > 0;
         if is_left {
             self.settle_limit(wheel, now);
         }
@@ -92,8 +116,9 @@ impl Shared {
         limits: super::HandoverLimits,
         now: Instant,
     ) -> bool {
-        !self.stays
-            && self.handovers < limits.handovers
+        let more = self.more.as_deref();
+        !more.is_some_and(|more| more.stays)
+            && more.map_or(0, |more| more.handovers) < limits.handovers
             && now < self.granted + limits.handover_time
             && self.suits(terms, now)
     }
@@ -121,52 +146,82 @@ impl Shared {
     }
 
     pub(super) fn is_shared_by(&self, owner: &Owner) -> bool {
-        let mut holders = self.holders.iter();
-        holders.any(|holder| holder.owner.as_ref() == Some(owner))
+        let first = self.first.as_ref();
+        let more = self.more.as_ref();
+        first.is_some_and(|first| first.owner.as_ref() == Some(owner))
+            || more.is_some_and(|more| more.owners.contains_key(owner))
     }
 
     /// It was lost before its last share ended.
     pub(super) fn is_lost(&self) -> bool {
-        self.lost
+        self.more.as_ref().is_some_and(|more| more.lost)
     }
 
     pub(super) fn lose(&mut self) {
-        self.lost = true;
+        self.more().lost = true;
     }
 
     /// It is released at its end.
     pub(super) fn stay(&mut self) {
-        self.stays = true;
+        self.more().stays = true;
     }
 
     /// The number of shares.
     pub(super) fn shares(&self) -> usize {
-        self.holders.len()
+        usize::from(self.first.is_some()) + self.more.as_ref().map_or(0, |more| more.shares)
     }
 
-    /// The route of its present holder: that of the first share.
-    pub(super) fn route(&self) -> &Route {
-        let holder = self.holder.as_deref();
-        holder.map_or(&self.held.route, |(route, _)| route)
-    }
-
-    /// When its present holder got it.
-    pub(super) fn since(&self) -> Instant {
-        let holder = self.holder.as_deref();
-        holder.map_or(self.granted, |(_, since)| *since)
+    /// The route of its present holder, that of the first share, and when it got the hold.
+    pub(super) fn holder(&self) -> (Route, Instant) {
+        let holder = self.more.as_ref().and_then(|more| more.holder);
+        holder.unwrap_or((self.held.route, self.granted))
     }
 
     /// Its renewals end with the latest limit of its shares.
     fn settle_limit(&mut self, wheel: &mut Wheel, now: Instant) {
-        // One without a limit is the latest.
-        let mut limits = self.holders.iter().map(|holder| holder.limit);
-        let latest = limits.try_fold(None, |latest, limit| Some(latest.max(Some(limit?))));
-        let limit = latest.flatten();
+        let first = self.first.as_ref().map(|first| Limit::from(first.limit));
+        let more = self.more.as_ref();
+        let more = more.and_then(|more| more.limits.last_key_value());
+        let limit = match first.max(more.map(|(limit, _)| *limit)) {
+            Some(Limit::At(limit)) => Some(limit),
+            Some(Limit::Never) | None => None,
+        };
         if mem::replace(&mut self.limit, limit) != limit
             && self.held.set_limit(limit)
             && let Some(visit) = self.held.early_visit(now)
         {
             wheel.place(&self.held, visit);
         }
+    }
+
+    fn more(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
+    }
+}
+
+impl More {
+    fn add(&mut self, holder: &Holder) {
+        self.shares += 1;
+        *self.limits.entry(holder.limit.into()).or_default() += 1;
+        if let Some(owner) = &holder.owner {
+            *self.owners.entry(owner.clone()).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, holder: &Holder) {
+        self.shares -= 1;
+        one_less(&mut self.limits, &holder.limit.into());
+        if let Some(owner) = &holder.owner {
+            one_less(&mut self.owners, owner);
+        }
+    }
+}
+
+fn one_less<K: Ord>(counts: &mut BTreeMap<K, usize>, value: &K) {
+    let count = counts.get_mut(value);
+    let count = count.expect("only what was added is taken out");
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(value);
     }
 }

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use super::grant::Grant;
+use super::new_share::NewShare;
 use crate::error::LockError;
 use crate::sync::Mutex;
 
@@ -24,7 +24,7 @@ enum SlotState {
     },
     Given {
         ticket: u64,
-        answer: Result<Grant, LockError>,
+        answer: Result<NewShare, LockError>,
     },
     /// The grant was taken away.
     Revoked,
@@ -34,13 +34,13 @@ enum SlotState {
 /// What a request finds in its slot.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    Answer(Result<Grant, LockError>),
+    Answer(Result<NewShare, LockError>),
     /// It was not polled for a while, and its places are gone: it must wait again.
     Revoked,
 }
 
 /// An answer that the request does not want any more, or a waker to call after all mutexes are unlocked.
-pub(crate) type Given = Result<Option<Waker>, Result<Grant, LockError>>;
+pub(crate) type Given = Result<Option<Waker>, Result<NewShare, LockError>>;
 
 impl Slot {
     pub(crate) fn new() -> Arc<Self> {
@@ -57,7 +57,7 @@ impl Slot {
     }
 
     /// Gives the answer of one ticket. An error is the answer only if no other ticket waits.
-    pub(crate) fn give(&self, ticket: u64, answer: Result<Grant, LockError>) -> Given {
+    pub(crate) fn give(&self, ticket: u64, answer: Result<NewShare, LockError>) -> Given {
         let mut state = self.0.lock();
         match &mut *state {
             SlotState::Waits { tickets, .. } if answer.is_err() && *tickets > 1 => {
@@ -74,7 +74,7 @@ impl Slot {
     }
 
     /// Takes back a grant that the request has not taken. `None`: it has, or there was no grant.
-    pub(super) fn revoke(&self, of: u64) -> Option<Grant> {
+    pub(super) fn revoke(&self, of: u64) -> Option<NewShare> {
         let mut state = self.0.lock();
         let SlotState::Given {
             ticket,
@@ -133,7 +133,7 @@ impl Slot {
     }
 
     /// The request is over. Returns a grant that it has not taken.
-    pub(crate) fn close(&self) -> Option<Grant> {
+    pub(crate) fn close(&self) -> Option<NewShare> {
         let closed = mem::replace(&mut *self.0.lock(), SlotState::Over);
         match closed {
             SlotState::Given { answer, .. } => answer.ok(),

@@ -67,7 +67,7 @@ impl Table {
         let mut routes = BTreeMap::new();
         for shard in &self.shards {
             for shared in shard.state.lock().keys.values().flat_map(|key| key.holds()) {
-                if let Some(route) = shared.route().template() {
+                if let Some(route) = shared.holder().0.template() {
                     routes.insert(shared.held.hold.id.number(), route);
                 }
                 // Numbers rise with the grants.
@@ -97,7 +97,7 @@ impl Table {
 impl Key {
     fn snapshot(&self, name: &LockKey, now: Instant) -> KeySnapshot {
         let mut holds: Vec<_> = self.holds().collect();
-        holds.sort_by_key(|shared| shared.since());
+        holds.sort_by_key(|shared| shared.holder().1);
         let mut waiters: Vec<_> = self.waiters_with_places().collect();
         // Requests of one mode remain in the order of their line.
         waiters.sort_by_key(|(waiter, _)| waiter.since);
@@ -121,12 +121,12 @@ impl Key {
 
 impl Shared {
     fn snapshot(&self, now: Instant) -> HoldSnapshot {
-        let held = &self.held;
+        let (held, (route, since)) = (&self.held, self.holder());
         HoldSnapshot {
             id: held.hold.id,
             mode: held.hold.mode,
-            route: self.route().template(),
-            held: now.saturating_duration_since(self.since()),
+            route: route.template(),
+            held: now.saturating_duration_since(since),
             lease: held.lease,
             remaining: held.deadline().saturating_duration_since(now),
             guards: self.shares(),

@@ -40,7 +40,7 @@ enum Place {
     Outside,
     Asks(LockMode),
     Waits(LockMode, Arc<Slot>),
-    Holds(Grant),
+    Holds(NewShare),
     Over,
 }
 
@@ -267,12 +267,12 @@ impl World {
         self.event(|key| key.next(last, false)).unwrap_or_default()
     }
 
-    fn end(&mut self, grant: Grant) {
-        let Grant {
+    fn end(&mut self, grant: NewShare) {
+        let NewShare {
             mut held, holder, ..
         } = grant;
         let ended = self.event(|key| key.ended(&held, &holder, true));
-        if let Ended::Release { awaited } = ended.unwrap_or_default() {
+        if let ShareEnd::Release { awaited } = ended.unwrap_or_default() {
             let (_, question, _) = held.begin_release(self.now);
             if awaited {
                 self.event(|key| key.released(&held, HoldStatus::Held.into()));

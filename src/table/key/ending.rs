@@ -7,7 +7,7 @@ use super::{Busy, KeyAt};
 use crate::hold::Held;
 use crate::store::Released;
 use crate::table::line::Side;
-use crate::table::{Ended, Holder};
+use crate::table::{Holder, ShareEnd};
 
 /// How long this process lets others ask first, in a store without a line whose release woke some: as long as a message takes, and up
 /// to so much more.
@@ -15,13 +15,13 @@ const YIELD: (Duration, Duration) = (Duration::from_millis(2), Duration::from_mi
 
 impl KeyAt<'_> {
     /// A share ends. Unless `pass_on`, the hold is not handed over.
-    pub(crate) fn ended(&mut self, held: &Arc<Held>, holder: &Holder, pass_on: bool) -> Ended {
+    pub(crate) fn ended(&mut self, held: &Arc<Held>, holder: &Holder, pass_on: bool) -> ShareEnd {
         let Some(place) = self.key.place_of(held) else {
-            return Ended::default();
+            return ShareEnd::default();
         };
         if self.key.holds[place].leave(holder, self.wheel, self.now) || pass_on && self.pass(place)
         {
-            return Ended::GoesOn;
+            return ShareEnd::GoesOn;
         }
         self.key.holds.swap_remove(place);
         self.wheel.remove(held);
@@ -42,7 +42,7 @@ impl KeyAt<'_> {
             self.key.line_mut(Side::of(mode)).news(self.now, None);
         }
         let awaited = self.key.lines.is_some() || is_awaited;
-        Ended::Release { awaited }
+        ShareEnd::Release { awaited }
     }
 
     /// Passes a hold without shares to the next request, if the limits allow it. After a writer, the waiting readers have the turn.

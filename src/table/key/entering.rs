@@ -9,7 +9,7 @@ use crate::error::LockError;
 use crate::lock::{LockFamily, LockMode, Owner};
 use crate::table::line::{Side, Waiter};
 use crate::table::shared::Shared;
-use crate::table::{Grant, Slot, Terms};
+use crate::table::{NewShare, Slot, Terms};
 
 impl KeyAt<'_> {
     /// A request comes, with the `number` that it may ask and wait by. One that waits gets its answer in `slot`.
@@ -88,7 +88,7 @@ impl KeyAt<'_> {
     ///
     /// If the owner has lost a hold, it gets that error first, in every mode, because its work continued without the lock. A read
     /// under the owner's write is one more share of the write.
-    pub(super) fn rejoin(&mut self, terms: &Terms) -> Result<Option<Grant>, LockError> {
+    pub(super) fn rejoin(&mut self, terms: &Terms) -> Result<Option<NewShare>, LockError> {
         let Some(owner) = &terms.owner else {
             return Ok(None);
         };
@@ -125,7 +125,7 @@ impl KeyAt<'_> {
     }
 
     /// Joins the youngest read hold, if it is young enough or there are too many, unless a writer of this process waits.
-    fn share_read(&mut self, terms: &Terms) -> Option<Grant> {
+    fn share_read(&mut self, terms: &Terms) -> Option<NewShare> {
         if terms.mode != LockMode::Read || self.key.wants(Side::Exclusive) {
             return None;
         }

@@ -9,7 +9,7 @@ use crate::hold::Held;
 use crate::lock::LockMode;
 use crate::table::line::{Side, Waiter};
 use crate::table::shared::Shared;
-use crate::table::{Grant, Terms};
+use crate::table::{NewShare, Terms};
 
 impl KeyAt<'_> {
     /// The store has granted the request `number`, which asked. Its share is returned; others may get shares too.
@@ -22,7 +22,7 @@ impl KeyAt<'_> {
         number: u64,
         held: &Arc<Held>,
         terms: &Terms,
-    ) -> Result<Grant, LockError> {
+    ) -> Result<NewShare, LockError> {
         self.key.no_more_asking(number);
         if self.closed {
             return Err(LockError::Shutdown);

@@ -9,7 +9,7 @@ use crate::lock::Owner;
 
 /// A share in a hold, as data: the caller that gets it must end it.
 #[derive(Debug)]
-pub(crate) struct Grant {
+pub(crate) struct NewShare {
     pub(crate) held: Arc<Held>,
     pub(crate) holder: Holder,
     /// Whether the hold was passed from the request before, without the store.
