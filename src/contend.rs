@@ -127,7 +127,7 @@ impl Contending {
         }
     }
 
-    /// Something happens to its side of the key. `None`: nobody uses the key.
+    /// Something happens to its side of the key. `None`: the key is not in use.
     fn event<T>(&self, now: Instant, event: impl FnOnce(&mut KeyAt<'_>, &Task) -> T) -> Option<T> {
         self.core
             .event(&self.key, now, |key| event(key, &self.task))
@@ -287,7 +287,7 @@ fn give(core: &Arc<Core>, held: Arc<crate::hold::Held>, fair: Option<u64>) {
     let now = Instant::now();
     let is_taken = core.event(&held.hold.key, now, |key| key.given(&held, fair));
     if is_taken != Some(true) {
-        core.give_back(held);
+        core.release_unwanted(held);
     }
 }
 

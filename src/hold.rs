@@ -213,7 +213,7 @@ impl Held {
     /// Its release has ended, by this question.
     pub(crate) fn finish(self: &mut Arc<Self>, question: Question, end: End) {
         if Arc::get_mut(self).is_some() {
-            return; // Nobody will ask.
+            return; // It is the last look at the hold.
         }
         let mut state = self.state.lock();
         if matches!(end, End::Released) {

@@ -101,7 +101,7 @@ impl Core {
         HoldId::new(self.id, number)
     }
 
-    /// Something happens to a key that is in use, which has effects on others. `None`: nobody uses it.
+    /// Something happens to a key that is in use, which has effects on others. `None`: it is not in use.
     pub(crate) fn event<T>(
         self: &Arc<Self>,
         key: &LockKey,
@@ -225,7 +225,7 @@ impl Core {
     }
 
     /// A hold that no request wants is released.
-    pub(crate) fn give_back(self: &Arc<Self>, held: Arc<Held>) {
+    pub(crate) fn release_unwanted(self: &Arc<Self>, held: Arc<Held>) {
         let counted = self.spawner.tracker.token();
         Ending::new(self.clone(), held, false, Instant::now(), counted).in_background();
     }

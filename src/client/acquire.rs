@@ -111,7 +111,7 @@ impl<'a> Ticket<'a> {
         match granted.expect("the key of a request that asks is here") {
             Ok(grant) => Ok(core.share(grant)),
             Err(closed) => {
-                core.give_back(held);
+                core.release_unwanted(held);
                 Err(closed)
             }
         }

@@ -203,7 +203,7 @@ impl Drop for Pending {
                 Some(mut asking) => before.after(want, waits, &asking.answer().await),
                 None => before,
             };
-            left.take_back(&core, attempts.into_vec(), want).await;
+            left.undo(&core, attempts.into_vec(), want).await;
         });
     }
 }
@@ -254,8 +254,8 @@ impl Leftover {
         }
     }
 
-    /// Takes back what `attempts` have left.
-    async fn take_back(self, core: &Arc<Core>, attempts: Vec<Attempt>, want: Option<Want>) {
+    /// Withdraws or releases what `attempts` have left in the store.
+    async fn undo(self, core: &Arc<Core>, attempts: Vec<Attempt>, want: Option<Want>) {
         let attempts = match (self, want) {
             (Self::Nothing, _) => return,
             (Self::Known, Some(_)) => release_known(core, attempts).await,

@@ -26,7 +26,7 @@ pub(crate) struct Share {
 }
 
 /// What a share leaves when it ends.
-enum Rest {
+enum EndedShare {
     /// The hold goes on.
     Shared(Arc<Core>, Arc<Held>),
     /// It must be released.
@@ -83,14 +83,14 @@ impl Share {
         let record = record.filter(|_| !self.is_lost(now));
         let records = record.is_some();
         match self.end(!records, now) {
-            Rest::Last(ending) => ending.begin(record).lost_if(is_over),
-            Rest::Shared(_, held) if is_over || held.is_lost(now) => {
+            EndedShare::Last(ending) => ending.begin(record).lost_if(is_over),
+            EndedShare::Shared(_, held) if is_over || held.is_lost(now) => {
                 ShareRelease::done(Err(LockError::Lost))
             }
-            Rest::Shared(..) if records => ShareRelease::done(Err(LockError::invalid(
+            EndedShare::Shared(..) if records => ShareRelease::done(Err(LockError::invalid(
                 "the hold is shared: only its last share can leave a record",
             ))),
-            Rest::Shared(core, held) => {
+            EndedShare::Shared(core, held) => {
                 let last = held.latest_question();
                 core.check(&held);
                 ShareRelease::confirmed(&held, last)
@@ -110,8 +110,8 @@ impl Share {
         for mut share in shares {
             let question = share.held().latest_question();
             match share.end(true, now) {
-                Rest::Last(ending) => last.push(ending),
-                Rest::Shared(core, held) => {
+                EndedShare::Last(ending) => last.push(ending),
+                EndedShare::Shared(core, held) => {
                     core.check(&held);
                     shared.push((held, question));
                 }
@@ -135,7 +135,7 @@ impl Share {
     }
 
     /// Ends the share in this process.
-    fn end(&mut self, pass_on: bool, now: Instant) -> Rest {
+    fn end(&mut self, pass_on: bool, now: Instant) -> EndedShare {
         let (core, held) = self.of.take().expect("the share has not ended");
         // Before the hold leaves the table: a shutdown that does not find it there waits for its release.
         let counted = core.spawner.tracker.token();
@@ -143,9 +143,9 @@ impl Share {
             key.ended(&held, &self.holder, pass_on)
         });
         match ended.unwrap_or_default() {
-            ShareEnd::GoesOn => Rest::Shared(core, held),
+            ShareEnd::GoesOn => EndedShare::Shared(core, held),
             ShareEnd::Release { awaited } => {
-                Rest::Last(Ending::new(core, held, awaited, now, counted))
+                EndedShare::Last(Ending::new(core, held, awaited, now, counted))
             }
         }
     }
@@ -154,7 +154,7 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         if self.of.is_some()
-            && let Rest::Last(ending) = self.end(true, Instant::now())
+            && let EndedShare::Last(ending) = self.end(true, Instant::now())
         {
             ending.in_background();
         }
@@ -191,7 +191,7 @@ impl Shares {
         // Not handed over from here on: the next holder could die, and leave its key taken until then.
         let now = Instant::now();
         for held in self.iter().map(Share::held) {
-            core.event(&held.hold.key, now, |key| key.stay(held));
+            core.event(&held.hold.key, now, |key| key.forbid_handover(held));
         }
         let holds: Vec<_> = self.iter().map(|share| share.held().clone()).collect();
         let (sender, answer) = oneshot::channel();
@@ -243,8 +243,8 @@ impl Drop for Shares {
                 .0
                 .drain(..)
                 .filter_map(|mut share| match share.end(true, now) {
-                    Rest::Last(ending) => Some(ending),
-                    Rest::Shared(..) => None,
+                    EndedShare::Last(ending) => Some(ending),
+                    EndedShare::Shared(..) => None,
                 });
             drop(core.kept(end_all(core.clone(), ends.collect(), true)));
         }

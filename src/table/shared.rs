@@ -35,8 +35,8 @@ struct More {
     handovers: u32,
     /// The route of the present holder, and when it got the hold, since the first hand-over.
     holder: Option<(Route, Instant)>,
-    /// It is released at its end: other processes have their turn.
-    stays: bool,
+    /// It is released at its end, and not handed over: other processes have their turn.
+    is_last_here: bool,
     /// It was lost before its last share ended: it excludes no other.
     lost: bool,
 }
@@ -117,7 +117,7 @@ impl Shared {
         now: Instant,
     ) -> bool {
         let more = self.more.as_deref();
-        !more.is_some_and(|more| more.stays)
+        !more.is_some_and(|more| more.is_last_here)
             && more.map_or(0, |more| more.handovers) < limits.handovers
             && now < self.granted + limits.handover_time
             && self.suits(terms, now)
@@ -161,9 +161,9 @@ impl Shared {
         self.more().lost = true;
     }
 
-    /// It is released at its end.
-    pub(super) fn stay(&mut self) {
-        self.more().stays = true;
+    /// It is released at its end, and not handed over.
+    pub(super) fn forbid_handover(&mut self) {
+        self.more().is_last_here = true;
     }
 
     /// The number of shares.

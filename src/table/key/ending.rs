@@ -102,10 +102,10 @@ impl KeyAt<'_> {
         pause
     }
 
-    /// A hold stays in the store after its end: it is not handed over.
-    pub(crate) fn stay(&mut self, held: &Arc<Held>) {
+    /// A hold is released at its end, and not handed over.
+    pub(crate) fn forbid_handover(&mut self, held: &Arc<Held>) {
         if let Some(place) = self.key.place_of(held) {
-            self.key.holds[place].stay();
+            self.key.holds[place].forbid_handover();
         }
     }
 

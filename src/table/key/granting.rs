@@ -74,7 +74,7 @@ impl KeyAt<'_> {
         let line = self.key.line_mut(Side::of(mode));
         line.news(self.now, None);
         if mem::take(&mut line.yields) {
-            shared.stay();
+            shared.forbid_handover();
         }
         if mode == LockMode::Read {
             let mut index = 0;
