@@ -112,7 +112,7 @@ impl AllOf<'_> {
         });
         let terms: Vec<_> = terms.collect();
         let mut asked = Vec::with_capacity(self.keys.len());
-        let mut ticket = Ticket::new(self.core, now);
+        let mut ticket = Ticket::new(self.core, self.terms.route, now);
         for (index, (key, _)) in self.keys.iter().enumerate() {
             if shares[index].is_some() {
                 continue;
@@ -192,7 +192,7 @@ impl AllOf<'_> {
         let (key, mode) = self.keys[index];
         let terms = self.terms.in_mode(mode);
         let now = Instant::now();
-        let mut ticket = Ticket::new(self.core, now);
+        let mut ticket = Ticket::new(self.core, self.terms.route, now);
         match ticket.enter(key, &terms, now)? {
             Some(share) => Ok(share),
             None => ticket.take(wait).await,

@@ -23,9 +23,10 @@ pub(super) async fn take_any(
     wait: Wait,
     now: Instant,
 ) -> Result<Share, LockError> {
+    let route = terms.route;
     let terms = keys.iter().map(|(_, mode)| terms.in_mode(*mode));
     let terms: Vec<_> = terms.collect();
-    let mut ticket = Ticket::new(core, now);
+    let mut ticket = Ticket::new(core, route, now);
     let mut refused = None;
     for ((key, _), terms) in keys.iter().zip(&terms) {
         match ticket.enter(key, terms, now) {

@@ -222,7 +222,7 @@ impl LockRequest {
             self.terms.max_waiters = None;
         }
         let request = &*self;
-        let mut ticket = Ticket::new(&request.client.inner.core, now);
+        let mut ticket = Ticket::new(&request.client.inner.core, request.terms.route, now);
         let entered = match &request.targets {
             Targets::One(target) => request.enter(&mut ticket, target, wait, now),
             Targets::All(_) | Targets::Any(_) => Ok(None),
@@ -237,6 +237,7 @@ impl LockRequest {
                 waiting,
             })),
             Err(error) => {
+                drop(ticket);
                 request.refused(waiting, &error, now);
                 Err(error)
             }

@@ -15,7 +15,7 @@ use crate::error::{LockError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::release::{Core, Share};
 use crate::table::{Entered, Key, Side, Slot, Taken, Terms};
-use crate::telemetry::LockEventKind;
+use crate::telemetry::{LockEventKind, Route};
 
 /// Where a request asks the store, and where it waits: the first grant is its answer. If it is dropped, it leaves all places; a grant
 /// that it has not taken goes to the next request.
@@ -23,6 +23,8 @@ pub(super) struct Ticket<'a> {
     pub(super) core: &'a Arc<Core>,
     pub(super) places: SmallVec<[Place<'a>; 1]>,
     slot: Option<Arc<Slot>>,
+    /// That of its measurements.
+    route: Route,
     since: Instant,
 }
 
@@ -36,11 +38,12 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Ticket<'a> {
-    pub(super) fn new(core: &'a Arc<Core>, since: Instant) -> Self {
+    pub(super) fn new(core: &'a Arc<Core>, route: Route, since: Instant) -> Self {
         Self {
             core,
             places: SmallVec::new(),
             slot: None,
+            route,
             since,
         }
     }
@@ -81,8 +84,10 @@ impl<'a> Ticket<'a> {
         let news = (until, pending.is_some());
         let entered = self.core.entry(place.key, now, |key| {
             key.refused(place.number, place.terms, &mut self.slot, news)
-        })?;
-        place.asks = None;
+        });
+        let entered = entered.inspect_err(|_| place.leave(self.core))?;
+        // Until a task has what `pending` has left, or it is on its way back.
+        let _counted = place.asks.take();
         Ok(self.stands(place, entered, pending, answer))
     }
 
@@ -124,12 +129,9 @@ impl<'a> Ticket<'a> {
         let waited = || LockEventKind::Granted {
             waited: self.since.elapsed(),
         };
-        if let Some(place) = self.places.first() {
-            let route = &place.terms.route;
-            self.core
-                .events
-                .tell(&hold.key, Some(hold.mode), route, waited);
-        }
+        self.core
+            .events
+            .tell(&hold.key, Some(hold.mode), &self.route, waited);
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Share, LockError>> {

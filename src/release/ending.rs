@@ -155,7 +155,8 @@ impl Ending {
     /// The release has this result.
     pub(super) fn ended(&mut self, result: Result<(), LockError>) -> Result<(), LockError> {
         self.is_over = true;
-        if was_refused(&result) {
+        // A lost hold ends with its lease.
+        if self.is_held && was_refused(&result) {
             let (core, held) = (self.core.clone(), self.held.clone());
             self.core.spawner.run(retry_refused(core, held));
         }
