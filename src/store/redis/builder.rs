@@ -1,15 +1,16 @@
 //! The builder of a [`RedisStore`], and the deployments that it can be begun for.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use deadpool_redis::{Config, PoolConfig};
+use deadpool_redis::Config;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use super::access::Access;
 use super::channels::{ChannelKind, Channels};
-use super::cluster::{self, Cluster, MemberFactory};
+use super::cluster::{self, Address, Cluster};
 use super::connector::Connector;
 use super::endpoint::{Endpoint, is_encrypted};
 use super::failure::refused;
@@ -23,9 +24,6 @@ use super::tls::Tls;
 use super::{AclRules, Credentials, RedisStore, StoreInner};
 use crate::error::{BoxError, StoreError};
 use crate::limits::FOR_EVER;
-
-/// How many connections share the traffic. One is nearly as fast, and more than two add nothing.
-const CONNECTIONS: usize = 2;
 
 /// Sets up a [`RedisStore`]; [`RedisStore::builder`] begins one.
 ///
@@ -41,7 +39,7 @@ const CONNECTIONS: usize = 2;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct RedisStoreBuilder {
     /// With sentinels, only its credentials and settings count.
@@ -52,15 +50,20 @@ pub struct RedisStoreBuilder {
     /// The kind of channels; `None`: the store asks the server.
     channels: Option<Channels>,
     timeouts: Timeouts,
-    /// The number of connections for commands.
-    commands: usize,
     tls: Tls,
     access: Access,
     acknowledgement: Acknowledgement,
 }
 
+/// Without what may be secret.
+impl fmt::Debug for RedisStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStoreBuilder").finish_non_exhaustive()
+    }
+}
+
 /// Where the locks are.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 enum RedisTarget {
     Server,
     /// In the server that the sentinels name as this master.
@@ -90,7 +93,6 @@ impl RedisStore {
             target: RedisTarget::Server,
             channels: None,
             timeouts: Timeouts::default(),
-            commands: CONNECTIONS,
             tls: Tls::default(),
             access: Access::default(),
             acknowledgement: Acknowledgement::default(),
@@ -142,13 +144,11 @@ impl RedisStore {
         }
     }
 
-    /// A builder of a store from a configuration of [`deadpool_redis`]. The store keeps its connections, so of the settings of
-    /// the pool only the largest size and the time limit for creation count.
+    /// A builder of a store from a configuration of [`deadpool_redis`]. The store keeps a few connections of its own, so of the
+    /// settings of the pool only the time limit for creation counts.
     pub fn from_config(config: Config) -> RedisStoreBuilder {
-        let PoolConfig {
-            max_size, timeouts, ..
-        } = config.get_pool_config();
-        let mut builder = match (config.url, config.connection) {
+        let timeout = config.get_pool_config().timeouts.create;
+        let builder = match (config.url, config.connection) {
             (Some(url), None) => Self::builder(url),
             (None, connection) => {
                 let connection = connection.unwrap_or_default().into_connection_info();
@@ -158,8 +158,7 @@ impl RedisStore {
                 "the configuration has both `url` and `connection`: remove one",
             ))),
         };
-        builder.commands = CONNECTIONS.min(max_size);
-        match timeouts.create {
+        match timeout {
             Some(timeout) => builder.connect_timeout(timeout),
             None => builder,
         }
@@ -265,15 +264,6 @@ impl RedisStoreBuilder {
     /// Sets how long connecting may take, from the name lookup to the first answer. The default is 5 seconds.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.connect = timeout.min(FOR_EVER);
-        self
-    }
-
-    /// Sets how many connections carry the commands, at least one. The default is 2, or the largest size of the pool in a
-    /// [configuration](RedisStore::from_config) if that is less. The connections are kept as long as the store lives. Two more
-    /// connections are for wake-ups and for renewals; each is opened when it is first needed. In a Cluster, this holds for each server that has slots, from
-    /// its first use.
-    pub fn connections(mut self, connections: usize) -> Self {
-        self.commands = connections.max(1);
         self
     }
 
@@ -408,11 +398,6 @@ impl RedisStoreBuilder {
                 "only a Cluster has sharded channels: use `RedisStore::cluster`, or leave the setting out",
             ));
         }
-        if self.commands == 0 {
-            return Err(refused(
-                "the pool has no room for a connection: raise its maximum size",
-            ));
-        }
         let (address, others) = (self.address?, self.others?);
         let tls = self.tls.config(others.iter().chain([&address]))?;
         let endpoint = |address, access| Endpoint::new(address, tls.clone(), self.timeouts, access);
@@ -431,16 +416,11 @@ impl RedisStoreBuilder {
             }
             RedisTarget::Cluster => {
                 let seeds = cluster::addresses(&others).map_err(refused)?;
-                let factory = MemberFactory {
-                    like: server,
-                    connections: self.commands,
-                    settings,
-                };
-                let cluster = Cluster::new(seeds, factory);
+                let cluster = Cluster::new(seeds, server, settings);
                 return Ok(Router::Cluster(Arc::new(cluster)));
             }
         };
-        let node = Node::new(connector, self.commands, settings);
+        let node = Node::new(Address::default(), connector, settings);
         Ok(Router::One(Arc::new(node)))
     }
 }

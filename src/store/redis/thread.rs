@@ -31,14 +31,6 @@ impl ConnectionThread {
             None => tokio::spawn(task),
         })
     }
-
-    /// The same for a task for which no caller waits. It ends with the thread.
-    pub(super) fn detach(&self, task: impl Future<Output: Send> + Send + 'static) {
-        drop(match self.runtime() {
-            Some(runtime) => runtime.spawn(task),
-            None => tokio::spawn(task),
-        });
-    }
 }
 
 /// A thread with a current-thread runtime for the store's tasks. Dropping this ends both, and does not wait for the end.
