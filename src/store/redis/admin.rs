@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::RedisStore;
 use super::channels::Channels;
 use super::failure::refused;
-use super::names::{Name, Names};
+use super::names::{self, BUSY, Name, Names, QUEUE, RECORD};
 use super::reply::{conflict, read, unexpected_reply};
 use super::script::{self, Call};
 use super::timeouts::ms;
@@ -51,7 +51,7 @@ impl Inspect for RedisStore {
     }
 
     async fn forget_record(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let call = Call::about("DEL", Names::of(key).record());
+        let call = Call::about("DEL", Names::of(key).at(RECORD));
         read(self.call(key, |_| Ok(call)).await?)
     }
 
@@ -94,7 +94,7 @@ impl Inspect for RedisStore {
 /// The key of the entry of a process, in every name space: the id of a holder leads to its process without a further question,
 /// and a client cannot guess the ids of others.
 fn entry(client: &Uuid) -> LockKey {
-    LockKey::new(format!("{}{client}", Names::PROCESSES))
+    LockKey::new(format!("{}{client}", names::PROCESS))
 }
 
 fn inspect(key: &LockKey) -> Call {
@@ -109,7 +109,12 @@ fn force(key: &LockKey, publish: Channels) -> Call {
 /// moved, none of these scripts acts on one half of a slot.
 fn keys_of(key: &LockKey) -> [Name<'_>; 4] {
     let names = Names::of(key);
-    [names.lock(), names.busy(), names.permits(), names.queue()]
+    [
+        names.lock(),
+        names.at(BUSY),
+        names.permits(),
+        names.at(QUEUE),
+    ]
 }
 
 fn set_permits(key: &LockKey, limit: Option<NonZeroU32>, publish: Channels) -> Call {

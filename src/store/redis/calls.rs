@@ -1,7 +1,10 @@
 //! The operations of the store as calls of scripts, with their keys and arguments.
 
 use super::channels::Channels;
-use super::names::{Field, Name, Names};
+use super::names::{
+    BUSY, CHANNEL, ENTER, Field, MARK, Name, Names, PERMIT_CHANNEL, QUEUE, RECORD, RW_CHANNEL,
+    TOKEN, TURN,
+};
 use super::script::{self, Call};
 use super::timeouts::ms;
 use crate::error::StoreError;
@@ -12,18 +15,18 @@ use crate::store::{Attempt, LATENESS, Record, Renewal, shared_work};
 pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     let hold = &attempt.hold;
     let (names, id) = (Names::of(&hold.key), Field::plain(hold.id));
-    let (lock, busy, waits) = (names.lock(), names.busy(), waits(attempt));
+    let (lock, busy, waits) = (names.lock(), names.at(BUSY), waits(attempt));
     let tombstone = names.tombstone(attempt.id, hold.mode);
     let first = (ms(attempt.lease), id, waits);
     // The last key of scripts that issue tokens.
-    let counter = attempt.fencing.map(|_| names.token());
+    let counter = attempt.fencing.map(|_| names.at(TOKEN));
     let call = match hold.mode {
         LockMode::Reentrant => {
             let keys = [lock, busy, tombstone];
             script::EXCLUSIVE_ACQUIRE.call(keys.iter().chain(&counter))
         }
         LockMode::Fair => {
-            let keys = [lock, busy, names.queue(), tombstone];
+            let keys = [lock, busy, names.at(QUEUE), tombstone];
             script::FAIR_ACQUIRE.call(keys.iter().chain(&counter))
         }
         LockMode::Read => {
@@ -80,7 +83,7 @@ pub(super) fn release_recording(
     if matches!(hold.mode, LockMode::Read | LockMode::Permit(_)) {
         return Err(shared_work());
     }
-    let call = end(hold, Some(Names::of(&hold.key).record()), Some(publish));
+    let call = end(hold, Some(Names::of(&hold.key).at(RECORD)), Some(publish));
     let (field, retention) = (Field::of(hold.id, hold.mode), ms(record.retention));
     Ok(call.arg(("record", field, &record.value[..], retention)))
 }
@@ -102,7 +105,7 @@ fn end(hold: &Hold, leaves: Option<Name<'_>>, publish: Option<Channels>) -> Call
     let names = Names::of(&hold.key);
     let (script, second, last) = match hold.mode {
         LockMode::Reentrant => (&script::EXCLUSIVE_RELEASE, None, None),
-        LockMode::Fair => (&script::FAIR_RELEASE, None, Some(names.queue())),
+        LockMode::Fair => (&script::FAIR_RELEASE, None, Some(names.at(QUEUE))),
         LockMode::Read => {
             let timeout = names.reader_timeout(hold.id);
             (&script::READ_RELEASE, None, Some(timeout))
@@ -110,7 +113,7 @@ fn end(hold: &Hold, leaves: Option<Name<'_>>, publish: Option<Channels>) -> Call
         LockMode::Write => (&script::WRITE_RELEASE, None, None),
         LockMode::Permit(_) => (&script::PERMIT_RELEASE, Some(names.permits()), None),
     };
-    let (lock, next) = ([names.lock()], [names.busy(), redissons_channel(hold)]);
+    let (lock, next) = ([names.lock()], [names.at(BUSY), redissons_channel(hold)]);
     let keys = lock.iter().chain(&second).chain(&next);
     let call = script.call(keys.chain(&last).chain(&leaves));
     call.arg((Field::plain(hold.id), publish))
@@ -124,7 +127,7 @@ pub(super) fn renew(renewals: &[&Renewal], is_marked: bool) -> Call {
         [lock].into_iter().chain(renewed_by(&renewal.hold).1)
     });
     let kind = |renewal: &Renewal| renewed_by(&renewal.hold).0;
-    let mark = is_marked.then(|| Names::of(&renewals[0].hold.key).mark());
+    let mark = is_marked.then(|| Names::of(&renewals[0].hold.key).at(MARK));
     let call = script::RENEW
         .call(keys.chain(mark))
         .arg(is_marked.then_some("marked"));
@@ -153,9 +156,9 @@ pub(super) fn channel(attempt: &Attempt) -> String {
     let hold = &attempt.hold;
     let names = Names::of(&hold.key);
     match hold.mode {
-        LockMode::Fair => names.turn_channel(hold.id).to_string(),
-        LockMode::Read if attempt.is_woken_in_turn() => names.enter().to_string(),
-        _ if attempt.is_woken_in_turn() => format!("{}:{}", names.turn(), hold.id.client()),
+        LockMode::Fair => names.at(CHANNEL).of(hold.id).to_string(),
+        LockMode::Read if attempt.is_woken_in_turn() => names.at(ENTER).to_string(),
+        _ if attempt.is_woken_in_turn() => format!("{}:{}", names.at(TURN), hold.id.client()),
         _ => redissons_channel(hold).to_string(),
     }
 }
@@ -164,9 +167,9 @@ pub(super) fn channel(attempt: &Attempt) -> String {
 pub(super) fn redissons_channel(hold: &Hold) -> Name<'_> {
     let names = Names::of(&hold.key);
     match hold.mode {
-        LockMode::Reentrant | LockMode::Fair => names.channel(),
-        LockMode::Read | LockMode::Write => names.rw_channel(),
-        LockMode::Permit(_) => names.permit_channel(),
+        LockMode::Reentrant | LockMode::Fair => names.at(CHANNEL),
+        LockMode::Read | LockMode::Write => names.at(RW_CHANNEL),
+        LockMode::Permit(_) => names.at(PERMIT_CHANNEL),
     }
 }
 

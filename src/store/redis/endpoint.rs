@@ -155,7 +155,9 @@ impl Endpoint {
             .set_response_timeout(None)
             .set_pipeline_buffer_size(BACKLOG);
         let Some(on_push) = on_push else {
-            return self.on_stream(InParts::new(stream), RedisConnectionInfo::default(), config).await;
+            return self
+                .on_stream(InParts::new(stream), RedisConnectionInfo::default(), config)
+                .await;
         };
         let speaking = credentials.clone().set_protocol(ProtocolVersion::RESP3);
         let config = config.set_push_sender(on_push.clone());

@@ -6,7 +6,7 @@ use super::RedisStore;
 use super::admin::lifetime;
 use super::failure;
 use super::link::{Link, Purpose};
-use super::names::Names;
+use super::names::{self, Names, RECORD};
 use super::reply::read;
 use super::script::Call;
 use crate::error::{StoreError, StoreErrorKind};
@@ -60,7 +60,7 @@ impl RedisStore {
         let prefix = literally(&query.prefix);
         let searches = [
             (LOCKS, format!("{prefix}*")),
-            (PERMITS, format!("*{prefix}*{}", Names::PERMITS)),
+            (PERMITS, format!("*{prefix}*{}", names::PERMITS)),
         ];
         let mut walk = self.walk(query, &searches).await?;
         let mut entries = Vec::new();
@@ -70,7 +70,7 @@ impl RedisStore {
             let keys: Vec<_> = match kind {
                 PERMITS => names
                     .iter()
-                    .flat_map(|name| Names::permitted(name))
+                    .flat_map(|name| names::permitted(name))
                     .collect(),
                 _ => names.into_iter().map(LockKey::from).collect(),
             };
@@ -86,13 +86,13 @@ impl RedisStore {
         query: &ListQuery,
     ) -> Result<Page<RecordEntry>, StoreError> {
         // A name with a hash tag of its own has no further braces in the key.
-        let pattern = format!("{}*{}*", Names::RECORDS, literally(&query.prefix));
+        let pattern = format!("{}*{}*", names::RECORD, literally(&query.prefix));
         let mut walk = self.walk(query, &[(RECORDS, pattern)]).await?;
         let mut entries = Vec::new();
         while entries.len() < query.limit
             && let Some((_, names)) = walk.step().await?
         {
-            let keys = names.iter().filter_map(|name| Names::recorded(name));
+            let keys = names.iter().filter_map(|name| names::recorded(name));
             let keys = keys.filter(|key| self.is_listed(query, key));
             entries.extend(each(keys.collect(), |key| self.remembered(key)).await?);
         }
@@ -146,7 +146,7 @@ impl RedisStore {
     }
 
     async fn remembered(&self, key: LockKey) -> Result<Option<RecordEntry>, StoreError> {
-        let ask = |command| Call::about(command, Names::of(&key).record());
+        let ask = |command| Call::about(command, Names::of(&key).at(RECORD));
         let (size, left) = (ask("STRLEN"), ask("PTTL"));
         let size: u64 = read(self.call(&key, |_| Ok(size)).await?)?;
         let left: i64 = read(self.call(&key, |_| Ok(left)).await?)?;
@@ -232,10 +232,10 @@ mod tests {
     fn a_key_is_read_from_the_name_of_its_record() {
         for name in ["n", "a{n}b", "order:42"] {
             let key = LockKey::new(name);
-            let record = Names::of(&key).record().to_string();
-            assert_eq!(Names::recorded(&record), Some(key));
+            let record = Names::of(&key).at(RECORD).to_string();
+            assert_eq!(names::recorded(&record), Some(key));
         }
-        assert_eq!(Names::recorded("tower_lock_recorder"), None);
+        assert_eq!(names::recorded("tower_lock_recorder"), None);
     }
 
     #[test]
@@ -244,14 +244,14 @@ mod tests {
             let key = LockKey::new(name);
             let permits = Names::of(&key).permits().to_string();
             assert!(
-                Names::permitted(&permits).any(|other| other == key),
+                names::permitted(&permits).any(|other| other == key),
                 "{name}"
             );
         }
         // Two keys have this name: Redisson's.
-        assert_eq!(Names::permitted("{n}:timeout").count(), 2);
+        assert_eq!(names::permitted("{n}:timeout").count(), 2);
         for name in ["n:timeout", "{n}:timeouts", "{n}"] {
-            assert_eq!(Names::permitted(name).count(), 0, "{name}");
+            assert_eq!(names::permitted(name).count(), 0, "{name}");
         }
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn release<'a>(holds: impl Iterator<Item = &'a Hold>, publish: Channe
 /// script of its mode.
 fn joined(script: &'static Script, first: Option<&str>, calls: &[(LockMode, Call)]) -> Call {
     let keys: Vec<_> = calls.iter().flat_map(|(_, call)| call.keys()).collect();
-    let call = script.call_with_words(keys.into_iter()).arg(first);
+    let call = script.call(keys).arg(first);
     calls.iter().fold(call, |call, (mode, one)| {
         let head = call.arg((mode.as_str(), one.keys().len(), one.args().len()));
         one.args().fold(head, Call::arg)

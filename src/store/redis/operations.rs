@@ -8,7 +8,7 @@ use redis::Value;
 
 use super::channels::Channels;
 use super::link::Purpose;
-use super::names::Names;
+use super::names::{Names, RECORD};
 use super::router::Router;
 use super::script::Call;
 use super::wire::Wire;
@@ -95,7 +95,7 @@ impl LockStore for RedisStore {
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
         self.inner.recording.store(true, Ordering::Relaxed);
-        let call = Call::about("GET", Names::of(key).record());
+        let call = Call::about("GET", Names::of(key).at(RECORD));
         reply::read(self.call(key, |_| Ok(call)).await?)
     }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use redis::Value;
 
 use super::failure::refused;
-use super::names::{Name, Names};
+use super::names::{self, Name};
 use super::reply::read;
 use super::script::{self, Call};
 use crate::error::StoreError;
@@ -64,7 +64,7 @@ impl AclRules {
         Self {
             prefixes,
             commands: LOCKING.split(' ').collect(),
-            keys: Names::KEYS.into(),
+            keys: names::KEYS.into(),
             processes: false,
         }
     }
@@ -126,7 +126,7 @@ impl AclRules {
     /// Adds the rights of a store that [waits for replicas](super::RedisStoreBuilder::replicas).
     #[must_use]
     pub fn replicas(mut self) -> Self {
-        self.keys.push(Names::MARKS);
+        self.keys.push(names::MARK);
         self.and(ACKNOWLEDGING)
     }
 
@@ -154,8 +154,8 @@ impl AclRules {
             rules.extend(self.prefixes.iter().flat_map(patterns));
             // The key and the channels of the check.
             rules.push(format!("~{SCRATCH}"));
-            rules.extend(self.processes.then(|| format!("~{}*", Names::PROCESSES)));
-            let channels = Names::CHANNELS.iter();
+            rules.extend(self.processes.then(|| format!("~{}*", names::PROCESS)));
+            let channels = names::CHANNELS.iter();
             rules.extend(channels.map(|before| format!("&{before}{{{SCRATCH}}}")));
         }
         rules.extend(self.commands.iter().map(|command| format!("+{command}")));
@@ -173,7 +173,7 @@ impl fmt::Display for AclRules {
 /// The keys and channels of the locks whose names begin with `prefix`.
 fn patterns(prefix: &str, keys: &[&str]) -> Vec<String> {
     let channels = |rest: &str| {
-        let channels = Names::CHANNELS.iter();
+        let channels = names::CHANNELS.iter();
         channels
             .map(move |before| format!("&{before}{rest}"))
             .collect()
@@ -192,7 +192,7 @@ fn patterns(prefix: &str, keys: &[&str]) -> Vec<String> {
         }
     };
     // The scripts get Redisson's channels as keys, so that a Cluster finds them in the slot of the lock.
-    let theirs = Names::CHANNELS
+    let theirs = names::CHANNELS
         .iter()
         .filter(|channel| channel.starts_with("redisson"));
     patterns.extend(

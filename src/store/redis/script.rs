@@ -1,9 +1,8 @@
 //! The Lua scripts, and how they are called.
 
-use std::borrow::Borrow;
 use std::cell::RefCell;
+use std::mem;
 use std::sync::OnceLock;
-use std::{mem, ptr};
 
 use redis::{Arg, Cmd, ToRedisArgs};
 
@@ -93,33 +92,15 @@ impl Part {
 
 impl Script {
     /// Begins a call with these keys.
-    pub(super) fn call<'k, K: Borrow<Name<'k>> + ToRedisArgs>(
+    pub(super) fn call<K: ToRedisArgs>(
         &'static self,
         keys: impl IntoIterator<Item = K, IntoIter: Clone>,
     ) -> Call {
-        self.begin(keys.into_iter(), |key| key.borrow().longest())
-    }
-
-    /// Begins a call with the keys of other calls.
-    pub(super) fn call_with_words<'k>(
-        &'static self,
-        keys: impl Iterator<Item = &'k [u8]> + Clone,
-    ) -> Call {
-        self.begin(keys, |word| word.len())
-    }
-
-    /// One allocation is enough: there are about as many arguments as keys, and an argument is at most an id.
-    fn begin<K: ToRedisArgs>(
-        &'static self,
-        keys: impl Iterator<Item = K> + Clone,
-        length: impl Fn(&K) -> usize,
-    ) -> Call {
+        let keys = keys.into_iter();
         let count = keys.clone().count();
-        let mut command = spare_command().unwrap_or_else(|| {
-            let bytes = keys.clone().map(|key| length(&key) + 64).sum::<usize>();
-            Cmd::with_capacity(16 + 2 * count, 512 + bytes)
-        });
-        command.arg("EVALSHA").arg(self.digest()).arg(count);
+        // Room for the words of a pair.
+        let mut command = spare_command().unwrap_or_else(|| Cmd::with_capacity(24, LONGEST_SPARE));
+        command.arg("EVALSHA").arg(&self.known().digest).arg(count);
         for key in keys {
             command.arg(key);
         }
@@ -128,10 +109,6 @@ impl Script {
             command,
             keys: count,
         }
-    }
-
-    fn digest(&self) -> &str {
-        &self.known().digest
     }
 
     fn known(&self) -> &Known {
@@ -152,9 +129,6 @@ pub(super) struct Call {
     keys: usize,
 }
 
-/// Tells scripts apart: the address of the script.
-pub(super) type ScriptId = usize;
-
 impl Call {
     /// Begins a command about one key.
     pub(super) fn about(name: &str, key: Name<'_>) -> Self {
@@ -167,8 +141,9 @@ impl Call {
         }
     }
 
-    pub(super) fn script_id(&self) -> ScriptId {
-        self.script.map_or(0, |script| ptr::from_ref(script).addr())
+    /// What the server knows the script by; empty for a command.
+    pub(super) fn digest(&self) -> &'static str {
+        self.script.map_or("", |script| &script.known().digest)
     }
 
     /// Adds an argument, or a tuple of them.
@@ -253,7 +228,7 @@ mod tests {
     }
 
     fn call(keys: &[&[u8]]) -> Call {
-        EXCLUSIVE_ACQUIRE.call_with_words(keys.iter().copied())
+        EXCLUSIVE_ACQUIRE.call(keys.iter().copied())
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::endpoint::RawConnection;
-use super::script::{Call, ScriptId};
+use super::script::Call;
 use super::waits::{self, AckQueue};
 use crate::error::StoreError;
 use crate::sync::Mutex;
@@ -25,7 +25,7 @@ pub(super) struct Wire {
     /// `None` if a change counts without replicas.
     waits: Option<AckQueue>,
     /// When the text of a script was last sent on it. Protected by the mutex alone.
-    loaded: Mutex<HashMap<ScriptId, Instant>>,
+    loaded: Mutex<HashMap<&'static str, Instant>>,
     /// Counts it while it is there.
     _up: ConnectionUp,
 }
@@ -88,7 +88,7 @@ impl Wire {
     /// if it was not sent on this connection since then.
     pub(super) fn must_load(&self, call: &Call, began: Instant) -> bool {
         let mut loaded = self.loaded.lock();
-        let sent = loaded.entry(call.script_id()).or_insert(began);
+        let sent = loaded.entry(call.digest()).or_insert(began);
         let is_first = *sent <= began;
         if is_first {
             *sent = Instant::now();

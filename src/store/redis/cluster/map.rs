@@ -48,7 +48,8 @@ impl SlotMap {
         map.ranges.sort_unstable_by_key(|(first, ..)| *first);
         let masters = map.ranges.iter().map(|(.., master)| master.clone());
         map.masters = masters.collect();
-        map.masters.sort_unstable_by(|a, b| a.address.cmp(&b.address));
+        map.masters
+            .sort_unstable_by(|a, b| a.address.cmp(&b.address));
         map.masters.dedup_by(|a, b| Arc::ptr_eq(a, b));
         (!map.ranges.is_empty()).then_some(map)
     }
@@ -109,7 +110,8 @@ mod tests {
             ),
             range(0, 99, vec![server(Value::Nil, 7000)]),
         ]);
-        let read = |answer| SlotMap::read(answer, 1, &teller, |address| cluster.node(address));
+        let read =
+            |answer: &Value| SlotMap::read(answer, 1, &teller, |address| cluster.node(address));
         let map = read(&answer).unwrap();
         let masters = map.ranges.iter().map(|(.., master)| &master.address);
         let other = Address::new("10.0.0.2", 7001);
