@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime};
 
 use redis::{InfoDict, Value};
 
-/// The answer to `INFO`, by field.
-pub(super) struct Info(InfoDict);
+/// The answer to `INFO`, by field, and this process's time when it came.
+pub(super) struct Info(InfoDict, SystemTime);
 
 impl Info {
     pub(super) fn parse(text: &str) -> Self {
-        Self(InfoDict::new(text))
+        Self(InfoDict::new(text), SystemTime::now())
     }
 
     pub(super) fn field(&self, name: &str) -> Option<&str> {
@@ -55,11 +55,10 @@ impl Info {
         }
     }
 
-    /// How many seconds the server's clock is ahead of this process's, whose time was `received` when the answer came; `None`
-    /// if the server does not name its time. The time that the answer took counts as behind.
-    pub(super) fn clock_offset(&self, received: SystemTime) -> Option<f64> {
+    /// How many seconds the server's clock is ahead of this process's; `None` if the server does not name its time. The time that the answer took counts as behind.
+    pub(super) fn clock_offset(&self) -> Option<f64> {
         let micros: u64 = self.field("server_time_usec")?.parse().ok()?;
-        let here = received.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        let here = self.1.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         Some(Duration::from_micros(micros).as_secs_f64() - here.as_secs_f64())
     }
 
@@ -74,6 +73,12 @@ impl Info {
             (address, part("state").to_owned())
         };
         lines.map(replica).collect()
+    }
+
+    /// How many replicas have all data.
+    pub(super) fn followers(&self) -> usize {
+        let replicas = self.replicas().into_iter();
+        replicas.filter(|(_, state)| state == "online").count()
     }
 }
 

@@ -26,9 +26,6 @@ const ADMINISTERING: &str = "lrange scan strlen zmscore zrangebyscore";
 /// The further commands of [`LockClient::audit`](crate::LockClient::audit).
 const AUDITING: &str = "config|get info";
 
-/// The further commands of an audit of a master behind sentinels.
-const COUNTING: &str = "role";
-
 /// The further commands of a store that waits for replicas.
 const ACKNOWLEDGING: &str = "role wait";
 
@@ -107,13 +104,6 @@ impl AclRules {
         self
     }
 
-    /// Adds the right with which an audit counts the replicas of a master behind [sentinels](super::RedisStore::sentinel). A
-    /// store follows sentinels without it. A user of the sentinels themselves needs `+sentinel` there.
-    #[must_use]
-    pub fn sentinel(self) -> Self {
-        self.and(COUNTING)
-    }
-
     /// Adds the rights of a store [in a Cluster](super::RedisStore::cluster).
     ///
     /// Redis 6.2 does not know `+spublish`, `+ssubscribe` and `+sunsubscribe`, and refuses a user with them: there, leave
@@ -131,7 +121,7 @@ impl AclRules {
     }
 
     /// Adds the rights of a complete [`LockClient::audit`](crate::LockClient::audit). `CONFIG GET` shows passwords in the
-    /// server's configuration.
+    /// server's configuration. A user of [sentinels](super::RedisStore::sentinel) needs `+sentinel` there.
     #[must_use]
     pub fn audit(self) -> Self {
         self.and(AUDITING)

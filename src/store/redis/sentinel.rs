@@ -240,9 +240,7 @@ impl SentinelGroup {
             *since = None;
         }
         let (all, now) = (self.sentinels.len(), Instant::now());
-        !is_older
-            || told == all
-            || told > all / 2 && *since.get_or_insert(now) + DOUBT <= now
+        !is_older || told == all || told > all / 2 && *since.get_or_insert(now) + DOUBT <= now
     }
 }
 
@@ -268,7 +266,12 @@ mod tests {
         let tls = Tls::default().config([&address]).unwrap();
         let endpoint = Endpoint::new(address, tls, Timeouts::default(), Access::default());
         let sentinels = [(); 3].into_iter().map(|()| endpoint.clone());
-        WatchedSentinels::new(sentinels, "main".to_owned(), endpoint.clone(), Arc::default())
+        WatchedSentinels::new(
+            sentinels,
+            "main".to_owned(),
+            endpoint.clone(),
+            Arc::default(),
+        )
     }
 
     /// A sentinel promoted a server and failed before it told the others: these name the former master until the next failover.

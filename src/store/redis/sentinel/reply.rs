@@ -46,14 +46,15 @@ pub(super) async fn gather(
             None => break,
         }
     }
-    best.map(|master| (master, told)).ok_or_else(|| match (unknown, failed) {
-        (true, _) => refused(format!("the sentinels know no master named `{name}`")),
-        (false, Some(error)) => StoreError::new(
-            error.kind(),
-            format!("no sentinel says where `{name}` is: {}", detail(&error)),
-        ),
-        (false, None) => unreachable(format!("no sentinel said in time where `{name}` is")),
-    })
+    best.map(|master| (master, told))
+        .ok_or_else(|| match (unknown, failed) {
+            (true, _) => refused(format!("the sentinels know no master named `{name}`")),
+            (false, Some(error)) => StoreError::new(
+                error.kind(),
+                format!("no sentinel says where `{name}` is: {}", detail(&error)),
+            ),
+            (false, None) => unreachable(format!("no sentinel said in time where `{name}` is")),
+        })
 }
 
 #[cfg(test)]
