@@ -16,7 +16,7 @@ use super::endpoint::{Endpoint, is_encrypted};
 use super::failure::refused;
 use super::node::Node;
 use super::node_context::ConnectionSettings;
-use super::replicas::{Acknowledgement, Replicas};
+use super::replicas::Replicas;
 use super::router::Router;
 use super::sentinel::WatchedSentinels;
 use super::timeouts::Timeouts;
@@ -52,7 +52,7 @@ pub struct RedisStoreBuilder {
     timeouts: Timeouts,
     tls: Tls,
     access: Access,
-    acknowledgement: Acknowledgement,
+    replicas: Replicas,
 }
 
 /// Without what may be secret.
@@ -95,7 +95,7 @@ impl RedisStore {
             timeouts: Timeouts::default(),
             tls: Tls::default(),
             access: Access::default(),
-            acknowledgement: Acknowledgement::default(),
+            replicas: Replicas::default(),
         }
     }
 
@@ -283,7 +283,7 @@ impl RedisStoreBuilder {
 
     /// Sets how many replicas must acknowledge a change before it counts. The default is [`Replicas::None`].
     pub fn replicas(mut self, replicas: Replicas) -> Self {
-        self.acknowledgement.replicas = replicas;
+        self.replicas = replicas;
         self
     }
 
@@ -292,7 +292,7 @@ impl RedisStoreBuilder {
     /// Other commands on the connection wait meanwhile; their [`response_timeout`](Self::response_timeout) is extended by
     /// this time.
     pub fn replica_timeout(mut self, timeout: Duration) -> Self {
-        self.acknowledgement.within = timeout.min(FOR_EVER);
+        self.timeouts.replicas = timeout.min(FOR_EVER);
         self
     }
 
@@ -374,8 +374,7 @@ impl RedisStoreBuilder {
     /// If the address cannot be used.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
         let settings = ConnectionSettings {
-            timeouts: self.timeouts,
-            acknowledgement: self.acknowledgement,
+            replicas: self.replicas,
             background: Arc::default(),
             channels: Arc::new(ChannelKind::new(match self.target {
                 RedisTarget::Cluster => self.channels,
@@ -385,7 +384,7 @@ impl RedisStoreBuilder {
         let inner = Arc::new(StoreInner {
             outside: Arc::default(),
             background: settings.background.clone(),
-            acknowledging: self.acknowledgement.is_wanted(),
+            acknowledging: self.replicas.are_wanted(),
             recording: AtomicBool::new(false),
             router: Arc::new(self.router(settings)?),
         });

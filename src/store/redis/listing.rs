@@ -57,7 +57,7 @@ impl RedisStore {
         &self,
         query: &ListQuery,
     ) -> Result<Page<LockEntry>, StoreError> {
-        let prefix = literally(&query.prefix);
+        let prefix = names::literally(&query.prefix);
         let searches = [
             (LOCKS, format!("{prefix}*")),
             (PERMITS, format!("*{prefix}*{}", names::PERMITS)),
@@ -86,7 +86,7 @@ impl RedisStore {
         query: &ListQuery,
     ) -> Result<Page<RecordEntry>, StoreError> {
         // A name with a hash tag of its own has no further braces in the key.
-        let pattern = format!("{}*{}*", names::RECORD, literally(&query.prefix));
+        let pattern = format!("{}*{}*", names::RECORD, names::literally(&query.prefix));
         let mut walk = self.walk(query, &[(RECORDS, pattern)]).await?;
         let mut entries = Vec::new();
         while entries.len() < query.limit
@@ -207,25 +207,13 @@ fn begin<'a>(position: &'a str, searches: &[Search]) -> Option<(usize, &'a str)>
     Some(same.map_or_else(|| (next(), END), |same| (same, cursor)))
 }
 
-/// A pattern that matches exactly this text.
-fn literally(text: &str) -> String {
-    let mut pattern = String::new();
-    for c in text.chars() {
-        if matches!(c, '*' | '?' | '[' | ']' | '^' | '-' | '\\') {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_prefix_matches_literally() {
-        assert_eq!(literally("lock:a*[b]?\\"), "lock:a\\*\\[b\\]\\?\\\\");
+        assert_eq!(names::literally("lock:a*[b]?\\"), "lock:a\\*\\[b\\]\\?\\\\");
     }
 
     #[test]

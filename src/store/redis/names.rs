@@ -130,6 +130,18 @@ impl<'a> Names<'a> {
     }
 }
 
+/// A pattern of Redis that matches exactly this text.
+pub(super) fn literally(text: &str) -> String {
+    let mut pattern = String::new();
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
 /// The lock whose record has this name.
 pub(super) fn recorded(name: &str) -> Option<LockKey> {
     let rest = name.strip_prefix(RECORD)?;

@@ -23,10 +23,9 @@ use crate::store::{
 
 impl LockStore for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        let Hold { key, mode, .. } = &attempt.hold;
         let call = |publish| Ok(calls::acquire(attempt, publish));
-        let (answer, sent) = self.call_counting(key, call).await?;
-        let outcome = reply::outcome(&answer, mode.family())?;
+        let (answer, sent) = self.call_counting(&attempt.hold.key, call).await?;
+        let outcome = reply::outcome(&answer)?;
         if attempt.is_woken_in_turn() {
             let StoreInner {
                 outside, router, ..

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::{FromRedisValue, Value, from_redis_value};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::{FencingToken, LockFamily};
+use crate::lock::FencingToken;
 use crate::store::{HoldStatus, Outcome, Released, other_limit};
 
 /// The codes of the acquiring scripts; lua/README.md names them.
@@ -21,15 +21,10 @@ const OTHER_LIMIT: i64 = 6;
 const NOT_ALONE: i64 = -1;
 
 /// Reads the answer of an acquiring script.
-pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, StoreError> {
-    let (code, value) = match answer {
-        Value::Int(code) => (*code, None),
-        Value::Array(parts) => match parts[..] {
-            [Value::Int(code), Value::Int(value)] | [Value::Int(code), Value::Int(value), _] => {
-                (code, Some(value))
-            }
-            _ => return Err(unexpected_reply(answer)),
-        },
+pub(super) fn outcome(answer: &Value) -> Result<Outcome, StoreError> {
+    let (code, value) = match (answer, answer.as_sequence()) {
+        (Value::Int(code), _) => (*code, None),
+        (_, Some([Value::Int(code), Value::Int(value), ..])) => (*code, Some(*value)),
         _ => return Err(unexpected_reply(answer)),
     };
     match (code, value) {
@@ -43,19 +38,10 @@ pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, Sto
             StoreErrorKind::Refused,
             "the attempt was withdrawn before it arrived",
         )),
-        (OTHER_FAMILY, _) => Err(conflict(match family {
-            LockFamily::Exclusive => {
-                "the key holds a read-write lock, and was asked for an exclusive one: use the name of a lock for one \
-                 kind of lock"
-            }
-            LockFamily::ReadWrite => {
-                "the key holds an exclusive lock or data of the application, and was asked for a read-write lock: use \
-                 the name of a lock for one kind of lock and nothing else"
-            }
-            LockFamily::Permits => {
-                "the key holds a lock, and was asked for a permit: use the name of a lock for one kind of lock"
-            }
-        })),
+        (OTHER_FAMILY, _) => Err(conflict(
+            "the key holds a lock of another kind, or data of the application: use the name of a lock for one kind of lock \
+             and nothing else",
+        )),
         (ENDLESS, _) => Err(conflict(
             "the key holds a hash that never expires, so no lock: give the lock a name that nothing else uses, such as \
              `lock:order:42`; a lock that was given no expiry by hand is ended by `LockAdmin::force_unlock`",

@@ -171,7 +171,9 @@ fn patterns(prefix: &str, keys: &[&str]) -> Vec<String> {
     if prefix.is_empty() {
         return [vec!["~*".to_owned()], channels("*")].concat();
     }
-    let escaped = escape(prefix);
+    // A rule must not contain blanks, but a pattern may match them.
+    let is_blank = |c: char| c.is_ascii_whitespace() || c == '\0' || c == '\x0b';
+    let escaped = names::literally(prefix).replace(is_blank, "?");
     let mut patterns = vec![format!("~{escaped}*")];
     // Redisson's rule: see `Names`.
     let tagged = match prefix.contains('{') {
@@ -192,19 +194,6 @@ fn patterns(prefix: &str, keys: &[&str]) -> Vec<String> {
     );
     patterns.extend::<Vec<_>>(channels(&tagged));
     patterns
-}
-
-/// A pattern that matches exactly this text. A rule must not contain blanks, but a pattern may match them.
-fn escape(prefix: &str) -> String {
-    let mut escaped = String::new();
-    for c in prefix.chars() {
-        match c {
-            '*' | '?' | '[' | ']' | '\\' => escaped.extend(['\\', c]),
-            c if c.is_ascii_whitespace() || c == '\0' || c == '\x0b' => escaped.push('?'),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }
 
 /// The commands that the user of a connection may not run. Its locks could stay for ever, so it takes none.

@@ -306,7 +306,11 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let (connect, response) = (hour, hour);
         let tls = Tls::default().config([&address]).unwrap();
-        let timeouts = Timeouts { connect, response };
+        let timeouts = Timeouts {
+            connect,
+            response,
+            ..Timeouts::default()
+        };
         let endpoint = Endpoint::new(address, tls, timeouts, Access::default());
         let endpoints = [endpoint.clone()].into_iter();
         let thread = Arc::default();

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::replicas::{Acknowledgement, Replicas};
+use super::replicas::Replicas;
 use super::timeouts::{Timeouts, ms};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sync::Mutex;
@@ -44,7 +44,7 @@ impl AckQueue {
 
 /// How the connections of a node wait for replicas.
 pub(super) struct SharedWaits {
-    wanted: Acknowledgement,
+    wanted: Replicas,
     timeouts: Timeouts,
     servers: Mutex<KnownServers>,
 }
@@ -62,7 +62,7 @@ struct KnownServers {
 type ServerName = Option<(String, u16)>;
 
 impl SharedWaits {
-    pub(super) fn new(wanted: Acknowledgement, timeouts: Timeouts) -> Arc<Self> {
+    pub(super) fn new(wanted: Replicas, timeouts: Timeouts) -> Arc<Self> {
         Arc::new(Self {
             wanted,
             timeouts,
@@ -72,15 +72,15 @@ impl SharedWaits {
 
     /// How much longer an answer may take, because the `WAIT` of another caller comes first.
     pub(super) fn delay(&self) -> Duration {
-        match self.wanted.is_wanted() {
-            true => self.wanted.within,
+        match self.wanted.are_wanted() {
+            true => self.timeouts.replicas,
             false => Duration::ZERO,
         }
     }
 
     /// The first command on a new connection.
     pub(super) fn greeting(&self) -> Cmd {
-        redis::cmd(match self.wanted.replicas {
+        redis::cmd(match self.wanted {
             Replicas::All => "ROLE",
             Replicas::None | Replicas::AtLeast(_) => "PING",
         })
@@ -94,7 +94,7 @@ impl SharedWaits {
         server: ServerName,
         greeting: &Value,
     ) -> Option<AckQueue> {
-        if !self.wanted.is_wanted() {
+        if !self.wanted.are_wanted() {
             return None;
         }
         self.servers.lock().current = server.clone();
@@ -104,7 +104,7 @@ impl SharedWaits {
         let task = self.clone().serve(connection.clone(), server, joining);
         let task = AbortOnDropHandle::new(tokio::spawn(task));
         // The round under way, and that of the caller. A round begins its last `WAIT` within `within`.
-        let limit = 2 * (self.wanted.within + self.answered_within());
+        let limit = 2 * (self.timeouts.replicas + self.answered_within());
         Some(AckQueue {
             callers,
             _task: task,
@@ -133,8 +133,8 @@ impl SharedWaits {
         connection: &mut MultiplexedConnection,
         server: &ServerName,
     ) -> Result<(), StoreError> {
-        let over = Instant::now() + self.wanted.within;
-        let mut expected = match self.wanted.replicas {
+        let over = Instant::now() + self.timeouts.replicas;
+        let mut expected = match self.wanted {
             Replicas::AtLeast(replicas) => replicas,
             Replicas::All | Replicas::None => {
                 let servers = self.servers.lock();
@@ -155,7 +155,7 @@ impl SharedWaits {
             if expected >= needed || Instant::now() >= over {
                 return Err(unacknowledged(format!(
                     "{acknowledged} of {needed} replicas acknowledged it within {:?}",
-                    self.wanted.within
+                    self.timeouts.replicas
                 )));
             }
             expected = needed;
@@ -164,7 +164,7 @@ impl SharedWaits {
 
     /// How many replicas must acknowledge a change. For `Replicas::All`, `role` is the server's answer to `ROLE`.
     fn needed(&self, server: &ServerName, role: &Value) -> Result<usize, StoreError> {
-        if let Replicas::AtLeast(replicas) = self.wanted.replicas {
+        if let Replicas::AtLeast(replicas) = self.wanted {
             return Ok(replicas);
         }
         match Role::from_redis_value_ref(role) {
@@ -181,7 +181,7 @@ impl SharedWaits {
 
     /// How long a `WAIT` may take.
     fn answered_within(&self) -> Duration {
-        self.timeouts.response + self.wanted.within
+        self.timeouts.response + self.timeouts.replicas
     }
 
     /// Sends `WAIT`. Returns how many replicas have acknowledged, and for `Replicas::All` the answer to `ROLE`.
@@ -193,7 +193,7 @@ impl SharedWaits {
     ) -> Result<(usize, Value), StoreError> {
         let mut questions = redis::pipe();
         questions.cmd("WAIT").arg(replicas).arg(ms(left));
-        let all = self.wanted.replicas == Replicas::All;
+        let all = self.wanted == Replicas::All;
         if all {
             questions.cmd("ROLE");
         }

@@ -17,7 +17,7 @@ use crate::store::redis::channels::ChannelKind;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::{Endpoint, RawConnection};
 use crate::store::redis::node_context::ConnectionSettings;
-use crate::store::redis::replicas::Acknowledgement;
+use crate::store::redis::replicas::Replicas;
 use crate::store::redis::sentinel::{FollowedMaster, Master};
 use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::tls::Tls;
@@ -28,8 +28,7 @@ fn link() -> Arc<Link> {
     let timeouts = Timeouts::default();
     let connector = Connector::Server(Endpoint::new(address, tls, timeouts, Access::default()));
     let settings = ConnectionSettings {
-        timeouts,
-        acknowledgement: Acknowledgement::default(),
+        replicas: Replicas::default(),
         background: Arc::default(),
         channels: Arc::new(ChannelKind::new(None)),
     };

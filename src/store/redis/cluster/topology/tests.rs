@@ -4,7 +4,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::store::redis::access::Access;
 use crate::store::redis::channels::ChannelKind;
-use crate::store::redis::replicas::Acknowledgement;
+use crate::store::redis::replicas::Replicas;
 use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::tls::Tls;
 
@@ -21,11 +21,11 @@ pub(in super::super) fn cluster(
     let timeouts = Timeouts {
         connect: CONNECT,
         response: CONNECT,
+        ..Timeouts::default()
     };
     let like = Endpoint::new(address, tls, timeouts, Access::default());
     let settings = ConnectionSettings {
-        timeouts,
-        acknowledgement: Acknowledgement::default(),
+        replicas: Replicas::default(),
         background: Arc::default(),
         channels: Arc::new(ChannelKind::new(None)),
     };
