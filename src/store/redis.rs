@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 mod access;
+mod address;
 mod admin;
 mod audit;
 mod batches;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use redis::RedisConnectionInfo;
 
+use super::address::Address;
 use super::failure::transient;
 use crate::error::{BoxError, StoreError};
 
@@ -51,11 +52,11 @@ impl Access {
         }
     }
 
-    /// Where the server can be reached that others know by this host and port.
-    pub(super) fn reached_at(&self, host: &str, port: u16) -> (String, u16) {
+    /// Where the server can be reached that others know by this address.
+    pub(super) fn reached_at(&self, Address { host, port }: &Address) -> (String, u16) {
         match &self.map {
-            Some(map) => map(host, port),
-            None => (host.to_owned(), port),
+            Some(map) => map(host, *port),
+            None => (host.to_string(), *port),
         }
     }
 }

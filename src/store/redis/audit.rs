@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use redis::{ServerErrorKind, Value};
 use tokio::time::timeout;
 
+use super::address::Address;
 use super::connector::Connector;
 use super::info::Info;
 use super::link::{Link, Purpose};
@@ -37,7 +38,7 @@ struct Seen {
     /// Settings that `INFO` does not contain, by name, without those that the user may not read.
     settings: HashMap<String, String>,
     /// Replicas, and how many seconds their clocks are ahead of the server's.
-    clocks: Vec<(String, f64)>,
+    clocks: Vec<(Address, f64)>,
     is_behind_sentinels: bool,
     /// The sentinels' state, if there are any and one answers.
     sentinels: Option<Sentinels>,
@@ -218,7 +219,7 @@ impl Seen {
 }
 
 /// The replicas that can be asked, and how many seconds the clock of each is ahead of the master's.
-async fn clocks(node: &Node, info: &Info, master: &Arc<Link>) -> Vec<(String, f64)> {
+async fn clocks(node: &Node, info: &Info, master: &Arc<Link>) -> Vec<(Address, f64)> {
     let time = redis::cmd("TIME");
     let here = Instant::now();
     let of_master = node.connector().like();
@@ -227,8 +228,7 @@ async fn clocks(node: &Node, info: &Info, master: &Arc<Link>) -> Vec<(String, f6
         return Vec::new();
     };
     let asking = info.replicas().into_iter().map(async |(name, _)| {
-        let (host, port) = name.rsplit_once(':')?;
-        let replica = of_master.at(host, port.parse().ok()?);
+        let replica = of_master.at(&name);
         let (mut connection, ..) = replica.open(None, &[]).await.ok()?;
         let began = here.elapsed();
         let [answer] =

@@ -9,8 +9,9 @@ use deadpool_redis::Config;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use super::access::Access;
+use super::address::{Address, addresses};
 use super::channels::{ChannelKind, Channels};
-use super::cluster::{self, Address, Cluster};
+use super::cluster::Cluster;
 use super::connector::Connector;
 use super::endpoint::{Endpoint, is_encrypted};
 use super::failure::refused;
@@ -414,7 +415,7 @@ impl RedisStoreBuilder {
                 Connector::Sentinels(WatchedSentinels::new(sentinels, master, server, background))
             }
             RedisTarget::Cluster => {
-                let seeds = cluster::addresses(&others).map_err(refused)?;
+                let seeds = addresses(&others).map_err(refused)?;
                 let cluster = Cluster::new(seeds, server, settings);
                 return Ok(Router::Cluster(Arc::new(cluster)));
             }

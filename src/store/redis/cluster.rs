@@ -15,7 +15,6 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use redis::Value;
 
-mod address;
 mod map;
 mod redirect_loop;
 mod topology;
@@ -31,7 +30,6 @@ use super::wire::Wire;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::Wakeups;
-pub(super) use address::{Address, addresses};
 use redirect_loop::RedirectLoop;
 pub(super) use topology::Cluster;
 
@@ -77,7 +75,7 @@ impl Cluster {
     pub(super) async fn servers(self: &Arc<Self>) -> Result<Vec<(String, Arc<Node>)>, StoreError> {
         let map = self.map().await?;
         let servers = map.masters.iter();
-        let servers = servers.map(|node| (format!("{:?}", node.address), node.clone()));
+        let servers = servers.map(|node| (node.address.to_string(), node.clone()));
         let mut servers: Vec<_> = servers.collect();
         servers.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(servers)

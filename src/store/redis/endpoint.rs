@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::access::Access;
+use super::address::Address;
 use super::failure::{self, accepted};
 use super::in_parts::InParts;
 use super::timeouts::Timeouts;
@@ -77,8 +78,8 @@ impl Endpoint {
     }
 
     /// Another server, which a sentinel or a node of a Cluster has named, with the same settings.
-    pub(super) fn at(&self, host: &str, port: u16) -> Self {
-        let (host, port) = self.access.reached_at(host, port);
+    pub(super) fn at(&self, address: &Address) -> Self {
+        let (host, port) = self.access.reached_at(address);
         let address = match self.address.addr() {
             ConnectionAddr::TcpTls {
                 insecure,

@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use redis::{InfoDict, Value};
 
+use super::address::Address;
+
 /// The answer to `INFO`, by field, and this process's time when it came.
 pub(super) struct Info(InfoDict, SystemTime);
 
@@ -63,14 +65,14 @@ impl Info {
     }
 
     /// The address of each replica, and its state: `online` when it has all data.
-    pub(super) fn replicas(&self) -> Vec<(String, String)> {
+    pub(super) fn replicas(&self) -> Vec<(Address, String)> {
         let lines = (0..).map_while(|n| self.field(&format!("slave{n}")));
         let replica = |line: &str| {
             let parts = line.split(',').filter_map(|part| part.split_once('='));
             let parts: HashMap<_, _> = parts.collect();
             let part = |name| parts.get(name).copied().unwrap_or("?");
-            let address = format!("{}:{}", part("ip"), part("port"));
-            (address, part("state").to_owned())
+            let port = part("port").parse().unwrap_or_default();
+            (Address::new(part("ip"), port), part("state").to_owned())
         };
         lines.map(replica).collect()
     }
@@ -114,7 +116,7 @@ mod tests {
         assert_eq!(info.server(), ("Valkey", "8.1.8"));
         let replicas = info.replicas();
         assert_eq!(replicas.len(), 2);
-        assert_eq!(replicas[1].0, "::1:7002");
+        assert_eq!(replicas[1].0, Address::new("::1", 7002));
         assert_eq!(replicas[1].1, "wait_bgsave");
     }
 }

@@ -3,7 +3,7 @@
 use std::slice;
 use std::sync::Arc;
 
-use super::cluster::Address;
+use super::address::Address;
 use super::connector::Connector;
 use super::link::{Link, Purpose};
 use super::node_context::{ConnectionSettings, NodeContext};

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::address::Address;
 use super::endpoint::Endpoint;
 use super::failure::{transient, unreachable};
 use super::thread::ConnectionThread;
@@ -64,23 +65,13 @@ type Answer = (u64, Result<Option<Master>, StoreError>);
 /// The master's address, as a sentinel names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Master {
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(super) address: Address,
     /// Rises with every failover.
     pub(super) epoch: u64,
 }
 
-impl Master {
-    pub(super) fn address(&self) -> (String, u16) {
-        (self.host.clone(), self.port)
-    }
-
-    fn is_at(&self, other: &Self) -> bool {
-        (&self.host, self.port) == (&other.host, other.port)
-    }
-}
-
 /// The master that a connection leads to, and what the sentinels name since.
+#[derive(Clone)]
 pub(super) struct FollowedMaster {
     pub(super) master: Master,
     current: watch::Receiver<Option<Master>>,
@@ -89,10 +80,8 @@ pub(super) struct FollowedMaster {
 impl FollowedMaster {
     /// `None` if `current` is another server.
     pub(super) fn new(master: Master, current: watch::Receiver<Option<Master>>) -> Option<Self> {
-        let is_current = current
-            .borrow()
-            .as_ref()
-            .is_some_and(|now| now.is_at(&master));
+        let is_at = |now: &Master| now.address == master.address;
+        let is_current = current.borrow().as_ref().is_some_and(is_at);
         is_current.then_some(Self { master, current })
     }
 
@@ -142,7 +131,7 @@ impl WatchedSentinels {
         self.tasks.get_or_init(|| self.start());
         let (master, told) = self.group.ask().await?;
         self.group.take_in(&master, told);
-        let server = self.group.server.at(&master.host, master.port);
+        let server = self.group.server.at(&master.address);
         let followed = FollowedMaster::new(master, self.group.current.subscribe());
         let known = || transient("the sentinels that answer know less than is known already");
         Ok((server, followed.ok_or_else(known)?))
@@ -222,13 +211,13 @@ impl SentinelGroup {
             if !self.believes(told, is_older) || known == Some(master) {
                 return false;
             }
-            is_new = known.is_none_or(|known| !known.is_at(master));
+            is_new = known.is_none_or(|known| known.address != master.address);
             before = current.replace(master.clone());
             is_new
         });
         if is_new && before.is_some() {
-            let (name, Master { host, port, .. }) = (&*self.name, master);
-            tracing::warn!(master = name, host, port, "another server is the master");
+            let (name, Address { host, port }) = (&*self.name, &master.address);
+            tracing::warn!(master = name, %host, port, "another server is the master");
             telemetry::store::failed_over("sentinel");
         }
     }
@@ -279,11 +268,11 @@ mod tests {
     async fn a_majority_that_names_a_former_master_is_not_believed_at_once() {
         let sentinels = group();
         let take_in = |port, epoch, told| {
-            let host = "localhost".to_owned();
-            let master = Master { host, port, epoch };
+            let address = Address::new("localhost", port);
+            let master = Master { address, epoch };
             sentinels.group.take_in(&master, told);
             let current = sentinels.group.current.borrow();
-            current.as_ref().map(|master| master.port)
+            current.as_ref().map(|master| master.address.port)
         };
         assert_eq!(take_in(6380, 5, 1), Some(6380));
         assert_eq!(take_in(6379, 4, 1), Some(6380));

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::address::Address;
 use super::replicas::Replicas;
 use super::timeouts::{Timeouts, ms};
 use crate::error::{StoreError, StoreErrorKind};
@@ -58,8 +59,8 @@ struct KnownServers {
     needed: HashMap<ServerName, usize>,
 }
 
-/// The host and the port that sentinels name; `None` if none do.
-type ServerName = Option<(String, u16)>;
+/// The address that sentinels name; `None` if none do.
+type ServerName = Option<Address>;
 
 impl SharedWaits {
     pub(super) fn new(wanted: Replicas, timeouts: Timeouts) -> Arc<Self> {

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::endpoint::RawConnection;
 use super::script::Call;
+use super::sentinel::FollowedMaster;
 use super::waits::{self, AckQueue};
 use crate::error::StoreError;
 use crate::sync::Mutex;
@@ -17,6 +18,8 @@ use crate::telemetry::store::ConnectionUp;
 /// One connection, from the first answer on it to its end. Callers with a command under way keep it.
 pub(super) struct Wire {
     raw: RawConnection,
+    /// Behind sentinels, the master that it leads to.
+    pub(super) master: Option<FollowedMaster>,
     /// When it was opened.
     pub(super) since: Instant,
     why: OnceLock<&'static str>,
@@ -31,9 +34,15 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(raw: RawConnection, waits: Option<AckQueue>, up: ConnectionUp) -> Self {
+    pub(super) fn new(
+        raw: RawConnection,
+        master: Option<FollowedMaster>,
+        waits: Option<AckQueue>,
+        up: ConnectionUp,
+    ) -> Self {
         Self {
             raw,
+            master,
             since: Instant::now(),
             why: OnceLock::new(),
             given_up: CancellationToken::new(),

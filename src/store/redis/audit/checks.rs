@@ -163,7 +163,7 @@ fn listed(names: impl Iterator<Item = String>) -> String {
 mod tests {
     use std::collections::HashMap;
 
-    use super::super::Info;
+    use super::super::{Address, Info};
     use super::*;
 
     fn seen(text: &str) -> Seen {
@@ -185,7 +185,7 @@ mod tests {
         let mut seen = seen(
             "redis_version:6.0.0\r\nslave0:ip=a,port=1,state=wait\r\nmaxmemory_policy:x\r\nmaxmemory:1",
         );
-        seen.clocks = vec![("a:1".to_owned(), 9.0)];
+        seen.clocks = vec![(Address::new("a", 1), 9.0)];
         (seen.recording, seen.is_behind_sentinels) = (true, true);
         let zero = [LEAST, LAG].map(|name| (name.to_owned(), "0".to_owned()));
         seen.settings.extend(zero);

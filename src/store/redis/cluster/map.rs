@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use super::address::Address;
+use crate::store::redis::address::Address;
 use crate::store::redis::node::Node;
 use crate::store::redis::slot::{SLOTS, Slot};
 

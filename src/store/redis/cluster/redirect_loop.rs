@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use redis::ServerError;
 
-use super::address::Address;
 use super::map::SlotMap;
 use super::topology::{Cluster, Doubt};
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::address::Address;
 use crate::store::redis::failure::{refusal, transient};
 use crate::store::redis::node::Node;
 use crate::store::redis::slot::Slot;

@@ -10,9 +10,9 @@ use futures_util::stream::{self, Stream, StreamExt};
 use redis::{FromRedisValue, Value};
 use tokio::time::{Instant, sleep_until};
 
-use super::address::Address;
 use super::map::SlotMap;
 use crate::error::StoreError;
+use crate::store::redis::address::Address;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::failure::{accepted, more_telling, transient, unreachable};
@@ -95,7 +95,7 @@ impl Cluster {
     }
 
     fn make(&self, address: &Address) -> Arc<Node> {
-        let server = Connector::Node(self.like.at(&address.host, address.port));
+        let server = Connector::Node(self.like.at(address));
         Arc::new(Node::new(address.clone(), server, self.settings.clone()))
     }
 
@@ -172,7 +172,7 @@ impl Cluster {
         let (slots, about) = try_join(ask("SLOTS"), ask("INFO")).await?;
         let (slots, teller) = (accepted(slots)?, &node.address);
         let map = SlotMap::read(&slots, epoch(&about), teller, |address| self.node(address));
-        map.ok_or_else(|| transient(format!("{teller:?} knows of no slots")))
+        map.ok_or_else(|| transient(format!("{teller} knows of no slots")))
     }
 
     fn install(&self, map: SlotMap) -> Arc<SlotMap> {

@@ -62,6 +62,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
+    use crate::store::redis::address::Address;
 
     const LIMIT: Duration = Duration::from_secs(2);
     const FORMER: (u16, u64) = (6379, 3);
@@ -72,12 +73,12 @@ mod tests {
         let asking = sentinels.iter().map(async |&(after, answer)| {
             sleep(Duration::from_millis(after)).await;
             let (port, epoch) = answer.ok_or_else(|| unreachable("refused"))?;
-            let host = "localhost".to_owned();
-            Ok(Some(Master { host, port, epoch }))
+            let address = Address::new("localhost", port);
+            Ok(Some(Master { address, epoch }))
         });
         let reply = gather(asking.collect(), || known, LIMIT, "main");
         let (master, told) = reply.await.unwrap();
-        (master.port, told > sentinels.len() / 2)
+        (master.address.port, told > sentinels.len() / 2)
     }
 
     #[tokio::test(start_paused = true)]

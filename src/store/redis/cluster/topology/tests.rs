@@ -15,7 +15,7 @@ pub(in super::super) fn cluster(
     like: &Address,
     seeds: impl IntoIterator<Item = Address>,
 ) -> Arc<Cluster> {
-    let url = format!("redis://{like:?}");
+    let url = format!("redis://{like}");
     let address = url.into_connection_info().unwrap();
     let tls = Tls::default().config([&address]).unwrap();
     let timeouts = Timeouts {

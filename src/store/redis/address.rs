@@ -1,15 +1,15 @@
-//! Addresses of servers, as the program and the servers of a Cluster name them.
+//! Addresses of servers, as the program, sentinels and the servers of a Cluster name them.
 
 use std::fmt;
 use std::sync::Arc;
 
 use redis::{ConnectionAddr, ConnectionInfo, FromRedisValue, Value};
 
-use crate::store::redis::endpoint::is_encrypted;
+use super::endpoint::is_encrypted;
 
 /// Host and port of a server.
-#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(in super::super) struct Address {
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Address {
     pub(super) host: Arc<str>,
     pub(super) port: u16,
 }
@@ -50,14 +50,14 @@ impl Address {
     }
 }
 
-impl fmt::Debug for Address {
+impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
     }
 }
 
-/// The addresses of the seeds, or what is wrong with them.
-pub(in super::super) fn addresses(seeds: &[ConnectionInfo]) -> Result<Vec<Address>, &'static str> {
+/// The addresses of the seeds of a Cluster, or what is wrong with them.
+pub(super) fn addresses(seeds: &[ConnectionInfo]) -> Result<Vec<Address>, &'static str> {
     if seeds.iter().any(is_encrypted) && !seeds.iter().all(is_encrypted) {
         return Err("the servers of a Cluster are all asked by TLS, or none of them");
     }
