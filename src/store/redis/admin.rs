@@ -25,11 +25,11 @@ const NOT_A_LOCK: i64 = 3;
 
 impl Inspect for RedisStore {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
-        inspection(about_lock(self.call(key, |_| Ok(inspect(key))).await?)?)
+        inspection(about_lock(self.call(key, |_| inspect(key)).await?)?)
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let answer = self.call(key, |publish| Ok(force(key, publish))).await?;
+        let answer = self.call(key, |publish| force(key, publish)).await?;
         read(about_lock(answer)?)
     }
 
@@ -38,7 +38,7 @@ impl Inspect for RedisStore {
         key: &LockKey,
         limit: Option<NonZeroU32>,
     ) -> Result<(), StoreError> {
-        let call = |publish| Ok(set_permits(key, limit, publish));
+        let call = |publish| set_permits(key, limit, publish);
         read::<bool>(about_lock(self.call(key, call).await?)?).map(drop)
     }
 
@@ -52,7 +52,7 @@ impl Inspect for RedisStore {
 
     async fn forget_record(&self, key: &LockKey) -> Result<bool, StoreError> {
         let call = Call::about("DEL", Names::of(key).at(RECORD));
-        read(self.call(key, |_| Ok(call)).await?)
+        read(self.call(key, |_| call).await?)
     }
 
     /// A `lifetime` of zero removes the entry.
@@ -71,7 +71,7 @@ impl Inspect for RedisStore {
                 Call::about("SET", name).arg((&value[..], "PX", ms(lifetime)))
             }
         };
-        read::<bool>(self.call(&key, |_| Ok(call)).await?).map(drop)
+        read::<bool>(self.call(&key, |_| call).await?).map(drop)
     }
 
     /// An entry that is not one of this crate is skipped.
@@ -82,7 +82,7 @@ impl Inspect for RedisStore {
             let entries = some.iter().map(|client| async {
                 let key = entry(client);
                 let call = Call::about("GET", Names::of(&key).lock());
-                let value: Option<Vec<u8>> = read(self.call(&key, |_| Ok(call)).await?)?;
+                let value: Option<Vec<u8>> = read(self.call(&key, |_| call).await?)?;
                 Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
             });
             processes.extend(try_join_all(entries).await?);

@@ -5,8 +5,9 @@ use futures_util::future::join_all;
 use super::link::Purpose;
 use super::{RedisStore, calls, failure, many, reply};
 use crate::error::StoreError;
+use crate::lock::LockMode;
 use crate::store::ext::only;
-use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, grouped, several};
+use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, grouped, several, shared_work};
 
 impl RedisStore {
     /// Renews the leases of holds; checks those whose renewal names no lease.
@@ -102,8 +103,11 @@ impl RedisStore {
         release: &Release,
     ) -> Result<Released, StoreError> {
         let Release { hold, record } = release;
+        if record.is_some() && matches!(hold.mode, LockMode::Read | LockMode::Permit(_)) {
+            return Err(shared_work());
+        }
         let call = |publish| match record {
-            None => Ok(calls::release(hold, publish)),
+            None => calls::release(hold, publish),
             Some(record) => calls::release_recording(hold, record, publish),
         };
         let (answer, sent) = self.call_counting(&hold.key, call).await?;
@@ -124,7 +128,7 @@ impl RedisStore {
             return Ok(vec![self.release_alone(release).await]);
         }
         let holds = batch.iter().map(|release| &release.hold);
-        let call = |publish| Ok(many::release(holds.clone(), publish));
+        let call = |publish| many::release(holds.clone(), publish);
         let (answer, sent) = self.call_counting(&batch[0].hold.key, call).await?;
         let answers = many::released(&answer, batch.len())?;
         let released: Vec<_> = holds

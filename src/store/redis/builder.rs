@@ -43,11 +43,7 @@ use crate::limits::FOR_EVER;
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct RedisStoreBuilder {
-    /// With sentinels, only its credentials and settings count.
-    address: Result<ConnectionInfo, StoreError>,
-    /// The sentinels, or the servers of a Cluster, of which `address` is the first.
-    others: Result<Vec<ConnectionInfo>, StoreError>,
-    target: RedisTarget,
+    servers: Result<Servers, StoreError>,
     /// The kind of channels; `None`: the store asks the server.
     channels: Option<Channels>,
     timeouts: Timeouts,
@@ -65,11 +61,16 @@ impl fmt::Debug for RedisStoreBuilder {
 
 /// Where the locks are.
 #[derive(Clone)]
-enum RedisTarget {
-    Server,
-    /// In the server that the sentinels name as this master.
-    Sentinels(String),
-    Cluster,
+enum Servers {
+    One(ConnectionInfo),
+    /// The server that the sentinels name as this master, with the settings of `like`.
+    Watched {
+        sentinels: Vec<ConnectionInfo>,
+        master: String,
+        like: ConnectionInfo,
+    },
+    /// The Cluster of which these are some servers.
+    Cluster(Vec<ConnectionInfo>),
 }
 
 impl RedisStore {
@@ -84,14 +85,12 @@ impl RedisStore {
 
     /// A builder of a store for the server at `address`.
     pub fn builder(address: impl AsRef<str>) -> RedisStoreBuilder {
-        Self::at(read_address(address.as_ref()))
+        Self::at(read_address(address.as_ref()).map(Servers::One))
     }
 
-    fn at(address: Result<ConnectionInfo, StoreError>) -> RedisStoreBuilder {
+    fn at(servers: Result<Servers, StoreError>) -> RedisStoreBuilder {
         RedisStoreBuilder {
-            address,
-            others: Ok(Vec::new()),
-            target: RedisTarget::Server,
+            servers,
             channels: None,
             timeouts: Timeouts::default(),
             tls: Tls::default(),
@@ -134,15 +133,7 @@ impl RedisStore {
     /// # }
     /// ```
     pub fn cluster<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> RedisStoreBuilder {
-        let seeds = read_all(addresses);
-        let none = || refused("a Cluster needs the address of one of its servers at least");
-        let first = |seeds: &Vec<_>| seeds.first().cloned().ok_or_else(none);
-        RedisStoreBuilder {
-            address: seeds.as_ref().map_err(Clone::clone).and_then(first),
-            others: seeds,
-            target: RedisTarget::Cluster,
-            ..Self::builder("redis://")
-        }
+        Self::at(read_all(addresses).map(Servers::Cluster))
     }
 
     /// A builder of a store from a configuration of [`deadpool_redis`]. The store keeps a few connections of its own, so of the
@@ -153,7 +144,7 @@ impl RedisStore {
             (Some(url), None) => Self::builder(url),
             (None, connection) => {
                 let connection = connection.unwrap_or_default().into_connection_info();
-                Self::at(connection.map_err(refused))
+                Self::at(connection.map(Servers::One).map_err(refused))
             }
             (Some(_), Some(_)) => Self::at(Err(refused(
                 "the configuration has both `url` and `connection`: remove one",
@@ -221,17 +212,20 @@ impl RedisStore {
         sentinels: impl IntoIterator<Item = A>,
         master: impl Into<String>,
     ) -> RedisStoreBuilder {
-        let sentinels = read_all(sentinels);
-        // Sentinels with TLS name the servers' TLS ports.
-        let servers = match &sentinels {
-            Ok(sentinels) if sentinels.iter().any(is_encrypted) => "rediss://any",
-            _ => "redis://any",
+        let watched = |sentinels: Vec<_>| {
+            // Sentinels with TLS name the servers' TLS ports.
+            let like = match sentinels.iter().any(is_encrypted) {
+                true => "rediss://any",
+                false => "redis://any",
+            };
+            let (master, like) = (master.into(), read_address(like)?);
+            Ok(Servers::Watched {
+                sentinels,
+                master,
+                like,
+            })
         };
-        RedisStoreBuilder {
-            others: sentinels,
-            target: RedisTarget::Sentinels(master.into()),
-            ..Self::builder(servers)
-        }
+        Self::at(read_all(sentinels).and_then(watched))
     }
 }
 
@@ -242,13 +236,19 @@ impl RedisStoreBuilder {
     /// addresses.
     ///
     /// For every other store these settings are in its address; if it has both, `connect` fails.
-    pub fn servers(mut self, like: impl AsRef<str>) -> Self {
-        self.address = match self.target {
-            RedisTarget::Sentinels(_) => read_address(like.as_ref()),
+    pub fn servers(mut self, address: impl AsRef<str>) -> Self {
+        self.servers = self.servers.and_then(|servers| match servers {
+            Servers::Watched {
+                sentinels, master, ..
+            } => Ok(Servers::Watched {
+                sentinels,
+                master,
+                like: read_address(address.as_ref())?,
+            }),
             _ => Err(refused(
                 "`servers` is for sentinels: put credentials and database into the address",
             )),
-        };
+        });
         self
     }
 
@@ -377,8 +377,8 @@ impl RedisStoreBuilder {
         let settings = ConnectionSettings {
             replicas: self.replicas,
             background: Arc::default(),
-            channels: Arc::new(ChannelKind::new(match self.target {
-                RedisTarget::Cluster => self.channels,
+            channels: Arc::new(ChannelKind::new(match self.servers {
+                Ok(Servers::Cluster(_)) => self.channels,
                 _ => Some(Channels::Plain),
             })),
         };
@@ -393,35 +393,57 @@ impl RedisStoreBuilder {
     }
 
     fn router(self, settings: ConnectionSettings) -> Result<Router, StoreError> {
-        if self.channels.is_some() && !matches!(self.target, RedisTarget::Cluster) {
+        let servers = self.servers?;
+        if self.channels.is_some() && !matches!(servers, Servers::Cluster(_)) {
             return Err(refused(
                 "only a Cluster has sharded channels: use `RedisStore::cluster`, or leave the setting out",
             ));
         }
-        let (address, others) = (self.address?, self.others?);
-        let tls = self.tls.config(others.iter().chain([&address]))?;
+        let tls = self.tls.config(servers.addresses())?;
         let endpoint = |address, access| Endpoint::new(address, tls.clone(), self.timeouts, access);
-        let server = endpoint(address, self.access);
-        let connector = match self.target {
-            RedisTarget::Server => Connector::Server(server),
-            RedisTarget::Sentinels(_) if others.is_empty() => {
+        let connector = match servers {
+            Servers::One(address) => Connector::Server(endpoint(address, self.access)),
+            Servers::Watched { sentinels, .. } if sentinels.is_empty() => {
                 return Err(refused("name at least one sentinel"));
             }
-            RedisTarget::Sentinels(master) => {
+            Servers::Watched {
+                sentinels,
+                master,
+                like,
+            } => {
                 // Sentinels have credentials of their own.
-                let sentinels = others.into_iter();
+                let sentinels = sentinels.into_iter();
                 let sentinels = sentinels.map(|address| endpoint(address, Access::default()));
-                let background = settings.background.clone();
-                Connector::Sentinels(WatchedSentinels::new(sentinels, master, server, background))
+                let (server, thread) = (endpoint(like, self.access), settings.background.clone());
+                Connector::Sentinels(WatchedSentinels::new(sentinels, master, server, thread))
             }
-            RedisTarget::Cluster => {
-                let seeds = addresses(&others).map_err(refused)?;
-                let cluster = Cluster::new(seeds, server, settings);
+            Servers::Cluster(seeds) => {
+                let none = || refused("a Cluster needs the address of one of its servers at least");
+                let first = seeds.first().cloned().ok_or_else(none)?;
+                let (seeds, like) = (
+                    addresses(&seeds).map_err(refused)?,
+                    endpoint(first, self.access),
+                );
+                let cluster = Cluster::new(seeds, like, settings);
                 return Ok(Router::Cluster(Arc::new(cluster)));
             }
         };
         let node = Node::new(Address::default(), connector, settings);
         Ok(Router::One(Arc::new(node)))
+    }
+}
+
+impl Servers {
+    /// The addresses that the program has named.
+    fn addresses(&self) -> impl Iterator<Item = &ConnectionInfo> {
+        let (some, one) = match self {
+            Self::One(address) => (&[][..], Some(address)),
+            Self::Watched {
+                sentinels, like, ..
+            } => (&sentinels[..], Some(like)),
+            Self::Cluster(seeds) => (&seeds[..], None),
+        };
+        some.iter().chain(one)
     }
 }
 

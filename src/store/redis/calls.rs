@@ -7,9 +7,8 @@ use super::names::{
 };
 use super::script::{self, Call};
 use super::timeouts::ms;
-use crate::error::StoreError;
 use crate::lock::{Hold, LockMode};
-use crate::store::{Attempt, LATENESS, Record, Renewal, shared_work};
+use crate::store::{Attempt, LATENESS, Record, Renewal};
 
 /// Asks for a hold.
 pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
@@ -75,17 +74,10 @@ pub(super) fn release(hold: &Hold, publish: Channels) -> Call {
 }
 
 /// Releases a hold and, if there was one, keeps `record`.
-pub(super) fn release_recording(
-    hold: &Hold,
-    record: &Record,
-    publish: Channels,
-) -> Result<Call, StoreError> {
-    if matches!(hold.mode, LockMode::Read | LockMode::Permit(_)) {
-        return Err(shared_work());
-    }
+pub(super) fn release_recording(hold: &Hold, record: &Record, publish: Channels) -> Call {
     let call = end(hold, Some(Names::of(&hold.key).at(RECORD)), Some(publish));
     let (field, retention) = (Field::of(hold.id, hold.mode), ms(record.retention));
-    Ok(call.arg(("record", field, &record.value[..], retention)))
+    call.arg(("record", field, &record.value[..], retention))
 }
 
 /// Withdraws an attempt. A tombstone refuses a copy of it that may still arrive.

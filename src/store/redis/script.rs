@@ -43,21 +43,21 @@ macro_rules! scripts {
 }
 
 scripts! {
-    EXCLUSIVE_ACQUIRE: exclusive[grant_free] time[now state ask] hash[kinds redissons grant] token line[first waiting wait beside]
+    EXCLUSIVE_ACQUIRE: exclusive[grant_free] time[now state ask] hash[kinds redissons grant token] line[first waiting wait beside]
         outside[turn ask] exclusive[grant ask acquire];
-    EXCLUSIVE_RELEASE: record exclusive[leave_lone] time[now state withdraw] hash[kinds fields leave alone]
+    EXCLUSIVE_RELEASE: hash[record] exclusive[leave_lone] time[now state withdraw] hash[kinds fields leave alone]
         line[first withdraw] outside[turn give] queue[first wake] exclusive[leave release];
-    FAIR_ACQUIRE: fair[grant_free] time[now state ask] hash[kinds grant] token queue[first join]
+    FAIR_ACQUIRE: fair[grant_free] time[now state ask] hash[kinds grant token] queue[first join]
         exclusive[grant] fair[ask acquire];
-    FAIR_RELEASE: record fair[leave_lone] time[now state withdraw] hash[kinds fields leave alone] line[first]
+    FAIR_RELEASE: hash[record] fair[leave_lone] time[now state withdraw] hash[kinds fields leave alone] line[first]
         queue[first wake] fair[leave release];
     READ_ACQUIRE: read[grant_free] time[now state ask] hash[kinds redissons grant] line[waiting] read_write[ask]
         read[ask acquire];
     READ_RELEASE: read[leave_lone] time[now state withdraw] hash[kinds fields leave] line[first waiting]
         read_write[settle wake] read[leave release];
-    WRITE_ACQUIRE: write[grant_free] time[now state ask] hash[kinds redissons grant fields] token
+    WRITE_ACQUIRE: write[grant_free] time[now state ask] hash[kinds redissons grant fields token]
         line[first waiting wait beside] outside[turn ask] read_write[ask settle] write[ask acquire];
-    WRITE_RELEASE: record write[leave_lone] time[now state withdraw] hash[kinds redissons fields leave]
+    WRITE_RELEASE: hash[record] write[leave_lone] time[now state withdraw] hash[kinds redissons fields leave]
         line[first waiting withdraw] outside[turn give] read_write[settle wake] write[leave release];
     PERMIT_ACQUIRE: time[now] permit[grant_free] time[state ask] stock[give stock] line[first waiting wait beside]
         outside[turn ask] permit[ask acquire];
@@ -65,7 +65,7 @@ scripts! {
         outside[turn give] stock[give] permit[leave release];
     PERMIT_SET: time[now state] line[first] stock[give stock set];
     RENEW: renew[writable] time[now state] hash[leave] stock[give renew] renew[renew];
-    ACQUIRE_SEVERAL: time[now state ask] hash[kinds redissons grant fields] token line[first waiting wait beside]
+    ACQUIRE_SEVERAL: time[now state ask] hash[kinds redissons grant fields token] line[first waiting wait beside]
         outside[turn ask] queue[first join] read_write[ask settle] stock[give stock] exclusive[grant ask] fair[ask]
         read[ask] write[ask] permit[ask] many[next acquire];
     RELEASE_SEVERAL: time[now state] hash[kinds fields leave alone] line[first waiting] outside[turn give]
