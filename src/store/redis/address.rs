@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use redis::{ConnectionAddr, ConnectionInfo, FromRedisValue, Value};
 
-use super::endpoint::is_encrypted;
-
 /// Host and port of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Address {
@@ -73,6 +71,11 @@ pub(super) fn addresses(seeds: &[ConnectionInfo]) -> Result<Vec<Address>, &'stat
         }
     });
     addresses.collect()
+}
+
+/// Whether connections to the address use TLS.
+pub(super) fn is_encrypted(address: &ConnectionInfo) -> bool {
+    matches!(address.addr(), ConnectionAddr::TcpTls { .. })
 }
 
 #[cfg(test)]

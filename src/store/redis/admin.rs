@@ -25,12 +25,13 @@ const NOT_A_LOCK: i64 = 3;
 
 impl Inspect for RedisStore {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
-        inspection(about_lock(self.call(key, |_| inspect(key)).await?)?)
+        let call = script::INSPECT.call(keys_of(key));
+        inspection(about_lock(self.call(key, |_| call).await?)?)
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let answer = self.call(key, |publish| force(key, publish)).await?;
-        read(about_lock(answer)?)
+        let call = |publish| script::FORCE.call(keys_of(key)).arg(publish);
+        read(about_lock(self.call(key, call).await?)?)
     }
 
     async fn set_permits(
@@ -38,7 +39,12 @@ impl Inspect for RedisStore {
         key: &LockKey,
         limit: Option<NonZeroU32>,
     ) -> Result<(), StoreError> {
-        let call = |publish| set_permits(key, limit, publish);
+        let [lock, busy, permits, queue] = keys_of(key);
+        let limit = limit.map_or(0, NonZeroU32::get);
+        let call = script::PERMIT_SET
+            .call([lock, permits, busy, queue])
+            .arg(limit);
+        let call = |publish: Channels| call.arg(publish);
         read::<bool>(about_lock(self.call(key, call).await?)?).map(drop)
     }
 
@@ -97,14 +103,6 @@ fn entry(client: &Uuid) -> LockKey {
     LockKey::new(format!("{}{client}", names::PROCESS))
 }
 
-fn inspect(key: &LockKey) -> Call {
-    script::INSPECT.call(keys_of(key))
-}
-
-fn force(key: &LockKey, publish: Channels) -> Call {
-    script::FORCE.call(keys_of(key)).arg(publish)
-}
-
 /// No lock has both of the last two. So in a Cluster, where a server refuses a script of which it lacks a key in a slot that is being
 /// moved, none of these scripts acts on one half of a slot.
 fn keys_of(key: &LockKey) -> [Name<'_>; 4] {
@@ -115,14 +113,6 @@ fn keys_of(key: &LockKey) -> [Name<'_>; 4] {
         names.permits(),
         names.at(QUEUE),
     ]
-}
-
-fn set_permits(key: &LockKey, limit: Option<NonZeroU32>, publish: Channels) -> Call {
-    let [lock, busy, permits, queue] = keys_of(key);
-    let limit = limit.map_or(0, NonZeroU32::get);
-    script::PERMIT_SET
-        .call([lock, permits, busy, queue])
-        .arg((limit, publish))
 }
 
 fn inspection(answer: Value) -> Result<Inspection, StoreError> {

@@ -9,11 +9,11 @@ use deadpool_redis::Config;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use super::access::Access;
-use super::address::{Address, addresses};
+use super::address::{Address, addresses, is_encrypted};
 use super::channels::{ChannelKind, Channels};
 use super::cluster::Cluster;
 use super::connector::Connector;
-use super::endpoint::{Endpoint, is_encrypted};
+use super::endpoint::Endpoint;
 use super::failure::refused;
 use super::node::Node;
 use super::node_context::ConnectionSettings;

@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::access::Access;
 use super::address::Address;
 use super::failure::{self, accepted};
-use super::in_parts::InParts;
+use super::in_parts::in_parts;
 use super::timeouts::Timeouts;
 use super::tls::{self, TlsConfig};
 use crate::error::StoreError;
@@ -157,7 +157,7 @@ impl Endpoint {
             .set_pipeline_buffer_size(BACKLOG);
         let Some(on_push) = on_push else {
             return self
-                .on_stream(InParts::new(stream), RedisConnectionInfo::default(), config)
+                .on_stream(in_parts(stream), RedisConnectionInfo::default(), config)
                 .await;
         };
         let speaking = credentials.clone().set_protocol(ProtocolVersion::RESP3);
@@ -272,9 +272,4 @@ fn set_up(stream: &TcpStream, timeouts: Timeouts) -> io::Result<()> {
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     socket.set_tcp_user_timeout(Some(timeouts.response.min(LONGEST_SILENCE)))?;
     Ok(())
-}
-
-/// Whether connections to the address use TLS.
-pub(super) fn is_encrypted(address: &ConnectionInfo) -> bool {
-    matches!(address.addr(), ConnectionAddr::TcpTls { .. })
 }

@@ -8,14 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, FromRedisValue, Role, Value};
+use redis::{Cmd, Role, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::address::Address;
+use super::failure::accepted;
 use super::replicas::Replicas;
+use super::reply::read;
 use super::timeouts::{Timeouts, ms};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sync::Mutex;
@@ -168,7 +170,7 @@ impl SharedWaits {
         if let Replicas::AtLeast(replicas) = self.wanted {
             return Ok(replicas);
         }
-        match Role::from_redis_value_ref(role) {
+        match accepted(role.clone()).and_then(read) {
             Ok(Role::Primary { replicas, .. }) => {
                 let mut servers = self.servers.lock();
                 let needed = servers.needed.entry(server.clone()).or_default();
@@ -176,7 +178,7 @@ impl SharedWaits {
                 Ok(*needed)
             }
             Ok(_) => Err(unacknowledged("the server is not a master any more")),
-            Err(_) => Err(unexpected_reply("ROLE", Some(role))),
+            Err(error) => Err(unacknowledged(error)),
         }
     }
 
@@ -204,13 +206,9 @@ impl SharedWaits {
             .map_err(|_| silent())?
             .map_err(unacknowledged)?
             .into_iter();
-        match answers.next() {
-            Some(Value::Int(acknowledged)) => {
-                let acknowledged = usize::try_from(acknowledged).unwrap_or(0);
-                Ok((acknowledged, answers.next().unwrap_or(Value::Nil)))
-            }
-            answer => Err(unexpected_reply("WAIT", answer.as_ref())),
-        }
+        let acknowledged = accepted(answers.next().unwrap_or(Value::Nil));
+        let acknowledged = acknowledged.and_then(read).map_err(unacknowledged)?;
+        Ok((acknowledged, answers.next().unwrap_or(Value::Nil)))
     }
 }
 
@@ -221,13 +219,4 @@ pub(super) fn silent() -> StoreError {
 
 fn unacknowledged(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
     StoreError::new(StoreErrorKind::Unacknowledged, why)
-}
-
-fn unexpected_reply(question: &str, answer: Option<&Value>) -> StoreError {
-    match answer {
-        Some(Value::ServerError(error)) => unacknowledged(error.clone()),
-        answer => unacknowledged(format!(
-            "an answer that {question} does not give: {answer:?}"
-        )),
-    }
 }
