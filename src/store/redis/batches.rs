@@ -5,7 +5,6 @@ use futures_util::future::join_all;
 use super::link::Purpose;
 use super::{RedisStore, calls, failure, many, reply};
 use crate::error::StoreError;
-use crate::lock::LockMode;
 use crate::store::ext::only;
 use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, grouped, several, shared_work};
 
@@ -52,7 +51,7 @@ impl RedisStore {
             }
             answered => answered?,
         };
-        let statuses = reply::renewed(&answer, batch.len())?;
+        let statuses = reply::renewed(answer, batch.len())?;
         if statuses.contains(&HoldStatus::Held) {
             sent.acknowledged().await?;
         }
@@ -103,7 +102,7 @@ impl RedisStore {
         release: &Release,
     ) -> Result<Released, StoreError> {
         let Release { hold, record } = release;
-        if record.is_some() && matches!(hold.mode, LockMode::Read | LockMode::Permit(_)) {
+        if record.is_some() && calls::shares(hold.mode) {
             return Err(shared_work());
         }
         let call = |publish| match record {

@@ -13,47 +13,45 @@ use crate::store::{Attempt, LATENESS, Record, Renewal};
 /// Asks for a hold.
 pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     let hold = &attempt.hold;
-    let (names, id) = (Names::of(&hold.key), Field::plain(hold.id));
-    let (lock, busy, waits) = (names.lock(), names.at(BUSY), waits(attempt));
-    let tombstone = names.tombstone(attempt.id, hold.mode);
-    let first = (ms(attempt.lease), id, waits);
-    // The last key of scripts that issue tokens.
-    let counter = attempt.fencing.map(|_| names.at(TOKEN));
-    let call = match hold.mode {
-        LockMode::Reentrant => {
-            let keys = [lock, busy, tombstone];
-            script::EXCLUSIVE_ACQUIRE.call(keys.iter().chain(&counter))
-        }
-        LockMode::Fair => {
-            let keys = [lock, busy, names.at(QUEUE), tombstone];
-            script::FAIR_ACQUIRE.call(keys.iter().chain(&counter))
-        }
-        LockMode::Read => {
-            let timeout = names.reader_timeout(hold.id);
-            script::READ_ACQUIRE.call([lock, busy, timeout, tombstone])
-        }
-        LockMode::Write => {
-            let keys = [lock, busy, tombstone];
-            script::WRITE_ACQUIRE.call(keys.iter().chain(&counter))
-        }
-        LockMode::Permit(_) => {
-            script::PERMIT_ACQUIRE.call([lock, names.permits(), busy, tombstone])
-        }
+    let names = Names::of(&hold.key);
+    let (script, limit) = match hold.mode {
+        LockMode::Reentrant => (&script::EXCLUSIVE_ACQUIRE, None),
+        LockMode::Fair => (&script::FAIR_ACQUIRE, None),
+        LockMode::Read => (&script::READ_ACQUIRE, None),
+        LockMode::Write => (&script::WRITE_ACQUIRE, None),
+        LockMode::Permit(limit) => (&script::PERMIT_ACQUIRE, Some(limit.get())),
     };
-    let call = call.arg(first);
-    let call = match hold.mode {
-        LockMode::Permit(limit) => call.arg(limit.get()),
-        _ => call,
-    };
-    let publish = match hold.mode {
-        LockMode::Read => None,
-        _ => named_if(publish, attempt.fencing.is_some()),
-    };
+    let has_token = attempt.fencing.is_some() && !shares(hold.mode);
+    let (lock, busy, (held, more)) = ([names.lock()], [names.at(BUSY)], beside(hold));
+    let tombstone = [names.tombstone(attempt.id, hold.mode)];
+    let counter = has_token.then(|| names.at(TOKEN));
+    let keys = lock.iter().chain(&held).chain(&busy).chain(&more);
+    let call = script.call(keys.chain(&tombstone).chain(&counter));
+    let publish = named_if(publish, attempt.fencing.is_some());
+    let publish = publish.filter(|_| hold.mode != LockMode::Read);
     let reserve = attempt.fencing.map(|fencing| {
         let retention = fencing.retention.map_or(0, ms);
         (fencing.reserve, retention)
     });
-    call.arg((publish, reserve))
+    let (lease, id) = (ms(attempt.lease), Field::plain(hold.id));
+    call.arg((lease, id, waits(attempt)))
+        .arg((limit, publish, reserve))
+}
+
+/// Whether such holds share the lock. They get no tokens, and leave no records.
+pub(super) fn shares(mode: LockMode) -> bool {
+    matches!(mode, LockMode::Read | LockMode::Permit(_))
+}
+
+/// Further keys of a hold: the permits that are held, and what else its mode has.
+fn beside(hold: &Hold) -> (Option<Name<'_>>, Option<Name<'_>>) {
+    let names = Names::of(&hold.key);
+    match hold.mode {
+        LockMode::Reentrant | LockMode::Write => (None, None),
+        LockMode::Fair => (None, Some(names.at(QUEUE))),
+        LockMode::Read => (None, Some(names.reader_timeout(hold.id))),
+        LockMode::Permit(_) => (Some(names.permits()), None),
+    }
 }
 
 /// How a refused attempt waits: 0 not, 1 without a place, 2 in line.
@@ -95,19 +93,17 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
 /// follows it.
 fn end(hold: &Hold, leaves: Option<Name<'_>>, publish: Option<Channels>) -> Call {
     let names = Names::of(&hold.key);
-    let (script, second, last) = match hold.mode {
-        LockMode::Reentrant => (&script::EXCLUSIVE_RELEASE, None, None),
-        LockMode::Fair => (&script::FAIR_RELEASE, None, Some(names.at(QUEUE))),
-        LockMode::Read => {
-            let timeout = names.reader_timeout(hold.id);
-            (&script::READ_RELEASE, None, Some(timeout))
-        }
-        LockMode::Write => (&script::WRITE_RELEASE, None, None),
-        LockMode::Permit(_) => (&script::PERMIT_RELEASE, Some(names.permits()), None),
+    let script = match hold.mode {
+        LockMode::Reentrant => &script::EXCLUSIVE_RELEASE,
+        LockMode::Fair => &script::FAIR_RELEASE,
+        LockMode::Read => &script::READ_RELEASE,
+        LockMode::Write => &script::WRITE_RELEASE,
+        LockMode::Permit(_) => &script::PERMIT_RELEASE,
     };
-    let (lock, next) = ([names.lock()], [names.at(BUSY), redissons_channel(hold)]);
-    let keys = lock.iter().chain(&second).chain(&next);
-    let call = script.call(keys.chain(&last).chain(&leaves));
+    let (lock, (held, more)) = ([names.lock()], beside(hold));
+    let next = [names.at(BUSY), redissons_channel(hold)];
+    let keys = lock.iter().chain(&held).chain(&next).chain(&more);
+    let call = script.call(keys.chain(&leaves));
     call.arg((Field::plain(hold.id), publish))
 }
 

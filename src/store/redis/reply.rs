@@ -1,5 +1,6 @@
 //! The answers of the scripts.
 
+use std::fmt;
 use std::time::Duration;
 
 use redis::{FromRedisValue, Value, from_redis_value};
@@ -79,26 +80,20 @@ pub(super) fn released(answer: &Value) -> Result<Released, StoreError> {
 }
 
 /// Reads the answer of the script that renews or checks `expected` holds: how many exist, and the places of the others.
-pub(super) fn renewed(answer: &Value, expected: usize) -> Result<Vec<HoldStatus>, StoreError> {
-    let Value::Array(parts) = answer else {
-        return Err(unexpected_reply(answer));
-    };
+pub(super) fn renewed(answer: Value, expected: usize) -> Result<Vec<HoldStatus>, StoreError> {
+    let numbers: Vec<usize> = read(answer)?;
+    let misfit = || unexpected_reply(&numbers);
+    let (renewed, gone) = numbers.split_first().ok_or_else(misfit)?;
     let mut statuses = vec![HoldStatus::Held; expected];
-    let (renewed, gone) = match &parts[..] {
-        [Value::Int(renewed), gone @ ..] => (*renewed, gone),
-        _ => return Err(unexpected_reply(answer)),
-    };
     for place in gone {
-        let status = match place {
-            Value::Int(place @ 1..) => usize::try_from(place - 1).ok(),
-            _ => None,
-        };
-        let status = status.and_then(|index| statuses.get_mut(index));
-        *status.ok_or_else(|| unexpected_reply(answer))? = HoldStatus::Gone;
+        let status = place
+            .checked_sub(1)
+            .and_then(|index| statuses.get_mut(index));
+        *status.ok_or_else(misfit)? = HoldStatus::Gone;
     }
-    match usize::try_from(renewed).is_ok_and(|renewed| renewed + gone.len() == expected) {
+    match renewed + gone.len() == expected {
         true => Ok(statuses),
-        false => Err(unexpected_reply(answer)),
+        false => Err(misfit()),
     }
 }
 
@@ -112,7 +107,7 @@ pub(super) fn read<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
 }
 
 /// An unexpected reply: the script may have taken effect.
-pub(super) fn unexpected_reply(answer: &Value) -> StoreError {
+pub(super) fn unexpected_reply(answer: &impl fmt::Debug) -> StoreError {
     StoreError::new(
         StoreErrorKind::Unanswered,
         format!("an answer that no script gives: {answer:?}"),
