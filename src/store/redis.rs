@@ -39,6 +39,7 @@ mod role;
 mod router;
 mod script;
 mod sentinel;
+mod servers;
 mod slot;
 mod subscriptions;
 mod thread;

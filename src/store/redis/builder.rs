@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use deadpool_redis::Config;
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use redis::IntoConnectionInfo;
 
 use super::access::Access;
-use super::address::{Address, addresses, is_encrypted};
+use super::address::{Address, addresses};
 use super::channels::{ChannelKind, Channels};
 use super::cluster::Cluster;
 use super::connector::Connector;
@@ -20,6 +20,7 @@ use super::node_context::ConnectionSettings;
 use super::replicas::Replicas;
 use super::router::Router;
 use super::sentinel::WatchedSentinels;
+use super::servers::Servers;
 use super::timeouts::Timeouts;
 use super::tls::Tls;
 use super::{AclRules, Credentials, RedisStore, StoreInner};
@@ -59,20 +60,6 @@ impl fmt::Debug for RedisStoreBuilder {
     }
 }
 
-/// Where the locks are.
-#[derive(Clone)]
-enum Servers {
-    One(ConnectionInfo),
-    /// The server that the sentinels name as this master, with the settings of `like`.
-    Watched {
-        sentinels: Vec<ConnectionInfo>,
-        master: String,
-        like: ConnectionInfo,
-    },
-    /// The Cluster of which these are some servers.
-    Cluster(Vec<ConnectionInfo>),
-}
-
 impl RedisStore {
     /// Connects to the server at `redis://…`, `rediss://…` (with the feature `redis-tls`) or `redis+unix://…`.
     ///
@@ -85,7 +72,7 @@ impl RedisStore {
 
     /// A builder of a store for the server at `address`.
     pub fn builder(address: impl AsRef<str>) -> RedisStoreBuilder {
-        Self::at(read_address(address.as_ref()).map(Servers::One))
+        Self::at(Servers::one(address.as_ref()))
     }
 
     fn at(servers: Result<Servers, StoreError>) -> RedisStoreBuilder {
@@ -133,7 +120,7 @@ impl RedisStore {
     /// # }
     /// ```
     pub fn cluster<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> RedisStoreBuilder {
-        Self::at(read_all(addresses).map(Servers::Cluster))
+        Self::at(Servers::cluster(addresses))
     }
 
     /// A builder of a store from a configuration of [`deadpool_redis`]. The store keeps a few connections of its own, so of the
@@ -212,20 +199,7 @@ impl RedisStore {
         sentinels: impl IntoIterator<Item = A>,
         master: impl Into<String>,
     ) -> RedisStoreBuilder {
-        let watched = |sentinels: Vec<_>| {
-            // Sentinels with TLS name the servers' TLS ports.
-            let like = match sentinels.iter().any(is_encrypted) {
-                true => "rediss://any",
-                false => "redis://any",
-            };
-            let (master, like) = (master.into(), read_address(like)?);
-            Ok(Servers::Watched {
-                sentinels,
-                master,
-                like,
-            })
-        };
-        Self::at(read_all(sentinels).and_then(watched))
+        Self::at(Servers::watched(sentinels, master.into()))
     }
 }
 
@@ -237,18 +211,9 @@ impl RedisStoreBuilder {
     ///
     /// For every other store these settings are in its address; if it has both, `connect` fails.
     pub fn servers(mut self, address: impl AsRef<str>) -> Self {
-        self.servers = self.servers.and_then(|servers| match servers {
-            Servers::Watched {
-                sentinels, master, ..
-            } => Ok(Servers::Watched {
-                sentinels,
-                master,
-                like: read_address(address.as_ref())?,
-            }),
-            _ => Err(refused(
-                "`servers` is for sentinels: put credentials and database into the address",
-            )),
-        });
+        self.servers = self
+            .servers
+            .and_then(|servers| servers.like(address.as_ref()));
         self
     }
 
@@ -433,20 +398,6 @@ impl RedisStoreBuilder {
     }
 }
 
-impl Servers {
-    /// The addresses that the program has named.
-    fn addresses(&self) -> impl Iterator<Item = &ConnectionInfo> {
-        let (some, one) = match self {
-            Self::One(address) => (&[][..], Some(address)),
-            Self::Watched {
-                sentinels, like, ..
-            } => (&sentinels[..], Some(like)),
-            Self::Cluster(seeds) => (&seeds[..], None),
-        };
-        some.iter().chain(one)
-    }
-}
-
 #[cfg(feature = "redis-tls")]
 impl RedisStoreBuilder {
     /// Trusts the servers whose certificates these authorities have signed, and no others: one or more certificates, in
@@ -483,44 +434,4 @@ impl RedisStoreBuilder {
         self.tls.identity = Some((chain.into(), key.into()));
         self
     }
-}
-
-fn read_all<A: AsRef<str>>(
-    addresses: impl IntoIterator<Item = A>,
-) -> Result<Vec<ConnectionInfo>, StoreError> {
-    let addresses = addresses.into_iter();
-    addresses
-        .map(|address| read_address(address.as_ref()))
-        .collect()
-}
-
-/// Reads the address of a server. An error shows it without what may be a password.
-fn read_address(address: &str) -> Result<ConnectionInfo, StoreError> {
-    if !cfg!(feature = "redis-tls") && address.starts_with("rediss://") {
-        return Err(refused(
-            "a `rediss://` address needs the feature `redis-tls` of tower-distributed-lock",
-        ));
-    }
-    let read = address.into_connection_info();
-    let read = read.ok().filter(|read| match read.addr() {
-        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => !host.is_empty(),
-        _ => true,
-    });
-    read.ok_or_else(|| {
-        refused(format!(
-            "`{}` is no address of a Redis server: write `redis://user:password@host:6379/0`, `rediss://…` for TLS or \
-             `redis+unix:///path`, with a password that is percent-encoded",
-            without_password(address)
-        ))
-    })
-}
-
-/// The address without what stands between the scheme and the last `@`, and without its parameters.
-fn without_password(address: &str) -> String {
-    let address = address.split(['?', '#']).next().unwrap_or_default();
-    let Some((before, host)) = address.rsplit_once('@') else {
-        return address.to_owned();
-    };
-    let scheme = before.find("://").map_or("", |end| &before[..end + 3]);
-    format!("{scheme}…@{host}")
 }
