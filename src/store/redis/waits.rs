@@ -8,16 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Role, Value};
+use redis::{Cmd, FromRedisValue, Role, Value, from_redis_value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::address::Address;
-use super::failure::accepted;
 use super::replicas::Replicas;
-use super::reply::read;
 use super::timeouts::{Timeouts, ms};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sync::Mutex;
@@ -170,15 +168,14 @@ impl SharedWaits {
         if let Replicas::AtLeast(replicas) = self.wanted {
             return Ok(replicas);
         }
-        match accepted(role.clone()).and_then(read) {
-            Ok(Role::Primary { replicas, .. }) => {
+        match told(role.clone())? {
+            Role::Primary { replicas, .. } => {
                 let mut servers = self.servers.lock();
                 let needed = servers.needed.entry(server.clone()).or_default();
                 *needed = replicas.len().max((*needed).min(1));
                 Ok(*needed)
             }
-            Ok(_) => Err(unacknowledged("the server is not a master any more")),
-            Err(error) => Err(unacknowledged(error)),
+            _ => Err(unacknowledged("the server is not a master any more")),
         }
     }
 
@@ -206,8 +203,7 @@ impl SharedWaits {
             .map_err(|_| silent())?
             .map_err(unacknowledged)?
             .into_iter();
-        let acknowledged = accepted(answers.next().unwrap_or(Value::Nil));
-        let acknowledged = acknowledged.and_then(read).map_err(unacknowledged)?;
+        let acknowledged = told(answers.next().unwrap_or(Value::Nil))?;
         Ok((acknowledged, answers.next().unwrap_or(Value::Nil)))
     }
 }
@@ -219,4 +215,12 @@ pub(super) fn silent() -> StoreError {
 
 fn unacknowledged(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
     StoreError::new(StoreErrorKind::Unacknowledged, why)
+}
+
+/// The answer to a question, which may be an error.
+fn told<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
+    match answer {
+        Value::ServerError(error) => Err(unacknowledged(error)),
+        answer => from_redis_value(answer).map_err(unacknowledged),
+    }
 }
