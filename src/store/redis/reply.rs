@@ -40,8 +40,8 @@ pub(super) fn outcome(answer: &Value) -> Result<Outcome, StoreError> {
             "the attempt was withdrawn before it arrived",
         )),
         (OTHER_FAMILY, _) => Err(conflict(
-            "the key holds a lock of another kind, or data of the application: use the name of a lock for one kind of lock \
-             and nothing else",
+            "the key holds a lock of another kind (exclusive, read-write or permits) or data of the application: use the name \
+             of a lock for one kind of lock and nothing else",
         )),
         (ENDLESS, _) => Err(conflict(
             "the key holds a hash that never expires, so no lock: give the lock a name that nothing else uses, such as \
