@@ -1,4 +1,4 @@
--- Exclusive holds (PROTOCOL 1.1). Fair ones are alike once granted. Needs time.lua, hash.lua, token.lua; to ask line.lua and
+-- Exclusive holds (PROTOCOL 1.1). Fair ones are alike once granted. Needs time.lua, hash.lua; to ask line.lua and
 -- outside.lua; to leave these and the queue of fair.lua.
 
 --# grant_free

@@ -1,4 +1,4 @@
--- Fair holds (PROTOCOL 1.2). Needs time.lua, hash.lua, line.lua, queue.lua; to ask token.lua and the grant of exclusive.lua.
+-- Fair holds (PROTOCOL 1.2). Needs time.lua, hash.lua, line.lua, queue.lua; to ask the grant of exclusive.lua.
 
 --# leave_lone
 -- This comes before the functions: in the usual case the script returns before Redis creates them, which saves time. Nothing

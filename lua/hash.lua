@@ -1,4 +1,4 @@
--- The hash of a lock: holds, and what else may be there.
+-- The hash of a lock: holds, what else may be there, and what a hold has beside it: its token and its record.
 
 --# kinds
 -- Whether a field belongs to a read-write lock without being a hold.
@@ -86,4 +86,42 @@ local function is_alone(name)
     end
   end
   return false
+end
+
+--# token
+-- Lua counts exactly up to here.
+local LAST_TOKEN = 9007199254740991
+
+-- Issues the next fencing token and reserves those that follow it. The token is never below the server's time in
+-- microseconds, so tokens rise even if the counter was lost. Reserved tokens may be ahead of that time: the counter is
+-- kept at least until the time has passed them. A counter that never expires, as one of Redisson's, remains so.
+local function next_token(counter, reserve, retention)
+  local last = tonumber(redis.call('GET', counter) or 0)
+  if not last then
+    error('WRONGTYPE the fencing counter is not a number')
+  end
+  local time = redis.call('TIME')
+  local now = time[1] * 1000000 + time[2]
+  local token = math.max(last + 1, now)
+  if token + reserve > LAST_TOKEN then
+    error('WRONGTYPE the fencing counter has reached 2^53: a further token would equal the last one')
+  end
+  local value = string.format('%.0f', token + reserve)
+  if retention == '0' or redis.call('PTTL', counter) == -1 then
+    redis.call('SET', counter, value)
+  else
+    local ahead = math.ceil((token + reserve - now) / 1000) + 1
+    redis.call('SET', counter, value, 'PX', string.format('%.0f', math.max(retention, ahead)))
+  end
+  return token
+end
+
+--# record
+-- Stores a record under a hold, if the hold exists; the release that follows in the same script reports whether it did.
+-- KEYS the last: record; ARGV 3 `record`, 4 field of the hold, 5 the record, 6 ms for which it is kept
+if ARGV[3] == 'record' and redis.pcall('HEXISTS', KEYS[1], ARGV[4]) == 1 then
+  -- When memory is full, a script that has written may still allocate. So PEXPIRE comes first; it writes only what SET
+  -- overwrites.
+  redis.call('PEXPIRE', KEYS[#KEYS], ARGV[6])
+  redis.call('SET', KEYS[#KEYS], ARGV[5], 'PX', ARGV[6])
 end

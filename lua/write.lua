@@ -1,4 +1,4 @@
--- Write holds (PROTOCOL 1.3). Needs time.lua, hash.lua, line.lua, outside.lua, read_write.lua; to ask token.lua.
+-- Write holds (PROTOCOL 1.3). Needs time.lua, hash.lua, line.lua, outside.lua, read_write.lua.
 
 --# grant_free
 -- This comes before the functions: in the usual case the script returns before Redis creates them, which saves time. Nothing

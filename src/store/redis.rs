@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 mod access;
+mod address;
 mod admin;
 mod audit;
 mod batches;
@@ -38,6 +39,7 @@ mod role;
 mod router;
 mod script;
 mod sentinel;
+mod servers;
 mod slot;
 mod subscriptions;
 mod thread;

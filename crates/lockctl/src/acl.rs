@@ -16,13 +16,12 @@ pub(crate) fn acl(args: &AclArgs, connection: &Connection) -> Result<u8, Failure
     if let Some(name) = &connection.namespace {
         rules = rules.namespace(name);
     }
-    let options: [(bool, Extend); 6] = [
+    let options: [(bool, Extend); 5] = [
         (args.admin, AclRules::admin),
         (args.announce, AclRules::announce),
         (args.audit, AclRules::audit),
         (args.replicas, AclRules::replicas),
         (connection.cluster, AclRules::cluster),
-        (connection.sentinel.is_some(), AclRules::sentinel),
     ];
     for (_, extend) in options.into_iter().filter(|(is_wanted, _)| *is_wanted) {
         rules = extend(rules);

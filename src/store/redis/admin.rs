@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::RedisStore;
 use super::channels::Channels;
 use super::failure::refused;
-use super::names::{Name, Names};
+use super::names::{self, BUSY, Name, Names, QUEUE, RECORD};
 use super::reply::{conflict, read, unexpected_reply};
 use super::script::{self, Call};
 use super::timeouts::ms;
@@ -25,12 +25,13 @@ const NOT_A_LOCK: i64 = 3;
 
 impl Inspect for RedisStore {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
-        inspection(about_lock(self.call(key, |_| Ok(inspect(key))).await?)?)
+        let call = script::INSPECT.call(keys_of(key));
+        inspection(about_lock(self.call(key, |_| call).await?)?)
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let answer = self.call(key, |publish| Ok(force(key, publish))).await?;
-        read(about_lock(answer)?)
+        let call = |publish| script::FORCE.call(keys_of(key)).arg(publish);
+        read(about_lock(self.call(key, call).await?)?)
     }
 
     async fn set_permits(
@@ -38,7 +39,12 @@ impl Inspect for RedisStore {
         key: &LockKey,
         limit: Option<NonZeroU32>,
     ) -> Result<(), StoreError> {
-        let call = |publish| Ok(set_permits(key, limit, publish));
+        let [lock, busy, permits, queue] = keys_of(key);
+        let limit = limit.map_or(0, NonZeroU32::get);
+        let call = script::PERMIT_SET
+            .call([lock, permits, busy, queue])
+            .arg(limit);
+        let call = |publish: Channels| call.arg(publish);
         read::<bool>(about_lock(self.call(key, call).await?)?).map(drop)
     }
 
@@ -51,8 +57,8 @@ impl Inspect for RedisStore {
     }
 
     async fn forget_record(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let call = Call::about("DEL", Names::of(key).record());
-        read(self.call(key, |_| Ok(call)).await?)
+        let call = Call::about("DEL", Names::of(key).at(RECORD));
+        read(self.call(key, |_| call).await?)
     }
 
     /// A `lifetime` of zero removes the entry.
@@ -71,7 +77,7 @@ impl Inspect for RedisStore {
                 Call::about("SET", name).arg((&value[..], "PX", ms(lifetime)))
             }
         };
-        read::<bool>(self.call(&key, |_| Ok(call)).await?).map(drop)
+        read::<bool>(self.call(&key, |_| call).await?).map(drop)
     }
 
     /// An entry that is not one of this crate is skipped.
@@ -82,7 +88,7 @@ impl Inspect for RedisStore {
             let entries = some.iter().map(|client| async {
                 let key = entry(client);
                 let call = Call::about("GET", Names::of(&key).lock());
-                let value: Option<Vec<u8>> = read(self.call(&key, |_| Ok(call)).await?)?;
+                let value: Option<Vec<u8>> = read(self.call(&key, |_| call).await?)?;
                 Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
             });
             processes.extend(try_join_all(entries).await?);
@@ -94,30 +100,19 @@ impl Inspect for RedisStore {
 /// The key of the entry of a process, in every name space: the id of a holder leads to its process without a further question,
 /// and a client cannot guess the ids of others.
 fn entry(client: &Uuid) -> LockKey {
-    LockKey::new(format!("{}{client}", Names::PROCESSES))
-}
-
-fn inspect(key: &LockKey) -> Call {
-    script::INSPECT.call(keys_of(key))
-}
-
-fn force(key: &LockKey, publish: Channels) -> Call {
-    script::FORCE.call(keys_of(key)).arg(publish)
+    LockKey::new(format!("{}{client}", names::PROCESS))
 }
 
 /// No lock has both of the last two. So in a Cluster, where a server refuses a script of which it lacks a key in a slot that is being
 /// moved, none of these scripts acts on one half of a slot.
 fn keys_of(key: &LockKey) -> [Name<'_>; 4] {
     let names = Names::of(key);
-    [names.lock(), names.busy(), names.permits(), names.queue()]
-}
-
-fn set_permits(key: &LockKey, limit: Option<NonZeroU32>, publish: Channels) -> Call {
-    let [lock, busy, permits, queue] = keys_of(key);
-    let limit = limit.map_or(0, NonZeroU32::get);
-    script::PERMIT_SET
-        .call([lock, permits, busy, queue])
-        .arg((limit, publish))
+    [
+        names.lock(),
+        names.at(BUSY),
+        names.permits(),
+        names.at(QUEUE),
+    ]
 }
 
 fn inspection(answer: Value) -> Result<Inspection, StoreError> {

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use redis::{Role, ServerErrorKind, Value};
+use redis::{ServerErrorKind, Value};
 use tokio::time::timeout;
 
+use super::address::Address;
 use super::connector::Connector;
 use super::info::Info;
 use super::link::{Link, Purpose};
@@ -37,9 +38,7 @@ struct Seen {
     /// Settings that `INFO` does not contain, by name, without those that the user may not read.
     settings: HashMap<String, String>,
     /// Replicas, and how many seconds their clocks are ahead of the server's.
-    clocks: Vec<(String, f64)>,
-    /// How many replicas follow the server, as it says itself; `None` if it was not asked or does not say.
-    followers: Option<usize>,
+    clocks: Vec<(Address, f64)>,
     is_behind_sentinels: bool,
     /// The sentinels' state, if there are any and one answers.
     sentinels: Option<Sentinels>,
@@ -68,67 +67,48 @@ pub(super) async fn look_at_all(nodes: &[(String, Arc<Node>)], store: &StoreInne
 pub(super) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, StoreError> {
     let connection = node.first(Purpose::Commands);
     let mut audit = Audit::new(Deployment::Unknown);
-    let missing = match connection.call(&rights::question()).await {
-        Ok((answer, _)) => Ok(rights::missing(answer)?),
-        // The audit uses no connection whose user lacks rights.
-        Err(error) => Err(rights::found_missing(&error).ok_or(error)?),
-    };
-    let info = match missing {
-        Ok(_) => ask(connection, "INFO", &[]).await?,
-        Err(_) => None,
-    };
-    let received = SystemTime::now();
-    let is_blind = missing.is_err();
-    let missing = missing.unwrap_or_else(|missing| missing);
-    if !missing.is_empty() {
-        let text = format!("the user lacks rights: grant it {}", missing.join(" "));
-        audit.warnings.push(Warning::new("missing_rights", text));
-    }
     let mut seen = Seen {
-        info: Info::parse(&info.map(read::<String>).transpose()?.unwrap_or_default()),
+        info: Info::parse(""),
         settings: HashMap::new(),
         clocks: Vec::new(),
-        followers: None,
         is_behind_sentinels: matches!(node.connector(), Connector::Sentinels(_)),
         sentinels: None,
         acknowledging: store.acknowledging,
         recording: store.recording.load(std::sync::atomic::Ordering::Relaxed),
     };
-    if seen.is_seen() {
-        if let (Some(server), Some(offset)) =
-            (seen.info.field("run_id"), seen.info.clock_offset(received))
-        {
-            telemetry::store::clock_offset(server, offset);
+    let missing = match connection.call(&rights::question()).await {
+        Ok((answer, _)) => {
+            seen.ask(connection).await?;
+            audit.warnings.extend((!seen.is_seen()).then(|| {
+                Warning::new("unseen", "the server cannot be seen: grant the user +info")
+            }));
+            rights::missing(answer)?
         }
-        for name in [FSYNC, SNAPSHOTS] {
-            seen.read(name, connection).await?;
+        // The audit uses no connection whose user lacks rights.
+        Err(error) => rights::found_missing(&error).ok_or(error)?,
+    };
+    if !missing.is_empty() {
+        let text = format!("the user lacks rights: grant it {}", missing.join(" "));
+        audit.warnings.push(Warning::new("missing_rights", text));
+    }
+    if seen.is_seen() {
+        let server = seen.info.field("run_id");
+        if let (Some(server), Some(offset)) = (server, seen.info.clock_offset()) {
+            telemetry::store::clock_offset(server, offset);
         }
         seen.clocks = clocks(node, &seen.info, connection).await;
         audit.deployment = seen.deployment();
         audit.server_id = seen.info.field("run_id").map(str::to_owned);
-        audit.facts = seen.facts(received);
-    } else if !is_blind {
-        let text = "the server cannot be seen: grant the user +info";
-        audit.warnings.push(Warning::new("unseen", text));
+        audit.facts = seen.facts();
     }
     if let Connector::Sentinels(sentinels) = node.connector() {
         // This also holds without replicas, or if the user may not ask the server.
         audit.deployment = Deployment::Failover;
         let (state, silent) = sentinels.group.health().await;
         audit.warnings.extend(silent);
-        audit
-            .facts
-            .extend(state.as_ref().map(|state| ("sentinels", state.to_string())));
-        for name in [LEAST, LAG] {
-            // A connection that cannot be used has its warning already.
-            let _ = seen.read(name, connection).await;
-        }
+        let shown = state.as_ref().map(|state| ("sentinels", state.to_string()));
+        audit.facts.extend(shown);
         audit.facts.push(("writes", seen.writes()));
-        let role = ask(connection, "ROLE", &[]).await.unwrap_or(None);
-        seen.followers = match role.map(read).transpose()? {
-            Some(Role::Primary { replicas, .. }) => Some(replicas.len()),
-            _ => None,
-        };
         audit.sentinels = state.clone();
         seen.sentinels = state;
     }
@@ -137,9 +117,15 @@ pub(super) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, St
 }
 
 impl Seen {
-    async fn read(&mut self, name: &str, connection: &Arc<Link>) -> Result<(), StoreError> {
-        if let Some(answer) = ask(connection, "CONFIG", &["GET", name]).await? {
-            self.settings.extend(read::<HashMap<_, _>>(answer)?);
+    /// Asks the server about itself, as far as the user may.
+    async fn ask(&mut self, connection: &Arc<Link>) -> Result<(), StoreError> {
+        if let Some(answer) = ask(connection, "INFO", &[]).await? {
+            self.info = Info::parse(&read::<String>(answer)?);
+        }
+        for name in [FSYNC, SNAPSHOTS, LEAST, LAG] {
+            if let Some(answer) = ask(connection, "CONFIG", &["GET", name]).await? {
+                self.settings.extend(read::<HashMap<_, _>>(answer)?);
+            }
         }
         Ok(())
     }
@@ -174,7 +160,7 @@ impl Seen {
         }
     }
 
-    fn facts(&self, received: SystemTime) -> Vec<(&'static str, String)> {
+    fn facts(&self) -> Vec<(&'static str, String)> {
         let info = &self.info;
         let (product, version) = info.server();
         let mode = ["redis_mode", "server_mode"];
@@ -183,11 +169,9 @@ impl Seen {
             Some("master") | None => "master",
             Some(_) => "replica",
         };
-        let replicas = info.replicas();
-        let synced = replicas.iter().filter(|(_, state)| state == "online");
-        let replicas = match replicas.len() {
+        let replicas = match info.replicas().len() {
             0 => "none".to_owned(),
-            count => format!("{count}, {} of them up to date", synced.count()),
+            count => format!("{count}, {} of them up to date", info.followers()),
         };
         let mut facts = vec![
             (
@@ -198,7 +182,7 @@ impl Seen {
             ("persistence", self.persistence()),
             ("memory", info.memory()),
         ];
-        facts.extend(info.clock_offset(received).map(|offset| {
+        facts.extend(info.clock_offset().map(|offset| {
             let side = if offset < 0.0 { "behind" } else { "ahead of" };
             (
                 "clock",
@@ -235,7 +219,7 @@ impl Seen {
 }
 
 /// The replicas that can be asked, and how many seconds the clock of each is ahead of the master's.
-async fn clocks(node: &Node, info: &Info, master: &Arc<Link>) -> Vec<(String, f64)> {
+async fn clocks(node: &Node, info: &Info, master: &Arc<Link>) -> Vec<(Address, f64)> {
     let time = redis::cmd("TIME");
     let here = Instant::now();
     let of_master = node.connector().like();
@@ -244,8 +228,7 @@ async fn clocks(node: &Node, info: &Info, master: &Arc<Link>) -> Vec<(String, f6
         return Vec::new();
     };
     let asking = info.replicas().into_iter().map(async |(name, _)| {
-        let (host, port) = name.rsplit_once(':')?;
-        let replica = of_master.at(host, port.parse().ok()?);
+        let replica = of_master.at(&name);
         let (mut connection, ..) = replica.open(None, &[]).await.ok()?;
         let began = here.elapsed();
         let [answer] =

@@ -6,7 +6,7 @@ use super::link::Purpose;
 use super::{RedisStore, calls, failure, many, reply};
 use crate::error::StoreError;
 use crate::store::ext::only;
-use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, grouped, several};
+use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, grouped, several, shared_work};
 
 impl RedisStore {
     /// Renews the leases of holds; checks those whose renewal names no lease.
@@ -51,7 +51,7 @@ impl RedisStore {
             }
             answered => answered?,
         };
-        let statuses = reply::renewed(&answer, batch.len())?;
+        let statuses = reply::renewed(answer, batch.len())?;
         if statuses.contains(&HoldStatus::Held) {
             sent.acknowledged().await?;
         }
@@ -102,8 +102,11 @@ impl RedisStore {
         release: &Release,
     ) -> Result<Released, StoreError> {
         let Release { hold, record } = release;
+        if record.is_some() && calls::shares(hold.mode) {
+            return Err(shared_work());
+        }
         let call = |publish| match record {
-            None => Ok(calls::release(hold, publish)),
+            None => calls::release(hold, publish),
             Some(record) => calls::release_recording(hold, record, publish),
         };
         let (answer, sent) = self.call_counting(&hold.key, call).await?;
@@ -124,7 +127,7 @@ impl RedisStore {
             return Ok(vec![self.release_alone(release).await]);
         }
         let holds = batch.iter().map(|release| &release.hold);
-        let call = |publish| Ok(many::release(holds.clone(), publish));
+        let call = |publish| many::release(holds.clone(), publish);
         let (answer, sent) = self.call_counting(&batch[0].hold.key, call).await?;
         let answers = many::released(&answer, batch.len())?;
         let released: Vec<_> = holds

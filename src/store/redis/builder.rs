@@ -1,31 +1,31 @@
 //! The builder of a [`RedisStore`], and the deployments that it can be begun for.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use deadpool_redis::{Config, PoolConfig};
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use deadpool_redis::Config;
+use redis::IntoConnectionInfo;
 
 use super::access::Access;
+use super::address::{Address, addresses};
 use super::channels::{ChannelKind, Channels};
-use super::cluster::{self, Cluster, MemberFactory};
+use super::cluster::Cluster;
 use super::connector::Connector;
-use super::endpoint::{Endpoint, is_encrypted};
+use super::endpoint::Endpoint;
 use super::failure::refused;
 use super::node::Node;
 use super::node_context::ConnectionSettings;
-use super::replicas::{Acknowledgement, Replicas};
+use super::replicas::Replicas;
 use super::router::Router;
 use super::sentinel::WatchedSentinels;
+use super::servers::Servers;
 use super::timeouts::Timeouts;
 use super::tls::Tls;
 use super::{AclRules, Credentials, RedisStore, StoreInner};
 use crate::error::{BoxError, StoreError};
 use crate::limits::FOR_EVER;
-
-/// How many connections share the traffic. One is nearly as fast, and more than two add nothing.
-const CONNECTIONS: usize = 2;
 
 /// Sets up a [`RedisStore`]; [`RedisStore::builder`] begins one.
 ///
@@ -41,31 +41,23 @@ const CONNECTIONS: usize = 2;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct RedisStoreBuilder {
-    /// With sentinels, only its credentials and settings count.
-    address: Result<ConnectionInfo, StoreError>,
-    /// The sentinels, or the servers of a Cluster, of which `address` is the first.
-    others: Result<Vec<ConnectionInfo>, StoreError>,
-    target: RedisTarget,
+    servers: Result<Servers, StoreError>,
     /// The kind of channels; `None`: the store asks the server.
     channels: Option<Channels>,
     timeouts: Timeouts,
-    /// The number of connections for commands.
-    commands: usize,
     tls: Tls,
     access: Access,
-    acknowledgement: Acknowledgement,
+    replicas: Replicas,
 }
 
-/// Where the locks are.
-#[derive(Debug, Clone)]
-enum RedisTarget {
-    Server,
-    /// In the server that the sentinels name as this master.
-    Sentinels(String),
-    Cluster,
+/// Without what may be secret.
+impl fmt::Debug for RedisStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStoreBuilder").finish_non_exhaustive()
+    }
 }
 
 impl RedisStore {
@@ -80,20 +72,17 @@ impl RedisStore {
 
     /// A builder of a store for the server at `address`.
     pub fn builder(address: impl AsRef<str>) -> RedisStoreBuilder {
-        Self::at(read_address(address.as_ref()))
+        Self::at(Servers::one(address.as_ref()))
     }
 
-    fn at(address: Result<ConnectionInfo, StoreError>) -> RedisStoreBuilder {
+    fn at(servers: Result<Servers, StoreError>) -> RedisStoreBuilder {
         RedisStoreBuilder {
-            address,
-            others: Ok(Vec::new()),
-            target: RedisTarget::Server,
+            servers,
             channels: None,
             timeouts: Timeouts::default(),
-            commands: CONNECTIONS,
             tls: Tls::default(),
             access: Access::default(),
-            acknowledgement: Acknowledgement::default(),
+            replicas: Replicas::default(),
         }
     }
 
@@ -131,35 +120,24 @@ impl RedisStore {
     /// # }
     /// ```
     pub fn cluster<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> RedisStoreBuilder {
-        let seeds = read_all(addresses);
-        let none = || refused("a Cluster needs the address of one of its servers at least");
-        let first = |seeds: &Vec<_>| seeds.first().cloned().ok_or_else(none);
-        RedisStoreBuilder {
-            address: seeds.as_ref().map_err(Clone::clone).and_then(first),
-            others: seeds,
-            target: RedisTarget::Cluster,
-            ..Self::builder("redis://")
-        }
+        Self::at(Servers::cluster(addresses))
     }
 
-    /// A builder of a store from a configuration of [`deadpool_redis`]. The store keeps its connections, so of the settings of
-    /// the pool only the largest size and the time limit for creation count.
+    /// A builder of a store from a configuration of [`deadpool_redis`]. The store keeps a few connections of its own, so of the
+    /// settings of the pool only the time limit for creation counts.
     pub fn from_config(config: Config) -> RedisStoreBuilder {
-        let PoolConfig {
-            max_size, timeouts, ..
-        } = config.get_pool_config();
-        let mut builder = match (config.url, config.connection) {
+        let timeout = config.get_pool_config().timeouts.create;
+        let builder = match (config.url, config.connection) {
             (Some(url), None) => Self::builder(url),
             (None, connection) => {
                 let connection = connection.unwrap_or_default().into_connection_info();
-                Self::at(connection.map_err(refused))
+                Self::at(connection.map(Servers::One).map_err(refused))
             }
             (Some(_), Some(_)) => Self::at(Err(refused(
                 "the configuration has both `url` and `connection`: remove one",
             ))),
         };
-        builder.commands = CONNECTIONS.min(max_size);
-        match timeouts.create {
+        match timeout {
             Some(timeout) => builder.connect_timeout(timeout),
             None => builder,
         }
@@ -221,17 +199,7 @@ impl RedisStore {
         sentinels: impl IntoIterator<Item = A>,
         master: impl Into<String>,
     ) -> RedisStoreBuilder {
-        let sentinels = read_all(sentinels);
-        // Sentinels with TLS name the servers' TLS ports.
-        let servers = match &sentinels {
-            Ok(sentinels) if sentinels.iter().any(is_encrypted) => "rediss://any",
-            _ => "redis://any",
-        };
-        RedisStoreBuilder {
-            others: sentinels,
-            target: RedisTarget::Sentinels(master.into()),
-            ..Self::builder(servers)
-        }
+        Self::at(Servers::watched(sentinels, master.into()))
     }
 }
 
@@ -242,13 +210,10 @@ impl RedisStoreBuilder {
     /// addresses.
     ///
     /// For every other store these settings are in its address; if it has both, `connect` fails.
-    pub fn servers(mut self, like: impl AsRef<str>) -> Self {
-        self.address = match self.target {
-            RedisTarget::Sentinels(_) => read_address(like.as_ref()),
-            _ => Err(refused(
-                "`servers` is for sentinels: put credentials and database into the address",
-            )),
-        };
+    pub fn servers(mut self, address: impl AsRef<str>) -> Self {
+        self.servers = self
+            .servers
+            .and_then(|servers| servers.like(address.as_ref()));
         self
     }
 
@@ -268,15 +233,6 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets how many connections carry the commands, at least one. The default is 2, or the largest size of the pool in a
-    /// [configuration](RedisStore::from_config) if that is less. The connections are kept as long as the store lives. Two more
-    /// connections are for wake-ups and for renewals; each is opened when it is first needed. In a Cluster, this holds for each server that has slots, from
-    /// its first use.
-    pub fn connections(mut self, connections: usize) -> Self {
-        self.commands = connections.max(1);
-        self
-    }
-
     /// Sets whether releases are published on sharded channels: `SPUBLISH` and `SSUBSCRIBE` instead of `PUBLISH` and
     /// `SUBSCRIBE`. For a [Cluster](RedisStore::cluster) alone.
     ///
@@ -293,7 +249,7 @@ impl RedisStoreBuilder {
 
     /// Sets how many replicas must acknowledge a change before it counts. The default is [`Replicas::None`].
     pub fn replicas(mut self, replicas: Replicas) -> Self {
-        self.acknowledgement.replicas = replicas;
+        self.replicas = replicas;
         self
     }
 
@@ -302,7 +258,7 @@ impl RedisStoreBuilder {
     /// Other commands on the connection wait meanwhile; their [`response_timeout`](Self::response_timeout) is extended by
     /// this time.
     pub fn replica_timeout(mut self, timeout: Duration) -> Self {
-        self.acknowledgement.within = timeout.min(FOR_EVER);
+        self.timeouts.replicas = timeout.min(FOR_EVER);
         self
     }
 
@@ -384,18 +340,17 @@ impl RedisStoreBuilder {
     /// If the address cannot be used.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
         let settings = ConnectionSettings {
-            timeouts: self.timeouts,
-            acknowledgement: self.acknowledgement,
+            replicas: self.replicas,
             background: Arc::default(),
-            channels: Arc::new(ChannelKind::new(match self.target {
-                RedisTarget::Cluster => self.channels,
+            channels: Arc::new(ChannelKind::new(match self.servers {
+                Ok(Servers::Cluster(_)) => self.channels,
                 _ => Some(Channels::Plain),
             })),
         };
         let inner = Arc::new(StoreInner {
             outside: Arc::default(),
             background: settings.background.clone(),
-            acknowledging: self.acknowledgement.is_wanted(),
+            acknowledging: self.replicas.are_wanted(),
             recording: AtomicBool::new(false),
             router: Arc::new(self.router(settings)?),
         });
@@ -403,44 +358,42 @@ impl RedisStoreBuilder {
     }
 
     fn router(self, settings: ConnectionSettings) -> Result<Router, StoreError> {
-        if self.channels.is_some() && !matches!(self.target, RedisTarget::Cluster) {
+        let servers = self.servers?;
+        if self.channels.is_some() && !matches!(servers, Servers::Cluster(_)) {
             return Err(refused(
                 "only a Cluster has sharded channels: use `RedisStore::cluster`, or leave the setting out",
             ));
         }
-        if self.commands == 0 {
-            return Err(refused(
-                "the pool has no room for a connection: raise its maximum size",
-            ));
-        }
-        let (address, others) = (self.address?, self.others?);
-        let tls = self.tls.config(others.iter().chain([&address]))?;
+        let tls = self.tls.config(servers.addresses())?;
         let endpoint = |address, access| Endpoint::new(address, tls.clone(), self.timeouts, access);
-        let server = endpoint(address, self.access);
-        let connector = match self.target {
-            RedisTarget::Server => Connector::Server(server),
-            RedisTarget::Sentinels(_) if others.is_empty() => {
+        let connector = match servers {
+            Servers::One(address) => Connector::Server(endpoint(address, self.access)),
+            Servers::Watched { sentinels, .. } if sentinels.is_empty() => {
                 return Err(refused("name at least one sentinel"));
             }
-            RedisTarget::Sentinels(master) => {
+            Servers::Watched {
+                sentinels,
+                master,
+                like,
+            } => {
                 // Sentinels have credentials of their own.
-                let sentinels = others.into_iter();
+                let sentinels = sentinels.into_iter();
                 let sentinels = sentinels.map(|address| endpoint(address, Access::default()));
-                let background = settings.background.clone();
-                Connector::Sentinels(WatchedSentinels::new(sentinels, master, server, background))
+                let (server, thread) = (endpoint(like, self.access), settings.background.clone());
+                Connector::Sentinels(WatchedSentinels::new(sentinels, master, server, thread))
             }
-            RedisTarget::Cluster => {
-                let seeds = cluster::addresses(&others).map_err(refused)?;
-                let factory = MemberFactory {
-                    like: server,
-                    connections: self.commands,
-                    settings,
-                };
-                let cluster = Cluster::new(seeds, factory);
+            Servers::Cluster(seeds) => {
+                let none = || refused("a Cluster needs the address of one of its servers at least");
+                let first = seeds.first().cloned().ok_or_else(none)?;
+                let (seeds, like) = (
+                    addresses(&seeds).map_err(refused)?,
+                    endpoint(first, self.access),
+                );
+                let cluster = Cluster::new(seeds, like, settings);
                 return Ok(Router::Cluster(Arc::new(cluster)));
             }
         };
-        let node = Node::new(connector, self.commands, settings);
+        let node = Node::new(Address::default(), connector, settings);
         Ok(Router::One(Arc::new(node)))
     }
 }
@@ -481,44 +434,4 @@ impl RedisStoreBuilder {
         self.tls.identity = Some((chain.into(), key.into()));
         self
     }
-}
-
-fn read_all<A: AsRef<str>>(
-    addresses: impl IntoIterator<Item = A>,
-) -> Result<Vec<ConnectionInfo>, StoreError> {
-    let addresses = addresses.into_iter();
-    addresses
-        .map(|address| read_address(address.as_ref()))
-        .collect()
-}
-
-/// Reads the address of a server. An error shows it without what may be a password.
-fn read_address(address: &str) -> Result<ConnectionInfo, StoreError> {
-    if !cfg!(feature = "redis-tls") && address.starts_with("rediss://") {
-        return Err(refused(
-            "a `rediss://` address needs the feature `redis-tls` of tower-distributed-lock",
-        ));
-    }
-    let read = address.into_connection_info();
-    let read = read.ok().filter(|read| match read.addr() {
-        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => !host.is_empty(),
-        _ => true,
-    });
-    read.ok_or_else(|| {
-        refused(format!(
-            "`{}` is no address of a Redis server: write `redis://user:password@host:6379/0`, `rediss://…` for TLS or \
-             `redis+unix:///path`, with a password that is percent-encoded",
-            without_password(address)
-        ))
-    })
-}
-
-/// The address without what stands between the scheme and the last `@`, and without its parameters.
-fn without_password(address: &str) -> String {
-    let address = address.split(['?', '#']).next().unwrap_or_default();
-    let Some((before, host)) = address.rsplit_once('@') else {
-        return address.to_owned();
-    };
-    let scheme = before.find("://").map_or("", |end| &before[..end + 3]);
-    format!("{scheme}…@{host}")
 }

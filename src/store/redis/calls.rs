@@ -1,57 +1,57 @@
 //! The operations of the store as calls of scripts, with their keys and arguments.
 
 use super::channels::Channels;
-use super::names::{Field, Name, Names};
+use super::names::{
+    BUSY, CHANNEL, ENTER, Field, MARK, Name, Names, PERMIT_CHANNEL, QUEUE, RECORD, RW_CHANNEL,
+    TOKEN, TURN,
+};
 use super::script::{self, Call};
 use super::timeouts::ms;
-use crate::error::StoreError;
 use crate::lock::{Hold, LockMode};
-use crate::store::{Attempt, LATENESS, Record, Renewal, shared_work};
+use crate::store::{Attempt, LATENESS, Record, Renewal};
 
 /// Asks for a hold.
 pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     let hold = &attempt.hold;
-    let (names, id) = (Names::of(&hold.key), Field::plain(hold.id));
-    let (lock, busy, waits) = (names.lock(), names.busy(), waits(attempt));
-    let tombstone = names.tombstone(attempt.id, hold.mode);
-    let first = (ms(attempt.lease), id, waits);
-    // The last key of scripts that issue tokens.
-    let counter = attempt.fencing.map(|_| names.token());
-    let call = match hold.mode {
-        LockMode::Reentrant => {
-            let keys = [lock, busy, tombstone];
-            script::EXCLUSIVE_ACQUIRE.call(keys.iter().chain(&counter))
-        }
-        LockMode::Fair => {
-            let keys = [lock, busy, names.queue(), tombstone];
-            script::FAIR_ACQUIRE.call(keys.iter().chain(&counter))
-        }
-        LockMode::Read => {
-            let timeout = names.reader_timeout(hold.id);
-            script::READ_ACQUIRE.call([lock, busy, timeout, tombstone])
-        }
-        LockMode::Write => {
-            let keys = [lock, busy, tombstone];
-            script::WRITE_ACQUIRE.call(keys.iter().chain(&counter))
-        }
-        LockMode::Permit(_) => {
-            script::PERMIT_ACQUIRE.call([lock, names.permits(), busy, tombstone])
-        }
+    let names = Names::of(&hold.key);
+    let (script, limit) = match hold.mode {
+        LockMode::Reentrant => (&script::EXCLUSIVE_ACQUIRE, None),
+        LockMode::Fair => (&script::FAIR_ACQUIRE, None),
+        LockMode::Read => (&script::READ_ACQUIRE, None),
+        LockMode::Write => (&script::WRITE_ACQUIRE, None),
+        LockMode::Permit(limit) => (&script::PERMIT_ACQUIRE, Some(limit.get())),
     };
-    let call = call.arg(first);
-    let call = match hold.mode {
-        LockMode::Permit(limit) => call.arg(limit.get()),
-        _ => call,
-    };
-    let publish = match hold.mode {
-        LockMode::Read => None,
-        _ => named_if(publish, attempt.fencing.is_some()),
-    };
+    let has_token = attempt.fencing.is_some() && !shares(hold.mode);
+    let (lock, busy, (held, more)) = ([names.lock()], [names.at(BUSY)], beside(hold));
+    let tombstone = [names.tombstone(attempt.id, hold.mode)];
+    let counter = has_token.then(|| names.at(TOKEN));
+    let keys = lock.iter().chain(&held).chain(&busy).chain(&more);
+    let call = script.call(keys.chain(&tombstone).chain(&counter));
+    let publish = named_if(publish, attempt.fencing.is_some());
+    let publish = publish.filter(|_| hold.mode != LockMode::Read);
     let reserve = attempt.fencing.map(|fencing| {
         let retention = fencing.retention.map_or(0, ms);
         (fencing.reserve, retention)
     });
-    call.arg((publish, reserve))
+    let (lease, id) = (ms(attempt.lease), Field::plain(hold.id));
+    call.arg((lease, id, waits(attempt)))
+        .arg((limit, publish, reserve))
+}
+
+/// Whether such holds share the lock. They get no tokens, and leave no records.
+pub(super) fn shares(mode: LockMode) -> bool {
+    matches!(mode, LockMode::Read | LockMode::Permit(_))
+}
+
+/// Further keys of a hold: the permits that are held, and what else its mode has.
+fn beside(hold: &Hold) -> (Option<Name<'_>>, Option<Name<'_>>) {
+    let names = Names::of(&hold.key);
+    match hold.mode {
+        LockMode::Reentrant | LockMode::Write => (None, None),
+        LockMode::Fair => (None, Some(names.at(QUEUE))),
+        LockMode::Read => (None, Some(names.reader_timeout(hold.id))),
+        LockMode::Permit(_) => (Some(names.permits()), None),
+    }
 }
 
 /// How a refused attempt waits: 0 not, 1 without a place, 2 in line.
@@ -72,17 +72,10 @@ pub(super) fn release(hold: &Hold, publish: Channels) -> Call {
 }
 
 /// Releases a hold and, if there was one, keeps `record`.
-pub(super) fn release_recording(
-    hold: &Hold,
-    record: &Record,
-    publish: Channels,
-) -> Result<Call, StoreError> {
-    if matches!(hold.mode, LockMode::Read | LockMode::Permit(_)) {
-        return Err(shared_work());
-    }
-    let call = end(hold, Some(Names::of(&hold.key).record()), Some(publish));
+pub(super) fn release_recording(hold: &Hold, record: &Record, publish: Channels) -> Call {
+    let call = end(hold, Some(Names::of(&hold.key).at(RECORD)), Some(publish));
     let (field, retention) = (Field::of(hold.id, hold.mode), ms(record.retention));
-    Ok(call.arg(("record", field, &record.value[..], retention)))
+    call.arg(("record", field, &record.value[..], retention))
 }
 
 /// Withdraws an attempt. A tombstone refuses a copy of it that may still arrive.
@@ -100,19 +93,17 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
 /// follows it.
 fn end(hold: &Hold, leaves: Option<Name<'_>>, publish: Option<Channels>) -> Call {
     let names = Names::of(&hold.key);
-    let (script, second, last) = match hold.mode {
-        LockMode::Reentrant => (&script::EXCLUSIVE_RELEASE, None, None),
-        LockMode::Fair => (&script::FAIR_RELEASE, None, Some(names.queue())),
-        LockMode::Read => {
-            let timeout = names.reader_timeout(hold.id);
-            (&script::READ_RELEASE, None, Some(timeout))
-        }
-        LockMode::Write => (&script::WRITE_RELEASE, None, None),
-        LockMode::Permit(_) => (&script::PERMIT_RELEASE, Some(names.permits()), None),
+    let script = match hold.mode {
+        LockMode::Reentrant => &script::EXCLUSIVE_RELEASE,
+        LockMode::Fair => &script::FAIR_RELEASE,
+        LockMode::Read => &script::READ_RELEASE,
+        LockMode::Write => &script::WRITE_RELEASE,
+        LockMode::Permit(_) => &script::PERMIT_RELEASE,
     };
-    let (lock, next) = ([names.lock()], [names.busy(), redissons_channel(hold)]);
-    let keys = lock.iter().chain(&second).chain(&next);
-    let call = script.call(keys.chain(&last).chain(&leaves));
+    let (lock, (held, more)) = ([names.lock()], beside(hold));
+    let next = [names.at(BUSY), redissons_channel(hold)];
+    let keys = lock.iter().chain(&held).chain(&next).chain(&more);
+    let call = script.call(keys.chain(&leaves));
     call.arg((Field::plain(hold.id), publish))
 }
 
@@ -124,7 +115,7 @@ pub(super) fn renew(renewals: &[&Renewal], is_marked: bool) -> Call {
         [lock].into_iter().chain(renewed_by(&renewal.hold).1)
     });
     let kind = |renewal: &Renewal| renewed_by(&renewal.hold).0;
-    let mark = is_marked.then(|| Names::of(&renewals[0].hold.key).mark());
+    let mark = is_marked.then(|| Names::of(&renewals[0].hold.key).at(MARK));
     let call = script::RENEW
         .call(keys.chain(mark))
         .arg(is_marked.then_some("marked"));
@@ -153,9 +144,9 @@ pub(super) fn channel(attempt: &Attempt) -> String {
     let hold = &attempt.hold;
     let names = Names::of(&hold.key);
     match hold.mode {
-        LockMode::Fair => names.turn_channel(hold.id).to_string(),
-        LockMode::Read if attempt.is_woken_in_turn() => names.enter().to_string(),
-        _ if attempt.is_woken_in_turn() => format!("{}:{}", names.turn(), hold.id.client()),
+        LockMode::Fair => names.at(CHANNEL).of(hold.id).to_string(),
+        LockMode::Read if attempt.is_woken_in_turn() => names.at(ENTER).to_string(),
+        _ if attempt.is_woken_in_turn() => format!("{}:{}", names.at(TURN), hold.id.client()),
         _ => redissons_channel(hold).to_string(),
     }
 }
@@ -164,9 +155,9 @@ pub(super) fn channel(attempt: &Attempt) -> String {
 pub(super) fn redissons_channel(hold: &Hold) -> Name<'_> {
     let names = Names::of(&hold.key);
     match hold.mode {
-        LockMode::Reentrant | LockMode::Fair => names.channel(),
-        LockMode::Read | LockMode::Write => names.rw_channel(),
-        LockMode::Permit(_) => names.permit_channel(),
+        LockMode::Reentrant | LockMode::Fair => names.at(CHANNEL),
+        LockMode::Read | LockMode::Write => names.at(RW_CHANNEL),
+        LockMode::Permit(_) => names.at(PERMIT_CHANNEL),
     }
 }
 

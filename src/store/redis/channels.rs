@@ -43,13 +43,8 @@ impl Channels {
 pub(super) struct ChannelKind {
     /// The program has set it, or there is no choice.
     is_fixed: bool,
-    known: Mutex<Known>,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    kind: Option<Channels>,
-    is_in_doubt: bool,
+    /// The kind, and whether it is in doubt.
+    known: Mutex<(Option<Channels>, bool)>,
 }
 
 impl ChannelKind {
@@ -57,32 +52,29 @@ impl ChannelKind {
     pub(super) fn new(fixed: Option<Channels>) -> Self {
         Self {
             is_fixed: fixed.is_some(),
-            known: Mutex::new(Known {
-                kind: fixed,
-                is_in_doubt: false,
-            }),
+            known: Mutex::new((fixed, false)),
         }
     }
 
     /// The kind, and whether the caller should ask for it again.
     pub(super) fn known(&self) -> (Option<Channels>, bool) {
         let mut known = self.known.lock();
-        (known.kind, std::mem::take(&mut known.is_in_doubt))
+        (known.0, std::mem::take(&mut known.1))
     }
 
     /// The kind that was known last.
     pub(super) fn last(&self) -> Option<Channels> {
-        self.known.lock().kind
+        self.known.lock().0
     }
 
     /// A connection was replaced.
     pub(super) fn doubt(&self) {
-        self.known.lock().is_in_doubt = !self.is_fixed;
+        self.known.lock().1 = !self.is_fixed;
     }
 
     /// Whether the kind is another one than before.
     pub(super) fn set(&self, kind: Channels) -> bool {
-        let before = self.known.lock().kind.replace(kind);
+        let before = self.known.lock().0.replace(kind);
         before.is_some_and(|before| before != kind)
     }
 }

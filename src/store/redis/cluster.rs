@@ -15,9 +15,8 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use redis::Value;
 
-mod member;
+mod map;
 mod redirect_loop;
-mod slots;
 mod topology;
 
 use super::channels::Channels;
@@ -31,9 +30,7 @@ use super::wire::Wire;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::Wakeups;
-pub(super) use member::MemberFactory;
 use redirect_loop::RedirectLoop;
-pub(super) use slots::addresses;
 pub(super) use topology::Cluster;
 
 impl Cluster {
@@ -45,14 +42,14 @@ impl Cluster {
 
     /// The kind of channels.
     pub(super) async fn channels(self: &Arc<Self>) -> Result<Channels, StoreError> {
-        let settings = &self.factory.settings;
+        let settings = &self.settings;
         match settings.channels.known() {
             (Some(kind), false) => Ok(kind),
             (Some(kind), true) => {
                 // No caller waits for the answers: a server that hangs concerns its own slots only.
                 let cluster = self.clone();
                 let asking = async move { cluster.ask_for_channels().await.map(drop) };
-                settings.background.detach(asking);
+                settings.background.spawn(asking).detach();
                 Ok(kind)
             }
             // Boxed, so that the future of a call is small. The first callers ask each for itself: none waits for another, whose
@@ -64,11 +61,11 @@ impl Cluster {
     /// Asks every master. If the kind has changed, all subscriptions begin again.
     async fn ask_for_channels(self: &Arc<Self>) -> Result<Channels, StoreError> {
         let map = self.map().await?;
-        let answers = map.masters.iter().map(|node| node.shards_channels());
+        let answers = map.masters.iter().map(|node| shards_channels(node));
         let kind = agreed(join_all(answers).await)?;
-        if self.factory.settings.channels.set(kind) {
-            for member in &map.masters {
-                member.node.subscriptions.begin_again();
+        if self.settings.channels.set(kind) {
+            for node in &map.masters {
+                node.subscriptions.begin_again();
             }
         }
         Ok(kind)
@@ -78,7 +75,7 @@ impl Cluster {
     pub(super) async fn servers(self: &Arc<Self>) -> Result<Vec<(String, Arc<Node>)>, StoreError> {
         let map = self.map().await?;
         let servers = map.masters.iter();
-        let servers = servers.map(|member| (format!("{:?}", member.address), member.node.clone()));
+        let servers = servers.map(|node| (node.address.to_string(), node.clone()));
         let mut servers: Vec<_> = servers.collect();
         servers.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(servers)
@@ -94,7 +91,7 @@ impl Cluster {
         let mut redirects = RedirectLoop::new(self, slot_of(key)?).await?;
         loop {
             let target = redirects.next().await?;
-            let connection = target.member.node.connection(purpose, key);
+            let connection = target.node.connection(purpose, key);
             match connection.answer(call, target.asking).await {
                 Ok((Value::ServerError(error), _)) => redirects.redirect(&target, error).await?,
                 Ok(answered) => return Ok(answered),
@@ -115,12 +112,12 @@ impl Cluster {
         let mut redirects = RedirectLoop::new(self, slot).await?;
         loop {
             let target = redirects.next().await?;
-            let subscriptions = &target.member.node.subscriptions;
+            let subscriptions = &target.node.subscriptions;
             let listening = subscriptions.listen(channel.clone()).await;
             // A map that came before the subscription has not ended it.
             let map = self.known();
             let error = match listening {
-                Ok(wakeups) if map.is_some_and(|map| map.is_master(slot, &target.member)) => {
+                Ok(wakeups) if map.is_some_and(|map| map.is_master(slot, &target.node)) => {
                     return Ok(wakeups);
                 }
                 Ok(_) => transient("the slot has moved meanwhile"),
@@ -144,7 +141,26 @@ impl Cluster {
     /// The server that has the key's slot, as far as this process knows.
     pub(super) fn known_node(&self, key: &LockKey) -> Option<Arc<Node>> {
         let map = self.known()?;
-        Some(map.master(Slot::of(key.as_str()))?.node.clone())
+        map.master(Slot::of(key.as_str())).cloned()
+    }
+}
+
+/// Whether the server knows sharded channels. It asks in the same way as Redisson (PROTOCOL 1.9).
+async fn shards_channels(node: &Node) -> Result<bool, StoreError> {
+    let question = redis::cmd("PUBSUB").arg("SHARDNUMSUB").to_owned();
+    knows_the_command(node.first(Purpose::Commands).query(&question).await?)
+}
+
+/// Fails if the answer does not say it, as that of a server which is busy, or which forbids the command.
+fn knows_the_command(answer: Value) -> Result<bool, StoreError> {
+    let Value::ServerError(error) = answer else {
+        return Ok(true);
+    };
+    let is_general = error.code() == "ERR";
+    let refusal = failure::refusal(error);
+    match refusal.kind() {
+        StoreErrorKind::Refused if is_general => Ok(false),
+        _ => Err(refusal),
     }
 }
 
@@ -168,4 +184,33 @@ fn agreed(answers: Vec<Result<bool, StoreError>>) -> Result<Channels, StoreError
 fn slot_of(key: &LockKey) -> Result<Slot, StoreError> {
     Names::of(key).share_a_slot().map_err(refused)?;
     Ok(Slot::of(key.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(error: &str) -> Value {
+        let parsed = redis::parse_redis_value(format!("-{error}\r\n").as_bytes());
+        parsed.expect("an answer of Redis")
+    }
+
+    #[test]
+    fn only_a_server_that_does_not_know_the_command_has_no_sharded_channels() {
+        for unknown in [
+            "ERR Unknown subcommand or wrong number of arguments for 'SHARDNUMSUB'. Try PUBSUB HELP.",
+            "ERR unknown subcommand 'SHARDNUMSUB'. Try PUBSUB HELP.",
+        ] {
+            assert!(!knows_the_command(answer(unknown)).expect("it answers"));
+        }
+        for other in [
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+            "LOADING Redis is loading the dataset in memory",
+            "ERR max number of clients reached",
+            "NOPERM User default has no permissions to run the 'pubsub|shardnumsub' command",
+        ] {
+            assert!(knows_the_command(answer(other)).is_err(), "{other}");
+        }
+        assert!(knows_the_command(Value::Array(Vec::new())).expect("it answers"));
+    }
 }

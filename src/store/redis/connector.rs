@@ -37,7 +37,7 @@ impl Connector {
     pub(super) fn like(&self) -> &Endpoint {
         match self {
             Self::Server(server) | Self::Node(server) => server,
-            Self::Sentinels(sentinels) => sentinels.group.server(),
+            Self::Sentinels(sentinels) => &sentinels.group.server,
         }
     }
 

@@ -16,9 +16,10 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::access::{Access, Credentials};
+use super::access::Access;
+use super::address::Address;
 use super::failure::{self, accepted};
-use super::in_parts::InParts;
+use super::in_parts::in_parts;
 use super::timeouts::Timeouts;
 use super::tls::{self, TlsConfig};
 use crate::error::StoreError;
@@ -77,8 +78,8 @@ impl Endpoint {
     }
 
     /// Another server, which a sentinel or a node of a Cluster has named, with the same settings.
-    pub(super) fn at(&self, host: &str, port: u16) -> Self {
-        let (host, port) = self.access.reached_at(host, port);
+    pub(super) fn at(&self, address: &Address) -> Self {
+        let (host, port) = self.access.reached_at(address);
         let address = match self.address.addr() {
             ConnectionAddr::TcpTls {
                 insecure,
@@ -112,20 +113,19 @@ impl Endpoint {
         on_push: Option<&OnPush>,
         questions: &[Cmd],
     ) -> Result<(RawConnection, Value, Vec<Value>), StoreError> {
-        let credentials = self
-            .access
-            .credentials(self.address.redis_settings())
-            .await?;
-        let db = self.address.redis_settings().db();
-        let mut connection = self.connect(on_push, credentials.as_ref()).await?;
+        let settings = self.address.redis_settings();
+        let credentials = self.access.credentials(settings).await?;
+        let mut connection = self.connect(on_push, &credentials).await?;
         let mut commands = Vec::with_capacity(3 + questions.len());
         if on_push.is_none() {
-            commands.extend(credentials.map(|credentials| credentials.command()));
-            let select = || redis::cmd("SELECT").arg(db).to_owned();
-            commands.extend((db != 0).then(select));
+            let user = credentials.username();
+            let auth = |password| redis::cmd("AUTH").arg(user).arg(password).to_owned();
+            commands.extend(credentials.password().map(auth));
+            let select = || redis::cmd("SELECT").arg(settings.db()).to_owned();
+            commands.extend((settings.db() != 0).then(select));
         }
         let must_be_done = commands.len();
-        let is_resp3 = self.address.redis_settings().protocol().supports_resp3();
+        let is_resp3 = settings.protocol().supports_resp3();
         let mut hello = redis::cmd("HELLO");
         if is_resp3 && on_push.is_none() {
             hello.arg(3);
@@ -148,34 +148,32 @@ impl Endpoint {
     async fn connect(
         &self,
         on_push: Option<&OnPush>,
-        credentials: Option<&Credentials>,
+        credentials: &RedisConnectionInfo,
     ) -> Result<RawConnection, StoreError> {
         let stream = connect(&self.address, &self.tls, self.timeouts).await;
         let stream = stream.map_err(|error| self.failed(error.into()))?;
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_pipeline_buffer_size(BACKLOG);
-        // A user with the documented rights may not send the name of the library.
-        let silent = RedisConnectionInfo::default().set_skip_set_lib_name();
         let Some(on_push) = on_push else {
-            let silent = silent.set_protocol(ProtocolVersion::RESP2);
-            return self.on_stream(InParts::new(stream), &silent, config).await;
+            return self
+                .on_stream(in_parts(stream), RedisConnectionInfo::default(), config)
+                .await;
         };
-        let mut speaking = silent.set_protocol(ProtocolVersion::RESP3);
-        if let Some(credentials) = credentials {
-            speaking = credentials.added_to(speaking);
-        }
+        let speaking = credentials.clone().set_protocol(ProtocolVersion::RESP3);
         let config = config.set_push_sender(on_push.clone());
-        self.on_stream(stream, &speaking, config).await
+        self.on_stream(stream, speaking.set_db(0), config).await
     }
 
     async fn on_stream(
         &self,
         stream: impl Stream + 'static,
-        settings: &RedisConnectionInfo,
+        settings: RedisConnectionInfo,
         config: AsyncConnectionConfig,
     ) -> Result<RawConnection, StoreError> {
-        let opening = MultiplexedConnection::new_with_config(settings, stream, config);
+        // A user with the documented rights may not send the name of the library.
+        let settings = settings.set_skip_set_lib_name();
+        let opening = MultiplexedConnection::new_with_config(&settings, stream, config);
         let (handle, driver) = opening.await.map_err(|error| self.failed(error))?;
         Ok(RawConnection::new(handle, driver))
     }
@@ -274,9 +272,4 @@ fn set_up(stream: &TcpStream, timeouts: Timeouts) -> io::Result<()> {
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     socket.set_tcp_user_timeout(Some(timeouts.response.min(LONGEST_SILENCE)))?;
     Ok(())
-}
-
-/// Whether connections to the address use TLS.
-pub(super) fn is_encrypted(address: &ConnectionInfo) -> bool {
-    matches!(address.addr(), ConnectionAddr::TcpTls { .. })
 }

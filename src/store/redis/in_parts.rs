@@ -10,7 +10,7 @@ use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, join, split};
 
 /// The most lines of a script's answer about one key.
 const LINES_OF_ONE: usize = 4;
@@ -18,29 +18,30 @@ const LINES_OF_ONE: usize = 4;
 /// How many bytes the first part has at most: eight answers of one digit. Each further part with several answers is twice as long.
 const FIRST_PART: usize = 32;
 
+/// The stream, read in parts.
+pub(super) fn in_parts<S: AsyncRead + AsyncWrite>(stream: S) -> impl AsyncRead + AsyncWrite {
+    let (stream, writes) = split(stream);
+    let reads = InParts {
+        stream,
+        part: FIRST_PART,
+        several: false,
+    };
+    join(reads, writes)
+}
+
 /// Delays the read that follows a part with several answers, so that the tasks that wait for them run first.
 ///
 /// No byte waits without a wake-up: a delayed read wakes its task at once, and the next read is not delayed. The Redis client
 /// reads before it takes each command. So it reads the further parts when it takes the commands of the first one.
-pub(super) struct InParts<S> {
-    stream: S,
+struct InParts<R> {
+    stream: R,
     /// How many bytes the next read may take.
     part: usize,
     /// Whether the last read has brought several answers. Then the next one is delayed.
     several: bool,
 }
 
-impl<S> InParts<S> {
-    pub(super) fn new(stream: S) -> Self {
-        Self {
-            stream,
-            part: FIRST_PART,
-            several: false,
-        }
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for InParts<S> {
+impl<R: AsyncRead + Unpin> AsyncRead for InParts<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -71,36 +72,6 @@ impl<S: AsyncRead + Unpin> AsyncRead for InParts<S> {
             false => FIRST_PART,
         };
         Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for InParts<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
     }
 }
 

@@ -5,12 +5,14 @@ use std::time::{Duration, SystemTime};
 
 use redis::{InfoDict, Value};
 
-/// The answer to `INFO`, by field.
-pub(super) struct Info(InfoDict);
+use super::address::Address;
+
+/// The answer to `INFO`, by field, and this process's time when it came.
+pub(super) struct Info(InfoDict, SystemTime);
 
 impl Info {
     pub(super) fn parse(text: &str) -> Self {
-        Self(InfoDict::new(text))
+        Self(InfoDict::new(text), SystemTime::now())
     }
 
     pub(super) fn field(&self, name: &str) -> Option<&str> {
@@ -55,25 +57,30 @@ impl Info {
         }
     }
 
-    /// How many seconds the server's clock is ahead of this process's, whose time was `received` when the answer came; `None`
-    /// if the server does not name its time. The time that the answer took counts as behind.
-    pub(super) fn clock_offset(&self, received: SystemTime) -> Option<f64> {
+    /// How many seconds the server's clock is ahead of this process's; `None` if the server does not name its time. The time that the answer took counts as behind.
+    pub(super) fn clock_offset(&self) -> Option<f64> {
         let micros: u64 = self.field("server_time_usec")?.parse().ok()?;
-        let here = received.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        let here = self.1.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         Some(Duration::from_micros(micros).as_secs_f64() - here.as_secs_f64())
     }
 
     /// The address of each replica, and its state: `online` when it has all data.
-    pub(super) fn replicas(&self) -> Vec<(String, String)> {
+    pub(super) fn replicas(&self) -> Vec<(Address, String)> {
         let lines = (0..).map_while(|n| self.field(&format!("slave{n}")));
         let replica = |line: &str| {
             let parts = line.split(',').filter_map(|part| part.split_once('='));
             let parts: HashMap<_, _> = parts.collect();
             let part = |name| parts.get(name).copied().unwrap_or("?");
-            let address = format!("{}:{}", part("ip"), part("port"));
-            (address, part("state").to_owned())
+            let port = part("port").parse().unwrap_or_default();
+            (Address::new(part("ip"), port), part("state").to_owned())
         };
         lines.map(replica).collect()
+    }
+
+    /// How many replicas have all data.
+    pub(super) fn followers(&self) -> usize {
+        let replicas = self.replicas().into_iter();
+        replicas.filter(|(_, state)| state == "online").count()
     }
 }
 
@@ -109,7 +116,7 @@ mod tests {
         assert_eq!(info.server(), ("Valkey", "8.1.8"));
         let replicas = info.replicas();
         assert_eq!(replicas.len(), 2);
-        assert_eq!(replicas[1].0, "::1:7002");
+        assert_eq!(replicas[1].0, Address::new("::1", 7002));
         assert_eq!(replicas[1].1, "wait_bgsave");
     }
 }

@@ -30,8 +30,6 @@ use crate::telemetry;
 mod opening;
 mod sending;
 
-use opening::Opened;
-
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Purpose {
@@ -139,7 +137,7 @@ impl Link {
 
     /// Starts the task, unless it runs. A task that has ended with its runtime is followed by one on the runtime of the next
     /// caller.
-    fn start(self: &Arc<Self>, opened: Option<Opened>) {
+    fn start(self: &Arc<Self>, opened: Option<Wire>) {
         let mut task = self.task.lock();
         let runs = task.as_ref().is_some_and(|task| !task.is_finished());
         if (runs && opened.is_none()) || matches!(*self.state.borrow(), State::Closed) {
@@ -160,7 +158,7 @@ impl Link {
         drop((former, before));
     }
 
-    async fn run(self: Arc<Self>, mut opened: Option<Opened>) {
+    async fn run(self: Arc<Self>, mut opened: Option<Wire>) {
         let (mut failing, mut short_lived) = (Backoff::STORE, Backoff::STORE);
         loop {
             let opening = match opened.take() {
@@ -168,11 +166,11 @@ impl Link {
                 None => self.open(true).await,
             };
             match opening {
-                Ok(Opened { wire, master }) => {
+                Ok(wire) => {
                     failing.reset();
                     let wire = Arc::new(wire);
                     drop(self.set(State::Up(wire.clone())));
-                    let mut moved = pin!(replaced(master));
+                    let mut moved = pin!(replaced(wire.master.clone()));
                     match self.serve(&wire, moved.as_mut()).await {
                         Some(Ok(another)) => {
                             opened = Some(another);
@@ -228,7 +226,7 @@ impl Link {
         &self,
         wire: &Wire,
         mut moved: Pin<&mut impl Future<Output = ()>>,
-    ) -> Option<Result<Opened, StoreError>> {
+    ) -> Option<Result<Wire, StoreError>> {
         let mut late = self.context.late.subscribe();
         let ended = loop {
             tokio::select! {
@@ -264,7 +262,7 @@ impl Link {
     }
 
     /// Opens another connection if a probe has no answer in time.
-    async fn another(&self) -> Result<Opened, StoreError> {
+    async fn another(&self) -> Result<Wire, StoreError> {
         sleep(self.context.timeouts().probe() + self.context.waits.delay()).await;
         self.open(true).await
     }

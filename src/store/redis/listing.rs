@@ -6,7 +6,7 @@ use super::RedisStore;
 use super::admin::lifetime;
 use super::failure;
 use super::link::{Link, Purpose};
-use super::names::Names;
+use super::names::{self, Names, RECORD};
 use super::reply::read;
 use super::script::Call;
 use crate::error::{StoreError, StoreErrorKind};
@@ -42,43 +42,22 @@ struct Search {
     pattern: String,
 }
 
-/// Several searches, one after the other.
-struct Walk {
-    searches: Vec<Search>,
-    /// The index of the current search; past the last one at the end.
-    current: usize,
-    /// The current search's own cursor.
-    cursor: String,
-    steps: usize,
-}
-
 impl RedisStore {
     pub(super) async fn walk_locks(
         &self,
         query: &ListQuery,
     ) -> Result<Page<LockEntry>, StoreError> {
-        let prefix = literally(&query.prefix);
+        let prefix = names::literally(&query.prefix);
         let searches = [
             (LOCKS, format!("{prefix}*")),
-            (PERMITS, format!("*{prefix}*{}", Names::PERMITS)),
+            (PERMITS, format!("*{prefix}*{}", names::PERMITS)),
         ];
-        let mut walk = self.walk(query, &searches).await?;
-        let mut entries = Vec::new();
-        while entries.len() < query.limit
-            && let Some((kind, names)) = walk.step().await?
-        {
-            let keys: Vec<_> = match kind {
-                PERMITS => names
-                    .iter()
-                    .flat_map(|name| Names::permitted(name))
-                    .collect(),
-                _ => names.into_iter().map(LockKey::from).collect(),
-            };
-            let keys = keys.into_iter().filter(|key| self.is_listed(query, key));
-            let look = |key| self.held(key, kind == PERMITS);
-            entries.extend(each(keys.collect(), look).await?);
-        }
-        Ok(Page::new(entries, walk.position()))
+        let keys = |kind: &str, name: String| match kind {
+            PERMITS => names::permitted(&name).collect(),
+            _ => vec![LockKey::from(name)],
+        };
+        let look = |kind: &str, key| self.held(key, kind == PERMITS);
+        self.walk(query, &searches, keys, look).await
     }
 
     pub(super) async fn walk_records(
@@ -86,25 +65,21 @@ impl RedisStore {
         query: &ListQuery,
     ) -> Result<Page<RecordEntry>, StoreError> {
         // A name with a hash tag of its own has no further braces in the key.
-        let pattern = format!("{}*{}*", Names::RECORDS, literally(&query.prefix));
-        let mut walk = self.walk(query, &[(RECORDS, pattern)]).await?;
-        let mut entries = Vec::new();
-        while entries.len() < query.limit
-            && let Some((_, names)) = walk.step().await?
-        {
-            let keys = names.iter().filter_map(|name| Names::recorded(name));
-            let keys = keys.filter(|key| self.is_listed(query, key));
-            entries.extend(each(keys.collect(), |key| self.remembered(key)).await?);
-        }
-        Ok(Page::new(entries, walk.position()))
+        let pattern = format!("{RECORD}*{}*", names::literally(&query.prefix));
+        let keys = |_: &str, name: String| names::recorded(&name).into_iter().collect();
+        let look = |_: &str, key| self.remembered(key);
+        self.walk(query, &[(RECORDS, pattern)], keys, look).await
     }
 
-    /// Begins where the query's page begins. Each server is searched for all of `searches`.
-    async fn walk(
+    /// Begins where the query's page begins. Each server is searched for all of `searches`, one after the other. `keys`: the keys that
+    /// a name of this type tells of; `look`: the entry of a key.
+    async fn walk<T, F: Future<Output = Result<Option<T>, StoreError>>>(
         &self,
         query: &ListQuery,
         searches: &[(&'static str, String)],
-    ) -> Result<Walk, StoreError> {
+        keys: impl Fn(&str, String) -> Vec<LockKey>,
+        look: impl Fn(&str, LockKey) -> F,
+    ) -> Result<Page<T>, StoreError> {
         let servers = self.inner.router.servers().await?;
         let mut all = Vec::new();
         for (server, node) in &servers {
@@ -115,16 +90,28 @@ impl RedisStore {
                 pattern: pattern.clone(),
             }));
         }
-        let (current, cursor) = match query.position() {
+        let (mut current, cursor) = match query.position() {
             Some(text) => begin(text, &all).ok_or_else(foreign_cursor)?,
             None => (0, END),
         };
-        Ok(Walk {
-            current,
-            cursor: cursor.to_owned(),
-            searches: all,
-            steps: 0,
-        })
+        let (mut cursor, mut steps, mut entries) = (cursor.to_owned(), 0, Vec::new());
+        while entries.len() < query.limit
+            && steps < STEPS
+            && let Some(search) = all.get(current)
+        {
+            steps += 1;
+            let (next, names) = search.step(&cursor).await?;
+            let found = names.into_iter().flat_map(|name| keys(search.kind, name));
+            let found = found.filter(|key| self.is_listed(query, key));
+            entries.extend(each(found.collect(), |key| look(search.kind, key)).await?);
+            current += usize::from(next == END);
+            cursor = next;
+        }
+        let position = all.get(current).map(|search| {
+            let Search { server, kind, .. } = search;
+            Cursor::new(format!("{server}/{kind}:{cursor}"))
+        });
+        Ok(Page::new(entries, position))
     }
 
     fn is_listed(&self, query: &ListQuery, key: &LockKey) -> bool {
@@ -146,49 +133,26 @@ impl RedisStore {
     }
 
     async fn remembered(&self, key: LockKey) -> Result<Option<RecordEntry>, StoreError> {
-        let ask = |command| Call::about(command, Names::of(&key).record());
+        let ask = |command| Call::about(command, Names::of(&key).at(RECORD));
         let (size, left) = (ask("STRLEN"), ask("PTTL"));
-        let size: u64 = read(self.call(&key, |_| Ok(size)).await?)?;
-        let left: i64 = read(self.call(&key, |_| Ok(left)).await?)?;
+        let size: u64 = read(self.call(&key, |_| size).await?)?;
+        let left: i64 = read(self.call(&key, |_| left).await?)?;
         // It has expired since.
         let is_gone = left == -2;
         Ok((!is_gone).then(|| RecordEntry::new(key, size, lifetime(left))))
     }
 }
 
-impl Walk {
-    /// The type and the names of the next keys; `None` at the end, or after [`STEPS`] `SCAN`s. Keys that are not UTF-8 are not
-    /// keys of this crate and are skipped.
-    async fn step(&mut self) -> Result<Option<(&'static str, Vec<String>)>, StoreError> {
-        let search = self.searches.get(self.current);
-        let Some(search) = search.filter(|_| self.steps < STEPS) else {
-            return Ok(None);
-        };
-        self.steps += 1;
-        let answer = search.connection.query(&search.scan(&self.cursor)).await?;
-        let (next, names): (String, Vec<Vec<u8>>) = read(failure::accepted(answer)?)?;
-        let names = names.into_iter().map(String::from_utf8);
-        let found = (search.kind, names.filter_map(Result::ok).collect());
-        if next == END {
-            self.current += 1;
-        }
-        self.cursor = next;
-        Ok(Some(found))
-    }
-
-    /// The start of the next page; `None` at the end.
-    fn position(&self) -> Option<Cursor> {
-        let Search { server, kind, .. } = self.searches.get(self.current)?;
-        Some(Cursor::new(format!("{server}/{kind}:{}", self.cursor)))
-    }
-}
-
 impl Search {
-    fn scan(&self, cursor: &str) -> redis::Cmd {
+    /// The next cursor, and the names of the next keys. Those that are not UTF-8 are not keys of this crate and are skipped.
+    async fn step(&self, cursor: &str) -> Result<(String, Vec<String>), StoreError> {
         let mut scan = redis::cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(&self.pattern);
         scan.arg("COUNT").arg(STEP).arg("TYPE").arg(self.kind);
-        scan
+        let answer = failure::accepted(self.connection.query(&scan).await?)?;
+        let (next, names): (String, Vec<Vec<u8>>) = read(answer)?;
+        let names = names.into_iter().map(String::from_utf8);
+        Ok((next, names.filter_map(Result::ok).collect()))
     }
 }
 
@@ -207,35 +171,23 @@ fn begin<'a>(position: &'a str, searches: &[Search]) -> Option<(usize, &'a str)>
     Some(same.map_or_else(|| (next(), END), |same| (same, cursor)))
 }
 
-/// A pattern that matches exactly this text.
-fn literally(text: &str) -> String {
-    let mut pattern = String::new();
-    for c in text.chars() {
-        if matches!(c, '*' | '?' | '[' | ']' | '^' | '-' | '\\') {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_prefix_matches_literally() {
-        assert_eq!(literally("lock:a*[b]?\\"), "lock:a\\*\\[b\\]\\?\\\\");
+        assert_eq!(names::literally("lock:a*[b]?\\"), "lock:a\\*\\[b\\]\\?\\\\");
     }
 
     #[test]
     fn a_key_is_read_from_the_name_of_its_record() {
         for name in ["n", "a{n}b", "order:42"] {
             let key = LockKey::new(name);
-            let record = Names::of(&key).record().to_string();
-            assert_eq!(Names::recorded(&record), Some(key));
+            let record = Names::of(&key).at(RECORD).to_string();
+            assert_eq!(names::recorded(&record), Some(key));
         }
-        assert_eq!(Names::recorded("tower_lock_recorder"), None);
+        assert_eq!(names::recorded("tower_lock_recorder"), None);
     }
 
     #[test]
@@ -244,14 +196,14 @@ mod tests {
             let key = LockKey::new(name);
             let permits = Names::of(&key).permits().to_string();
             assert!(
-                Names::permitted(&permits).any(|other| other == key),
+                names::permitted(&permits).any(|other| other == key),
                 "{name}"
             );
         }
         // Two keys have this name: Redisson's.
-        assert_eq!(Names::permitted("{n}:timeout").count(), 2);
+        assert_eq!(names::permitted("{n}:timeout").count(), 2);
         for name in ["n:timeout", "{n}:timeouts", "{n}"] {
-            assert_eq!(Names::permitted(name).count(), 0, "{name}");
+            assert_eq!(names::permitted(name).count(), 0, "{name}");
         }
     }
 }

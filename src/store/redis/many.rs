@@ -40,7 +40,7 @@ pub(super) fn release<'a>(holds: impl Iterator<Item = &'a Hold>, publish: Channe
 /// script of its mode.
 fn joined(script: &'static Script, first: Option<&str>, calls: &[(LockMode, Call)]) -> Call {
     let keys: Vec<_> = calls.iter().flat_map(|(_, call)| call.keys()).collect();
-    let call = script.call_with_words(keys.into_iter()).arg(first);
+    let call = script.call(keys).arg(first);
     calls.iter().fold(call, |call, (mode, one)| {
         let head = call.arg((mode.as_str(), one.keys().len(), one.args().len()));
         one.args().fold(head, Call::arg)
@@ -73,15 +73,17 @@ pub(super) fn outcome(
         if grants.len() != attempts.len() {
             return Err(misfit());
         }
-        let grants = grants.iter().zip(attempts).enumerate();
-        let grants = grants.map(|(index, (grant, attempt))| match one(grant, attempt)? {
+        let grants = grants.iter().enumerate();
+        let grants = grants.map(|(index, grant)| match reply::outcome(grant)? {
             Outcome::Granted { token } => Ok(Grant { index, token }),
             Outcome::Refused { .. } => Err(misfit()),
         });
         return Ok(SeveralOutcome::Granted(grants.collect::<Result<_, _>>()?));
     }
-    let attempt = attempts.get(index.unwrap_or(0)).ok_or_else(misfit)?;
-    match (want, index, one(about, attempt)?) {
+    if index.is_some_and(|index| index >= attempts.len()) {
+        return Err(misfit());
+    }
+    match (want, index, reply::outcome(about)?) {
         (Want::Any, Some(index), Outcome::Granted { token }) => {
             Ok(SeveralOutcome::Granted(vec![Grant { index, token }]))
         }
@@ -91,8 +93,4 @@ pub(super) fn outcome(
         }
         _ => Err(misfit()),
     }
-}
-
-fn one(answer: &Value, attempt: &Attempt) -> Result<Outcome, StoreError> {
-    reply::outcome(answer, attempt.hold.mode.family())
 }

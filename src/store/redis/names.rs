@@ -7,6 +7,54 @@ use redis::{RedisWrite, ToRedisArgs};
 use super::slot::hash_tag;
 use crate::lock::{HoldId, LockKey, LockMode};
 
+/// The fair queue.
+pub(super) const QUEUE: &str = "redisson_lock_queue:";
+/// The counter of fencing tokens.
+pub(super) const TOKEN: &str = "redisson_lock_token:";
+/// Ours: is there while anything about the lock is unusual. Without it, no other key of ours matters to a script.
+pub(super) const BUSY: &str = "tower_lock_busy:";
+/// Ours: the record of finished work.
+pub(super) const RECORD: &str = "tower_lock_record:";
+/// Ours: left by an attempt that was withdrawn.
+const VOID: &str = "tower_lock_void:";
+/// Ours: written for replicas to acknowledge.
+pub(super) const MARK: &str = "tower_lock_mark:";
+/// Ours: the entry of a process that has announced itself.
+pub(super) const PROCESS: &str = "tower_lock_process:";
+
+/// The prefixes of the keys of a lock, besides its own name. The scripts derive most of them.
+pub(super) const KEYS: &[&str] = &[
+    QUEUE,
+    "redisson_lock_timeout:",
+    TOKEN,
+    "tower_lock_alive:",
+    BUSY,
+    "tower_lock_limit:",
+    "tower_lock_line:",
+    "tower_lock_pass:",
+    "tower_lock_readers:",
+    RECORD,
+    VOID,
+    "tower_lock_writers:",
+];
+
+/// The channel for releases of exclusive locks. A fair waiter has its own channel, `<this>:<hold id>`.
+pub(super) const CHANNEL: &str = "redisson_lock__channel:";
+/// The channel for releases of read-write locks.
+pub(super) const RW_CHANNEL: &str = "redisson_rwlock:";
+/// The channel of messages about permits that came free.
+pub(super) const PERMIT_CHANNEL: &str = "redisson_sc:";
+/// Ours: the channel on which the readers that a writer lets in are woken.
+pub(super) const ENTER: &str = "tower_lock_enter:";
+/// Ours: the prefix of the channels on which the process that is first in line is woken, `<this>:<client uuid>`.
+pub(super) const TURN: &str = "tower_lock_turn:";
+
+/// The prefixes of the channels of a lock.
+pub(super) const CHANNELS: &[&str] = &[CHANNEL, RW_CHANNEL, PERMIT_CHANNEL, ENTER, TURN];
+
+/// The suffix of the names of the permits that are held.
+pub(super) const PERMITS: &str = ":timeout";
+
 /// Why a name cannot be locked in a Cluster.
 const SCATTERED: &str = "in a Redis Cluster this name would scatter over several slots: use a name without braces, or one \
                          whose first `{` is followed by a tag and `}`, such as `{tag}name`";
@@ -20,21 +68,6 @@ pub(super) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// The prefix of the names of all records.
-    pub(super) const RECORDS: &'static str = "tower_lock_record:";
-
-    /// The prefix of the tombstones of attempts.
-    const VOID: &'static str = "tower_lock_void:";
-
-    /// The prefix of the keys that a store writes for replicas to acknowledge.
-    pub(super) const MARKS: &'static str = "tower_lock_mark:";
-
-    /// The prefix of the keys of the processes that have announced themselves.
-    pub(super) const PROCESSES: &'static str = "tower_lock_process:";
-
-    /// The suffix of the names of the permits that are held.
-    pub(super) const PERMITS: &'static str = ":timeout";
-
     pub(super) fn of(key: &'a LockKey) -> Self {
         let lock = key.as_str();
         Self {
@@ -53,67 +86,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The hash of holds.
-    pub(super) fn lock(self) -> Name<'a> {
-        Name {
-            tagged: true,
-            ..self.name("")
-        }
-    }
-
-    /// The channel of a fair waiter, for the message that it is first in the queue.
-    pub(super) fn turn_channel(self, id: HoldId) -> Name<'a> {
-        self.channel().of(id)
-    }
-
-    /// The permits that are held, and until when.
-    pub(super) fn permits(self) -> Name<'a> {
-        Name {
-            suffix: Self::PERMITS,
-            ..self.name("")
-        }
-    }
-
-    /// The locks whose permits have this name: two, if both a name and the same name in braces would have it.
-    pub(super) fn permitted(name: &str) -> impl Iterator<Item = LockKey> {
-        let rest = name.strip_suffix(Self::PERMITS);
-        let tagged = rest.filter(|rest| rest.contains('{'));
-        let plain = tagged.and_then(untagged);
-        [plain, tagged].into_iter().flatten().map(LockKey::new)
-    }
-
-    /// The key that lives as long as a reader.
-    pub(super) fn reader_timeout(self, id: HoldId) -> Name<'a> {
-        Name {
-            suffix: ":rwlock_timeout:1",
-            ..self.name("").of(id)
-        }
-    }
-
-    /// Ours: left by an attempt that was withdrawn.
-    pub(super) fn tombstone(self, id: HoldId, mode: LockMode) -> Name<'a> {
-        Name {
-            suffix: if mode == LockMode::Write {
-                ":write"
-            } else {
-                ""
-            },
-            ..self.name(Self::VOID).of(id)
-        }
-    }
-
-    /// The lock whose record has this name.
-    pub(super) fn recorded(name: &str) -> Option<LockKey> {
-        let rest = name.strip_prefix(Self::RECORDS)?;
-        Some(LockKey::new(untagged(rest).unwrap_or(rest)))
-    }
-
-    /// Ours: written for replicas to acknowledge.
-    pub(super) fn mark(self) -> Name<'a> {
-        self.name(Self::MARKS)
-    }
-
-    fn name(self, prefix: &'static str) -> Name<'a> {
+    /// The name with this prefix.
+    pub(super) fn at(self, prefix: &'static str) -> Name<'a> {
         Name {
             prefix,
             lock: self.lock,
@@ -122,78 +96,64 @@ impl<'a> Names<'a> {
             suffix: "",
         }
     }
-}
 
-/// Makes a list of prefixes, and for each of them the method that names what has it.
-macro_rules! names {
-    ($(#[$about:meta])* $list:ident: $($(#[$doc:meta])* $name:ident = $prefix:expr;)*) => {
-        impl<'a> Names<'a> {
-            $(#[$about])*
-            pub(super) const $list: &'static [&'static str] = &[$($prefix),*];
-
-            $($(#[$doc])*
-            pub(super) fn $name(self) -> Name<'a> {
-                self.name($prefix)
-            })*
+    /// The hash of holds.
+    pub(super) fn lock(self) -> Name<'a> {
+        Name {
+            tagged: true,
+            ..self.at("")
         }
-    };
-}
-
-impl<'a> Names<'a> {
-    /// The prefixes of the keys of a lock, besides its own name. The scripts derive most of them.
-    pub(super) const KEYS: &'static [&'static str] = &[
-        Self::QUEUE,
-        "redisson_lock_timeout:",
-        Self::TOKEN,
-        "tower_lock_alive:",
-        Self::BUSY,
-        "tower_lock_limit:",
-        "tower_lock_line:",
-        "tower_lock_pass:",
-        "tower_lock_readers:",
-        Self::RECORDS,
-        Self::VOID,
-        "tower_lock_writers:",
-    ];
-
-    const QUEUE: &'static str = "redisson_lock_queue:";
-    const TOKEN: &'static str = "redisson_lock_token:";
-    const BUSY: &'static str = "tower_lock_busy:";
-
-    /// The fair queue.
-    pub(super) fn queue(self) -> Name<'a> {
-        self.name(Self::QUEUE)
     }
 
-    /// The counter of fencing tokens.
-    pub(super) fn token(self) -> Name<'a> {
-        self.name(Self::TOKEN)
+    /// The permits that are held, and until when.
+    pub(super) fn permits(self) -> Name<'a> {
+        Name {
+            suffix: PERMITS,
+            ..self.at("")
+        }
     }
 
-    /// Ours: is there while anything about the lock is unusual. Without it, no other key of ours matters to a script.
-    pub(super) fn busy(self) -> Name<'a> {
-        self.name(Self::BUSY)
+    /// The key that lives as long as a reader.
+    pub(super) fn reader_timeout(self, id: HoldId) -> Name<'a> {
+        Name {
+            suffix: ":rwlock_timeout:1",
+            ..self.at("").of(id)
+        }
     }
 
-    /// Ours: the record of finished work.
-    pub(super) fn record(self) -> Name<'a> {
-        self.name(Self::RECORDS)
+    /// Ours: left by an attempt that was withdrawn.
+    pub(super) fn tombstone(self, id: HoldId, mode: LockMode) -> Name<'a> {
+        Name {
+            suffix: Field::of(id, mode).1,
+            ..self.at(VOID).of(id)
+        }
     }
 }
 
-names! {
-    /// The prefixes of the channels of a lock.
-    CHANNELS:
-    /// The channel for releases of exclusive locks. A fair waiter has its own channel, `<this>:<hold id>`.
-    channel = "redisson_lock__channel:";
-    /// The channel for releases of read-write locks.
-    rw_channel = "redisson_rwlock:";
-    /// The channel of messages about permits that came free.
-    permit_channel = "redisson_sc:";
-    /// Ours: the channel on which the readers that a writer lets in are woken.
-    enter = "tower_lock_enter:";
-    /// Ours: the prefix of the channels on which the process that is first in line is woken, `<this>:<client uuid>`.
-    turn = "tower_lock_turn:";
+/// A pattern of Redis that matches exactly this text.
+pub(super) fn literally(text: &str) -> String {
+    let mut pattern = String::new();
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
+/// The lock whose record has this name.
+pub(super) fn recorded(name: &str) -> Option<LockKey> {
+    let rest = name.strip_prefix(RECORD)?;
+    Some(LockKey::new(untagged(rest).unwrap_or(rest)))
+}
+
+/// The locks whose permits have this name: two, if both a name and the same name in braces would have it.
+pub(super) fn permitted(name: &str) -> impl Iterator<Item = LockKey> {
+    let rest = name.strip_suffix(PERMITS);
+    let tagged = rest.filter(|rest| rest.contains('{'));
+    let plain = tagged.and_then(untagged);
+    [plain, tagged].into_iter().flatten().map(LockKey::new)
 }
 
 /// The lock's name without the braces that Redisson's rule adds to a name that has none.
@@ -213,57 +173,31 @@ pub(super) struct Name<'a> {
 }
 
 impl Name<'_> {
-    fn of(self, id: HoldId) -> Self {
+    pub(super) fn of(self, id: HoldId) -> Self {
         Self {
             id: Some(id),
             ..self
         }
     }
-
-    /// At least its length.
-    pub(super) fn longest(&self) -> usize {
-        self.prefix.len() + self.lock.len() + HoldId::LONGEST + self.suffix.len() + 3
-    }
-
-    /// Its parts, in order.
-    #[inline]
-    fn each_part(&self, mut put: impl FnMut(&[u8])) {
-        put(self.prefix.as_bytes());
-        match self.tagged {
-            true => put(self.lock.as_bytes()),
-            false => {
-                put(b"{");
-                put(self.lock.as_bytes());
-                put(b"}");
-            }
-        }
-        if let Some(id) = self.id {
-            put(b":");
-            put(id.encode(&mut [0; HoldId::LONGEST]));
-        }
-        put(self.suffix.as_bytes());
-    }
 }
 
 impl Display for Name<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let mut written = Ok(());
-        self.each_part(|part| {
-            let part = std::str::from_utf8(part).expect("its parts are text");
-            written = written.and_then(|()| f.write_str(part));
-        });
-        written
+        f.write_str(self.prefix)?;
+        match self.tagged {
+            true => f.write_str(self.lock)?,
+            false => write!(f, "{{{}}}", self.lock)?,
+        }
+        if let Some(id) = self.id {
+            write!(f, ":{id}")?;
+        }
+        f.write_str(self.suffix)
     }
 }
 
 impl ToRedisArgs for Name<'_> {
     fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
-        if self.longest() > Word::ROOM {
-            return out.write_arg_fmt(self);
-        }
-        let mut word = Word::new();
-        self.each_part(|part| word.push(part));
-        out.write_arg(word.bytes());
+        out.write_arg_fmt(self);
     }
 }
 
@@ -290,36 +224,7 @@ impl Field {
 impl ToRedisArgs for Field {
     fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
         let Self(id, suffix) = self;
-        let mut word = Word::new();
-        word.push(id.encode(&mut [0; HoldId::LONGEST]));
-        word.push(suffix.as_bytes());
-        out.write_arg(word.bytes());
-    }
-}
-
-/// A short argument that consists of parts. One copy of the whole costs less than a writer for each part.
-struct Word {
-    buffer: [u8; Self::ROOM],
-    length: usize,
-}
-
-impl Word {
-    /// With more, a call of a function would fill it with zeros.
-    const ROOM: usize = 192;
-
-    fn new() -> Self {
-        let buffer = [0; Self::ROOM];
-        Self { buffer, length: 0 }
-    }
-
-    fn push(&mut self, part: &[u8]) {
-        let end = self.length + part.len();
-        self.buffer[self.length..end].copy_from_slice(part);
-        self.length = end;
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.buffer[..self.length]
+        out.write_arg_fmt(format_args!("{id}{suffix}"));
     }
 }
 

@@ -3,6 +3,7 @@
 use std::slice;
 use std::sync::Arc;
 
+use super::address::Address;
 use super::connector::Connector;
 use super::link::{Link, Purpose};
 use super::node_context::{ConnectionSettings, NodeContext};
@@ -10,11 +11,15 @@ use super::subscriptions::Subscriptions;
 use crate::error::StoreError;
 use crate::lock::LockKey;
 
+/// How many connections share the commands of callers. One is nearly as fast, and more than two add nothing.
+const CONNECTIONS: usize = 2;
+
 /// One server, or the master that sentinels name. It connects on first use. Dropping it ends its connections.
 pub(super) struct Node {
+    /// In a Cluster, its address there.
+    pub(super) address: Address,
     context: Arc<NodeContext>,
-    /// At least one.
-    commands: Box<[Arc<Link>]>,
+    commands: [Arc<Link>; CONNECTIONS],
     /// Carries renewals only. The store's thread drives it.
     renewals: Arc<Link>,
     pub(super) subscriptions: Arc<Subscriptions>,
@@ -22,16 +27,15 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn new(
+        address: Address,
         connector: Connector,
-        connections: usize,
         settings: ConnectionSettings,
     ) -> Self {
         let context = NodeContext::new(connector, settings);
         let connection = |purpose| Link::new(&context, purpose, None);
         Self {
-            commands: (0..connections.max(1))
-                .map(|_| connection(Purpose::Commands))
-                .collect(),
+            address,
+            commands: [Purpose::Commands; CONNECTIONS].map(connection),
             renewals: connection(Purpose::Renewals),
             subscriptions: Subscriptions::new(&context),
             context,

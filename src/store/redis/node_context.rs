@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::channels::ChannelKind;
 use super::connector::Connector;
-use super::replicas::Acknowledgement;
+use super::replicas::Replicas;
 use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
 use super::waits::SharedWaits;
@@ -23,8 +23,8 @@ pub(super) struct NodeContext {
 /// The settings of connections.
 #[derive(Clone)]
 pub(super) struct ConnectionSettings {
-    pub(super) timeouts: Timeouts,
-    pub(super) acknowledgement: Acknowledgement,
+    /// How many replicas must acknowledge a change.
+    pub(super) replicas: Replicas,
     pub(super) background: Arc<ConnectionThread>,
     /// The kind of channels. A store in a Cluster asks the servers when it is first needed, unless the builder sets it.
     pub(super) channels: Arc<ChannelKind>,
@@ -33,14 +33,14 @@ pub(super) struct ConnectionSettings {
 impl NodeContext {
     pub(super) fn new(connector: Connector, settings: ConnectionSettings) -> Arc<Self> {
         Arc::new(Self {
+            waits: SharedWaits::new(settings.replicas, connector.like().timeouts),
             connector,
-            waits: SharedWaits::new(settings.acknowledgement, settings.timeouts),
             settings,
             late: watch::Sender::new(()),
         })
     }
 
     pub(super) fn timeouts(&self) -> Timeouts {
-        self.settings.timeouts
+        self.connector.like().timeouts
     }
 }

@@ -8,7 +8,7 @@ use redis::Value;
 
 use super::channels::Channels;
 use super::link::Purpose;
-use super::names::Names;
+use super::names::{Names, RECORD};
 use super::router::Router;
 use super::script::Call;
 use super::wire::Wire;
@@ -23,10 +23,9 @@ use crate::store::{
 
 impl LockStore for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        let Hold { key, mode, .. } = &attempt.hold;
-        let call = |publish| Ok(calls::acquire(attempt, publish));
-        let (answer, sent) = self.call_counting(key, call).await?;
-        let outcome = reply::outcome(&answer, mode.family())?;
+        let call = |publish| calls::acquire(attempt, publish);
+        let (answer, sent) = self.call_counting(&attempt.hold.key, call).await?;
+        let outcome = reply::outcome(&answer)?;
         if attempt.is_woken_in_turn() {
             let StoreInner {
                 outside, router, ..
@@ -61,7 +60,7 @@ impl LockStore for RedisStore {
         if !self.takes_at_once(attempts) {
             return several::one_by_one(self, attempts, want).await;
         }
-        let call = |publish| Ok(many::acquire(attempts, want, publish));
+        let call = |publish| many::acquire(attempts, want, publish);
         let (answer, sent) = self.call_counting(&attempts[0].hold.key, call).await?;
         let outcome = many::outcome(&answer, attempts, want)?;
         if let SeveralOutcome::Granted(grants) = &outcome {
@@ -95,8 +94,8 @@ impl LockStore for RedisStore {
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
         self.inner.recording.store(true, Ordering::Relaxed);
-        let call = Call::about("GET", Names::of(key).record());
-        reply::read(self.call(key, |_| Ok(call)).await?)
+        let call = Call::about("GET", Names::of(key).at(RECORD));
+        reply::read(self.call(key, |_| call).await?)
     }
 
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
@@ -105,7 +104,7 @@ impl LockStore for RedisStore {
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
         self.inner.outside.forget(attempt.hold.id);
-        let call = |publish| Ok(calls::withdraw(attempt, unanswered, publish));
+        let call = |publish| calls::withdraw(attempt, unanswered, publish);
         reply::released(&self.call(&attempt.hold.key, call).await?).map(drop)
     }
 
@@ -124,7 +123,7 @@ impl RedisStore {
     pub(super) async fn call(
         &self,
         key: &LockKey,
-        call: impl FnOnce(Channels) -> Result<Call, StoreError>,
+        call: impl FnOnce(Channels) -> Call,
     ) -> Result<Value, StoreError> {
         Ok(self.call_counting(key, call).await?.0)
     }
@@ -133,10 +132,10 @@ impl RedisStore {
     pub(super) async fn call_counting(
         &self,
         key: &LockKey,
-        call: impl FnOnce(Channels) -> Result<Call, StoreError>,
+        call: impl FnOnce(Channels) -> Call,
     ) -> Result<(Value, Arc<Wire>), StoreError> {
         let router = &self.inner.router;
-        let call = call(router.channels().await?)?;
+        let call = call(router.channels().await?);
         router.call(Purpose::Commands, key, &call).await
     }
 

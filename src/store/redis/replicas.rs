@@ -1,7 +1,5 @@
 //! How many replicas must acknowledge a change before it counts.
 
-use std::time::Duration;
-
 /// How many replicas must acknowledge a grant, a renewal or a release before it counts;
 /// [`RedisStoreBuilder::replicas`](super::RedisStoreBuilder::replicas) sets it.
 ///
@@ -68,26 +66,9 @@ pub enum Replicas {
     All,
 }
 
-/// The setting, and how long to wait.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Acknowledgement {
-    pub(super) replicas: Replicas,
-    pub(super) within: Duration,
-}
-
-impl Default for Acknowledgement {
-    fn default() -> Self {
-        Self {
-            replicas: Replicas::None,
-            // Redisson's `slavesSyncTimeout`.
-            within: Duration::from_secs(1),
-        }
-    }
-}
-
-impl Acknowledgement {
+impl Replicas {
     /// Whether replicas must acknowledge.
-    pub(super) fn is_wanted(self) -> bool {
-        !matches!(self.replicas, Replicas::None | Replicas::AtLeast(0))
+    pub(super) fn are_wanted(self) -> bool {
+        !matches!(self, Self::None | Self::AtLeast(0))
     }
 }

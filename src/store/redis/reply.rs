@@ -1,11 +1,12 @@
 //! The answers of the scripts.
 
+use std::fmt;
 use std::time::Duration;
 
 use redis::{FromRedisValue, Value, from_redis_value};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::{FencingToken, LockFamily};
+use crate::lock::FencingToken;
 use crate::store::{HoldStatus, Outcome, Released, other_limit};
 
 /// The codes of the acquiring scripts; lua/README.md names them.
@@ -21,15 +22,10 @@ const OTHER_LIMIT: i64 = 6;
 const NOT_ALONE: i64 = -1;
 
 /// Reads the answer of an acquiring script.
-pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, StoreError> {
-    let (code, value) = match answer {
-        Value::Int(code) => (*code, None),
-        Value::Array(parts) => match parts[..] {
-            [Value::Int(code), Value::Int(value)] | [Value::Int(code), Value::Int(value), _] => {
-                (code, Some(value))
-            }
-            _ => return Err(unexpected_reply(answer)),
-        },
+pub(super) fn outcome(answer: &Value) -> Result<Outcome, StoreError> {
+    let (code, value) = match (answer, answer.as_sequence()) {
+        (Value::Int(code), _) => (*code, None),
+        (_, Some([Value::Int(code), Value::Int(value), ..])) => (*code, Some(*value)),
         _ => return Err(unexpected_reply(answer)),
     };
     match (code, value) {
@@ -43,19 +39,10 @@ pub(super) fn outcome(answer: &Value, family: LockFamily) -> Result<Outcome, Sto
             StoreErrorKind::Refused,
             "the attempt was withdrawn before it arrived",
         )),
-        (OTHER_FAMILY, _) => Err(conflict(match family {
-            LockFamily::Exclusive => {
-                "the key holds a read-write lock, and was asked for an exclusive one: use the name of a lock for one \
-                 kind of lock"
-            }
-            LockFamily::ReadWrite => {
-                "the key holds an exclusive lock or data of the application, and was asked for a read-write lock: use \
-                 the name of a lock for one kind of lock and nothing else"
-            }
-            LockFamily::Permits => {
-                "the key holds a lock, and was asked for a permit: use the name of a lock for one kind of lock"
-            }
-        })),
+        (OTHER_FAMILY, _) => Err(conflict(
+            "the key holds a lock of another kind (exclusive, read-write or permits) or data of the application: use the name \
+             of a lock for one kind of lock and nothing else",
+        )),
         (ENDLESS, _) => Err(conflict(
             "the key holds a hash that never expires, so no lock: give the lock a name that nothing else uses, such as \
              `lock:order:42`; a lock that was given no expiry by hand is ended by `LockAdmin::force_unlock`",
@@ -93,26 +80,20 @@ pub(super) fn released(answer: &Value) -> Result<Released, StoreError> {
 }
 
 /// Reads the answer of the script that renews or checks `expected` holds: how many exist, and the places of the others.
-pub(super) fn renewed(answer: &Value, expected: usize) -> Result<Vec<HoldStatus>, StoreError> {
-    let Value::Array(parts) = answer else {
-        return Err(unexpected_reply(answer));
-    };
+pub(super) fn renewed(answer: Value, expected: usize) -> Result<Vec<HoldStatus>, StoreError> {
+    let numbers: Vec<usize> = read(answer)?;
+    let misfit = || unexpected_reply(&numbers);
+    let (renewed, gone) = numbers.split_first().ok_or_else(misfit)?;
     let mut statuses = vec![HoldStatus::Held; expected];
-    let (renewed, gone) = match &parts[..] {
-        [Value::Int(renewed), gone @ ..] => (*renewed, gone),
-        _ => return Err(unexpected_reply(answer)),
-    };
     for place in gone {
-        let status = match place {
-            Value::Int(place @ 1..) => usize::try_from(place - 1).ok(),
-            _ => None,
-        };
-        let status = status.and_then(|index| statuses.get_mut(index));
-        *status.ok_or_else(|| unexpected_reply(answer))? = HoldStatus::Gone;
+        let status = place
+            .checked_sub(1)
+            .and_then(|index| statuses.get_mut(index));
+        *status.ok_or_else(misfit)? = HoldStatus::Gone;
     }
-    match usize::try_from(renewed).is_ok_and(|renewed| renewed + gone.len() == expected) {
+    match renewed + gone.len() == expected {
         true => Ok(statuses),
-        false => Err(unexpected_reply(answer)),
+        false => Err(misfit()),
     }
 }
 
@@ -126,7 +107,7 @@ pub(super) fn read<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
 }
 
 /// An unexpected reply: the script may have taken effect.
-pub(super) fn unexpected_reply(answer: &Value) -> StoreError {
+pub(super) fn unexpected_reply(answer: &impl fmt::Debug) -> StoreError {
     StoreError::new(
         StoreErrorKind::Unanswered,
         format!("an answer that no script gives: {answer:?}"),

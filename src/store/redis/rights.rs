@@ -6,7 +6,7 @@ use std::fmt;
 use redis::Value;
 
 use super::failure::refused;
-use super::names::{Name, Names};
+use super::names::{self, Name};
 use super::reply::read;
 use super::script::{self, Call};
 use crate::error::StoreError;
@@ -25,9 +25,6 @@ const ADMINISTERING: &str = "lrange scan strlen zmscore zrangebyscore";
 
 /// The further commands of [`LockClient::audit`](crate::LockClient::audit).
 const AUDITING: &str = "config|get info";
-
-/// The further commands of an audit of a master behind sentinels.
-const COUNTING: &str = "role";
 
 /// The further commands of a store that waits for replicas.
 const ACKNOWLEDGING: &str = "role wait";
@@ -64,7 +61,7 @@ impl AclRules {
         Self {
             prefixes,
             commands: LOCKING.split(' ').collect(),
-            keys: Names::KEYS.into(),
+            keys: names::KEYS.into(),
             processes: false,
         }
     }
@@ -107,13 +104,6 @@ impl AclRules {
         self
     }
 
-    /// Adds the right with which an audit counts the replicas of a master behind [sentinels](super::RedisStore::sentinel). A
-    /// store follows sentinels without it. A user of the sentinels themselves needs `+sentinel` there.
-    #[must_use]
-    pub fn sentinel(self) -> Self {
-        self.and(COUNTING)
-    }
-
     /// Adds the rights of a store [in a Cluster](super::RedisStore::cluster).
     ///
     /// Redis 6.2 does not know `+spublish`, `+ssubscribe` and `+sunsubscribe`, and refuses a user with them: there, leave
@@ -126,12 +116,12 @@ impl AclRules {
     /// Adds the rights of a store that [waits for replicas](super::RedisStoreBuilder::replicas).
     #[must_use]
     pub fn replicas(mut self) -> Self {
-        self.keys.push(Names::MARKS);
+        self.keys.push(names::MARK);
         self.and(ACKNOWLEDGING)
     }
 
     /// Adds the rights of a complete [`LockClient::audit`](crate::LockClient::audit). `CONFIG GET` shows passwords in the
-    /// server's configuration.
+    /// server's configuration. A user of [sentinels](super::RedisStore::sentinel) needs `+sentinel` there.
     #[must_use]
     pub fn audit(self) -> Self {
         self.and(AUDITING)
@@ -154,8 +144,8 @@ impl AclRules {
             rules.extend(self.prefixes.iter().flat_map(patterns));
             // The key and the channels of the check.
             rules.push(format!("~{SCRATCH}"));
-            rules.extend(self.processes.then(|| format!("~{}*", Names::PROCESSES)));
-            let channels = Names::CHANNELS.iter();
+            rules.extend(self.processes.then(|| format!("~{}*", names::PROCESS)));
+            let channels = names::CHANNELS.iter();
             rules.extend(channels.map(|before| format!("&{before}{{{SCRATCH}}}")));
         }
         rules.extend(self.commands.iter().map(|command| format!("+{command}")));
@@ -173,7 +163,7 @@ impl fmt::Display for AclRules {
 /// The keys and channels of the locks whose names begin with `prefix`.
 fn patterns(prefix: &str, keys: &[&str]) -> Vec<String> {
     let channels = |rest: &str| {
-        let channels = Names::CHANNELS.iter();
+        let channels = names::CHANNELS.iter();
         channels
             .map(move |before| format!("&{before}{rest}"))
             .collect()
@@ -181,7 +171,9 @@ fn patterns(prefix: &str, keys: &[&str]) -> Vec<String> {
     if prefix.is_empty() {
         return [vec!["~*".to_owned()], channels("*")].concat();
     }
-    let escaped = escape(prefix);
+    // A rule must not contain blanks, but a pattern may match them.
+    let is_blank = |c: char| c.is_ascii_whitespace() || c == '\0' || c == '\x0b';
+    let escaped = names::literally(prefix).replace(is_blank, "?");
     let mut patterns = vec![format!("~{escaped}*")];
     // Redisson's rule: see `Names`.
     let tagged = match prefix.contains('{') {
@@ -192,7 +184,7 @@ fn patterns(prefix: &str, keys: &[&str]) -> Vec<String> {
         }
     };
     // The scripts get Redisson's channels as keys, so that a Cluster finds them in the slot of the lock.
-    let theirs = Names::CHANNELS
+    let theirs = names::CHANNELS
         .iter()
         .filter(|channel| channel.starts_with("redisson"));
     patterns.extend(
@@ -202,19 +194,6 @@ fn patterns(prefix: &str, keys: &[&str]) -> Vec<String> {
     );
     patterns.extend::<Vec<_>>(channels(&tagged));
     patterns
-}
-
-/// A pattern that matches exactly this text. A rule must not contain blanks, but a pattern may match them.
-fn escape(prefix: &str) -> String {
-    let mut escaped = String::new();
-    for c in prefix.chars() {
-        match c {
-            '*' | '?' | '[' | ']' | '\\' => escaped.extend(['\\', c]),
-            c if c.is_ascii_whitespace() || c == '\0' || c == '\x0b' => escaped.push('?'),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }
 
 /// The commands that the user of a connection may not run. Its locks could stay for ever, so it takes none.

@@ -1,9 +1,8 @@
 //! The Lua scripts, and how they are called.
 
-use std::borrow::Borrow;
 use std::cell::RefCell;
+use std::mem;
 use std::sync::OnceLock;
-use std::{mem, ptr};
 
 use redis::{Arg, Cmd, ToRedisArgs};
 
@@ -44,21 +43,21 @@ macro_rules! scripts {
 }
 
 scripts! {
-    EXCLUSIVE_ACQUIRE: exclusive[grant_free] time[now state ask] hash[kinds redissons grant] token line[first waiting wait beside]
+    EXCLUSIVE_ACQUIRE: exclusive[grant_free] time[now state ask] hash[kinds redissons grant token] line[first waiting wait beside]
         outside[turn ask] exclusive[grant ask acquire];
-    EXCLUSIVE_RELEASE: record exclusive[leave_lone] time[now state withdraw] hash[kinds fields leave alone]
+    EXCLUSIVE_RELEASE: hash[record] exclusive[leave_lone] time[now state withdraw] hash[kinds fields leave alone]
         line[first withdraw] outside[turn give] queue[first wake] exclusive[leave release];
-    FAIR_ACQUIRE: fair[grant_free] time[now state ask] hash[kinds grant] token queue[first join]
+    FAIR_ACQUIRE: fair[grant_free] time[now state ask] hash[kinds grant token] queue[first join]
         exclusive[grant] fair[ask acquire];
-    FAIR_RELEASE: record fair[leave_lone] time[now state withdraw] hash[kinds fields leave alone] line[first]
+    FAIR_RELEASE: hash[record] fair[leave_lone] time[now state withdraw] hash[kinds fields leave alone] line[first]
         queue[first wake] fair[leave release];
     READ_ACQUIRE: read[grant_free] time[now state ask] hash[kinds redissons grant] line[waiting] read_write[ask]
         read[ask acquire];
     READ_RELEASE: read[leave_lone] time[now state withdraw] hash[kinds fields leave] line[first waiting]
         read_write[settle wake] read[leave release];
-    WRITE_ACQUIRE: write[grant_free] time[now state ask] hash[kinds redissons grant fields] token
+    WRITE_ACQUIRE: write[grant_free] time[now state ask] hash[kinds redissons grant fields token]
         line[first waiting wait beside] outside[turn ask] read_write[ask settle] write[ask acquire];
-    WRITE_RELEASE: record write[leave_lone] time[now state withdraw] hash[kinds redissons fields leave]
+    WRITE_RELEASE: hash[record] write[leave_lone] time[now state withdraw] hash[kinds redissons fields leave]
         line[first waiting withdraw] outside[turn give] read_write[settle wake] write[leave release];
     PERMIT_ACQUIRE: time[now] permit[grant_free] time[state ask] stock[give stock] line[first waiting wait beside]
         outside[turn ask] permit[ask acquire];
@@ -66,7 +65,7 @@ scripts! {
         outside[turn give] stock[give] permit[leave release];
     PERMIT_SET: time[now state] line[first] stock[give stock set];
     RENEW: renew[writable] time[now state] hash[leave] stock[give renew] renew[renew];
-    ACQUIRE_SEVERAL: time[now state ask] hash[kinds redissons grant fields] token line[first waiting wait beside]
+    ACQUIRE_SEVERAL: time[now state ask] hash[kinds redissons grant fields token] line[first waiting wait beside]
         outside[turn ask] queue[first join] read_write[ask settle] stock[give stock] exclusive[grant ask] fair[ask]
         read[ask] write[ask] permit[ask] many[next acquire];
     RELEASE_SEVERAL: time[now state] hash[kinds fields leave alone] line[first waiting] outside[turn give]
@@ -93,33 +92,15 @@ impl Part {
 
 impl Script {
     /// Begins a call with these keys.
-    pub(super) fn call<'k, K: Borrow<Name<'k>> + ToRedisArgs>(
+    pub(super) fn call<K: ToRedisArgs>(
         &'static self,
         keys: impl IntoIterator<Item = K, IntoIter: Clone>,
     ) -> Call {
-        self.begin(keys.into_iter(), |key| key.borrow().longest())
-    }
-
-    /// Begins a call with the keys of other calls.
-    pub(super) fn call_with_words<'k>(
-        &'static self,
-        keys: impl Iterator<Item = &'k [u8]> + Clone,
-    ) -> Call {
-        self.begin(keys, |word| word.len())
-    }
-
-    /// One allocation is enough: there are about as many arguments as keys, and an argument is at most an id.
-    fn begin<K: ToRedisArgs>(
-        &'static self,
-        keys: impl Iterator<Item = K> + Clone,
-        length: impl Fn(&K) -> usize,
-    ) -> Call {
+        let keys = keys.into_iter();
         let count = keys.clone().count();
-        let mut command = spare_command().unwrap_or_else(|| {
-            let bytes = keys.clone().map(|key| length(&key) + 64).sum::<usize>();
-            Cmd::with_capacity(16 + 2 * count, 512 + bytes)
-        });
-        command.arg("EVALSHA").arg(self.digest()).arg(count);
+        // Room for the words of a pair.
+        let mut command = spare_command().unwrap_or_else(|| Cmd::with_capacity(24, LONGEST_SPARE));
+        command.arg("EVALSHA").arg(&self.known().digest).arg(count);
         for key in keys {
             command.arg(key);
         }
@@ -128,10 +109,6 @@ impl Script {
             command,
             keys: count,
         }
-    }
-
-    fn digest(&self) -> &str {
-        &self.known().digest
     }
 
     fn known(&self) -> &Known {
@@ -152,9 +129,6 @@ pub(super) struct Call {
     keys: usize,
 }
 
-/// Tells scripts apart: the address of the script.
-pub(super) type ScriptId = usize;
-
 impl Call {
     /// Begins a command about one key.
     pub(super) fn about(name: &str, key: Name<'_>) -> Self {
@@ -167,8 +141,9 @@ impl Call {
         }
     }
 
-    pub(super) fn script_id(&self) -> ScriptId {
-        self.script.map_or(0, |script| ptr::from_ref(script).addr())
+    /// What the server knows the script by; empty for a command.
+    pub(super) fn digest(&self) -> &'static str {
+        self.script.map_or("", |script| &script.known().digest)
     }
 
     /// Adds an argument, or a tuple of them.
@@ -253,7 +228,7 @@ mod tests {
     }
 
     fn call(keys: &[&[u8]]) -> Call {
-        EXCLUSIVE_ACQUIRE.call_with_words(keys.iter().copied())
+        EXCLUSIVE_ACQUIRE.call(keys.iter().copied())
     }
 
     #[test]

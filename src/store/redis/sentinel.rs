@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::address::Address;
 use super::endpoint::Endpoint;
 use super::failure::{transient, unreachable};
 use super::thread::ConnectionThread;
@@ -23,8 +24,6 @@ use crate::telemetry;
 mod health;
 mod question;
 mod reply;
-
-use reply::{By, SentinelReply};
 
 /// How often the store asks the sentinels for the master; Redisson's interval.
 const WATCH: Duration = Duration::from_secs(1);
@@ -46,7 +45,7 @@ pub(super) struct SentinelGroup {
     sentinels: Box<[Sentinel]>,
     name: Arc<str>,
     /// Credentials, database and encryption of the servers; host and port are ignored.
-    server: Endpoint,
+    pub(super) server: Endpoint,
     /// The number of the latest question. Every task sends it to its sentinel.
     question: watch::Sender<u64>,
     current: watch::Sender<Option<Master>>,
@@ -66,23 +65,13 @@ type Answer = (u64, Result<Option<Master>, StoreError>);
 /// The master's address, as a sentinel names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Master {
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(super) address: Address,
     /// Rises with every failover.
     pub(super) epoch: u64,
 }
 
-impl Master {
-    pub(super) fn address(&self) -> (String, u16) {
-        (self.host.clone(), self.port)
-    }
-
-    fn is_at(&self, other: &Self) -> bool {
-        (&self.host, self.port) == (&other.host, other.port)
-    }
-}
-
 /// The master that a connection leads to, and what the sentinels name since.
+#[derive(Clone)]
 pub(super) struct FollowedMaster {
     pub(super) master: Master,
     current: watch::Receiver<Option<Master>>,
@@ -91,10 +80,8 @@ pub(super) struct FollowedMaster {
 impl FollowedMaster {
     /// `None` if `current` is another server.
     pub(super) fn new(master: Master, current: watch::Receiver<Option<Master>>) -> Option<Self> {
-        let is_current = current
-            .borrow()
-            .as_ref()
-            .is_some_and(|now| now.is_at(&master));
+        let is_at = |now: &Master| now.address == master.address;
+        let is_current = current.borrow().as_ref().is_some_and(is_at);
         is_current.then_some(Self { master, current })
     }
 
@@ -142,10 +129,9 @@ impl WatchedSentinels {
     /// The master.
     pub(super) async fn locate(&self) -> Result<(Endpoint, FollowedMaster), StoreError> {
         self.tasks.get_or_init(|| self.start());
-        let answer = self.group.ask().await?;
-        self.group.take_in(&answer);
-        let master = answer.master;
-        let server = self.group.server.at(&master.host, master.port);
+        let (master, told) = self.group.ask().await?;
+        self.group.take_in(&master, told);
+        let server = self.group.server.at(&master.address);
         let followed = FollowedMaster::new(master, self.group.current.subscribe());
         let known = || transient("the sentinels that answer know less than is known already");
         Ok((server, followed.ok_or_else(known)?))
@@ -188,20 +174,15 @@ async fn watch(sentinels: Arc<SentinelGroup>) {
     loop {
         sleep(jittered(WATCH)).await;
         // Without an answer, nothing changes: the master may still be up.
-        if let Ok(answer) = sentinels.ask().await {
-            sentinels.take_in(&answer);
+        if let Ok((master, told)) = sentinels.ask().await {
+            sentinels.take_in(&master, told);
         }
     }
 }
 
 impl SentinelGroup {
-    /// The settings of connections to the servers.
-    pub(super) fn server(&self) -> &Endpoint {
-        &self.server
-    }
-
-    /// Asks all sentinels, and takes the answer with the latest failover.
-    async fn ask(&self) -> Result<SentinelReply, StoreError> {
+    /// Asks all sentinels. Returns the answer with the latest failover, and how many of them know nothing newer.
+    async fn ask(&self) -> Result<(Master, usize), StoreError> {
         let mut number = 0;
         self.question.send_modify(|latest| {
             *latest += 1;
@@ -214,12 +195,7 @@ impl SentinelGroup {
                 answered.map_or_else(|gone| Err(unreachable(gone)), |answer| answer.1.clone())
             }
         });
-        let known = || {
-            self.current
-                .borrow()
-                .as_ref()
-                .map_or(0, |known| known.epoch)
-        };
+        let known = || (self.current.borrow().as_ref()).map_or(0, |known| known.epoch);
         let limit = self.server.timeouts.connect / 2;
         reply::gather(answers.collect(), known, limit, &self.name).await
     }
@@ -227,37 +203,33 @@ impl SentinelGroup {
     /// Takes in the sentinels' answer, unless they name a former master: a minority may be cut off from the others, and a majority
     /// may not know of a failover. A lower epoch is accepted from all sentinels, or from a majority for [`DOUBT`], because
     /// sentinels that were set up anew count from zero.
-    fn take_in(&self, reply: &SentinelReply) {
-        let master = &reply.master;
+    fn take_in(&self, master: &Master, told: usize) {
         let (mut before, mut is_new) = (None, false);
         self.current.send_if_modified(|current| {
             let known = current.as_ref();
             let is_older = known.is_some_and(|known| master.epoch < known.epoch);
-            if !self.believes(reply, is_older) || known == Some(master) {
+            if !self.believes(told, is_older) || known == Some(master) {
                 return false;
             }
-            is_new = known.is_none_or(|known| !known.is_at(master));
+            is_new = known.is_none_or(|known| known.address != master.address);
             before = current.replace(master.clone());
             is_new
         });
         if is_new && before.is_some() {
-            let (name, Master { host, port, .. }) = (&*self.name, master);
-            tracing::warn!(master = name, host, port, "another server is the master");
+            let (name, Address { host, port }) = (&*self.name, &master.address);
+            tracing::warn!(master = name, %host, port, "another server is the master");
             telemetry::store::failed_over("sentinel");
         }
     }
 
-    fn believes(&self, reply: &SentinelReply, is_older: bool) -> bool {
+    /// Whether an answer of so many sentinels is believed.
+    fn believes(&self, told: usize, is_older: bool) -> bool {
         let mut since = self.older_since.lock();
         if !is_older {
             *since = None;
-            return true;
         }
-        if reply.by == By::All {
-            return true;
-        }
-        let now = Instant::now();
-        reply.by == By::Most && *since.get_or_insert(now) + DOUBT <= now
+        let (all, now) = (self.sentinels.len(), Instant::now());
+        !is_older || told == all || told > all / 2 && *since.get_or_insert(now) + DOUBT <= now
     }
 }
 
@@ -282,35 +254,37 @@ mod tests {
         let address = "redis://127.0.0.1:1".into_connection_info().unwrap();
         let tls = Tls::default().config([&address]).unwrap();
         let endpoint = Endpoint::new(address, tls, Timeouts::default(), Access::default());
-        let sentinels = [endpoint.clone()].into_iter();
-        WatchedSentinels::new(sentinels, "main".to_owned(), endpoint, Arc::default())
+        let sentinels = [(); 3].into_iter().map(|()| endpoint.clone());
+        WatchedSentinels::new(
+            sentinels,
+            "main".to_owned(),
+            endpoint.clone(),
+            Arc::default(),
+        )
     }
 
     /// A sentinel promoted a server and failed before it told the others: these name the former master until the next failover.
     #[tokio::test(start_paused = true)]
     async fn a_majority_that_names_a_former_master_is_not_believed_at_once() {
         let sentinels = group();
-        let reply = |port, epoch, by| {
-            let host = "localhost".to_owned();
-            let master = Master { host, port, epoch };
-            SentinelReply { master, by }
-        };
-        let take_in = |port, epoch, by| {
-            sentinels.group.take_in(&reply(port, epoch, by));
+        let take_in = |port, epoch, told| {
+            let address = Address::new("localhost", port);
+            let master = Master { address, epoch };
+            sentinels.group.take_in(&master, told);
             let current = sentinels.group.current.borrow();
-            current.as_ref().map(|master| master.port)
+            current.as_ref().map(|master| master.address.port)
         };
-        assert_eq!(take_in(6380, 5, By::Few), Some(6380));
-        assert_eq!(take_in(6379, 4, By::Few), Some(6380));
-        assert_eq!(take_in(6379, 4, By::Most), Some(6380));
+        assert_eq!(take_in(6380, 5, 1), Some(6380));
+        assert_eq!(take_in(6379, 4, 1), Some(6380));
+        assert_eq!(take_in(6379, 4, 2), Some(6380));
         sleep(DOUBT / 2).await;
-        assert_eq!(take_in(6379, 4, By::Most), Some(6380));
+        assert_eq!(take_in(6379, 4, 2), Some(6380));
         sleep(DOUBT / 2).await;
-        assert_eq!(take_in(6379, 4, By::Most), Some(6379), "they stay with it");
+        assert_eq!(take_in(6379, 4, 2), Some(6379), "they stay with it");
 
-        assert_eq!(take_in(6380, 5, By::Few), Some(6380));
-        assert_eq!(take_in(6379, 4, By::Most), Some(6380), "a new doubt");
-        assert_eq!(take_in(6379, 4, By::All), Some(6379), "they count anew");
+        assert_eq!(take_in(6380, 5, 1), Some(6380));
+        assert_eq!(take_in(6379, 4, 2), Some(6380), "a new doubt");
+        assert_eq!(take_in(6379, 4, 3), Some(6379), "they count anew");
     }
 
     #[tokio::test]
@@ -321,7 +295,11 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let (connect, response) = (hour, hour);
         let tls = Tls::default().config([&address]).unwrap();
-        let timeouts = Timeouts { connect, response };
+        let timeouts = Timeouts {
+            connect,
+            response,
+            ..Timeouts::default()
+        };
         let endpoint = Endpoint::new(address, tls, timeouts, Access::default());
         let endpoints = [endpoint.clone()].into_iter();
         let thread = Arc::default();

@@ -19,34 +19,15 @@ impl Slot {
     }
 }
 
-/// CRC-16/XMODEM: the polynomial 0x1021, from 0, the highest bit first.
+/// CRC-16/XMODEM: the polynomial 0x1021, from 0, the highest bit first. It is counted once a command, and only in a Cluster.
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc: u16, byte| {
-        let [high, _] = crc.to_be_bytes();
-        (crc << 8) ^ CRC16[usize::from(high ^ byte)]
-    })
+    let bits = |crc: u16, _| match crc & 0x8000 {
+        0 => crc << 1,
+        _ => (crc << 1) ^ 0x1021,
+    };
+    let byte = |crc, byte: &u8| (0..8).fold(crc ^ u16::from(*byte) << 8, bits);
+    bytes.iter().fold(0, byte)
 }
-
-/// The table of remainders, by byte.
-const CRC16: [u16; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < table.len() {
-        let mut crc = (byte as u16) << 8;
-        let mut bit = 0;
-        while bit < 8 {
-            let carry = crc & 0x8000 != 0;
-            crc <<= 1;
-            if carry {
-                crc ^= 0x1021;
-            }
-            bit += 1;
-        }
-        table[byte] = crc;
-        byte += 1;
-    }
-    table
-};
 
 /// The text between the first `{` and the next `}`, unless it is empty.
 pub(super) fn hash_tag(name: &[u8]) -> Option<&[u8]> {

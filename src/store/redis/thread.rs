@@ -9,16 +9,19 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// The thread of one store. It starts when it is first needed.
 #[derive(Default)]
-pub(super) struct ConnectionThread(OnceLock<Option<Thread>>);
+pub(super) struct ConnectionThread(OnceLock<Option<(Handle, Alive)>>);
+
+/// Dropping it ends the thread, and does not wait for the end.
+type Alive = oneshot::Sender<()>;
 
 impl ConnectionThread {
     /// The thread's runtime; `None` if the thread could not be started.
     pub(super) fn runtime(&self) -> Option<Handle> {
         let thread = self.0.get_or_init(|| {
             let failed = |error: &_| tracing::warn!(%error, "no thread for renewals: they need a free worker");
-            Thread::start("lock-renewals").inspect_err(failed).ok()
+            start().inspect_err(failed).ok()
         });
-        thread.as_ref().map(|thread| thread.runtime.clone())
+        thread.as_ref().map(|(runtime, _)| runtime.clone())
     }
 
     /// Runs a task on the thread, so that it outlives the runtimes of callers.
@@ -31,36 +34,17 @@ impl ConnectionThread {
             None => tokio::spawn(task),
         })
     }
-
-    /// The same for a task for which no caller waits. It ends with the thread.
-    pub(super) fn detach(&self, task: impl Future<Output: Send> + Send + 'static) {
-        drop(match self.runtime() {
-            Some(runtime) => runtime.spawn(task),
-            None => tokio::spawn(task),
-        });
-    }
 }
 
-/// A thread with a current-thread runtime for the store's tasks. Dropping this ends both, and does not wait for the end.
-struct Thread {
-    runtime: Handle,
-    /// Dropping it ends the thread.
-    _alive: oneshot::Sender<()>,
-}
-
-impl Thread {
-    fn start(name: &str) -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let handle = runtime.handle().clone();
-        let (alive, ended) = oneshot::channel();
-        // The runtime is dropped on its own thread, where it may block.
-        let thread = std::thread::Builder::new().name(name.to_owned());
-        thread.spawn(move || drop(runtime.block_on(ended)))?;
-        Ok(Self {
-            runtime: handle,
-            _alive: alive,
-        })
-    }
+/// Starts a thread with a current-thread runtime.
+fn start() -> io::Result<(Handle, Alive)> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    let (alive, ended) = oneshot::channel();
+    // The runtime is dropped on its own thread, where it may block.
+    let thread = std::thread::Builder::new().name("lock-renewals".to_owned());
+    thread.spawn(move || drop(runtime.block_on(ended)))?;
+    Ok((handle, alive))
 }
 
 #[cfg(test)]
@@ -68,13 +52,13 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use super::Thread;
+    use super::start;
 
     #[test]
     fn tasks_of_the_thread_end_with_it() {
-        let thread = Thread::start("renewals").unwrap();
+        let (runtime, alive_thread) = start().unwrap();
         let (alive, ended) = mpsc::channel::<()>();
-        thread.runtime.spawn(async move {
+        runtime.spawn(async move {
             std::future::pending::<()>().await;
             drop(alive);
         });
@@ -82,7 +66,7 @@ mod tests {
             ended.recv_timeout(Duration::from_millis(20)),
             Err(mpsc::RecvTimeoutError::Timeout)
         );
-        drop(thread);
+        drop(alive_thread);
         assert_eq!(
             ended.recv_timeout(Duration::from_secs(60)),
             Err(mpsc::RecvTimeoutError::Disconnected)
@@ -91,6 +75,6 @@ mod tests {
 
     #[tokio::test]
     async fn a_thread_may_be_dropped_where_blocking_is_forbidden() {
-        drop(Thread::start("renewals").unwrap());
+        drop(start().unwrap());
     }
 }

@@ -12,6 +12,8 @@ const SHORTEST_PROBE: Duration = Duration::from_millis(500);
 pub(super) struct Timeouts {
     pub(super) connect: Duration,
     pub(super) response: Duration,
+    /// For the acknowledgements of replicas.
+    pub(super) replicas: Duration,
 }
 
 impl Timeouts {
@@ -31,6 +33,8 @@ impl Default for Timeouts {
         Self {
             connect: Duration::from_secs(5),
             response: Duration::from_secs(3),
+            // Redisson's `slavesSyncTimeout`.
+            replicas: Duration::from_secs(1),
         }
     }
 }

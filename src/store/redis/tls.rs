@@ -24,15 +24,6 @@ pub(super) struct Tls {
     pub(super) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls")
-            .field("authorities", &self.authorities.is_some())
-            .field("identity", &self.identity.is_some())
-            .finish()
-    }
-}
-
 impl Tls {
     /// Makes the TLS settings for connections to these addresses.
     ///

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, FromRedisValue, Role, Value};
+use redis::{Cmd, FromRedisValue, Role, Value, from_redis_value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::replicas::{Acknowledgement, Replicas};
+use super::address::Address;
+use super::replicas::Replicas;
 use super::timeouts::{Timeouts, ms};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sync::Mutex;
@@ -44,7 +45,7 @@ impl AckQueue {
 
 /// How the connections of a node wait for replicas.
 pub(super) struct SharedWaits {
-    wanted: Acknowledgement,
+    wanted: Replicas,
     timeouts: Timeouts,
     servers: Mutex<KnownServers>,
 }
@@ -58,11 +59,11 @@ struct KnownServers {
     needed: HashMap<ServerName, usize>,
 }
 
-/// The host and the port that sentinels name; `None` if none do.
-type ServerName = Option<(String, u16)>;
+/// The address that sentinels name; `None` if none do.
+type ServerName = Option<Address>;
 
 impl SharedWaits {
-    pub(super) fn new(wanted: Acknowledgement, timeouts: Timeouts) -> Arc<Self> {
+    pub(super) fn new(wanted: Replicas, timeouts: Timeouts) -> Arc<Self> {
         Arc::new(Self {
             wanted,
             timeouts,
@@ -72,15 +73,15 @@ impl SharedWaits {
 
     /// How much longer an answer may take, because the `WAIT` of another caller comes first.
     pub(super) fn delay(&self) -> Duration {
-        match self.wanted.is_wanted() {
-            true => self.wanted.within,
+        match self.wanted.are_wanted() {
+            true => self.timeouts.replicas,
             false => Duration::ZERO,
         }
     }
 
     /// The first command on a new connection.
     pub(super) fn greeting(&self) -> Cmd {
-        redis::cmd(match self.wanted.replicas {
+        redis::cmd(match self.wanted {
             Replicas::All => "ROLE",
             Replicas::None | Replicas::AtLeast(_) => "PING",
         })
@@ -94,7 +95,7 @@ impl SharedWaits {
         server: ServerName,
         greeting: &Value,
     ) -> Option<AckQueue> {
-        if !self.wanted.is_wanted() {
+        if !self.wanted.are_wanted() {
             return None;
         }
         self.servers.lock().current = server.clone();
@@ -104,7 +105,7 @@ impl SharedWaits {
         let task = self.clone().serve(connection.clone(), server, joining);
         let task = AbortOnDropHandle::new(tokio::spawn(task));
         // The round under way, and that of the caller. A round begins its last `WAIT` within `within`.
-        let limit = 2 * (self.wanted.within + self.answered_within());
+        let limit = 2 * (self.timeouts.replicas + self.answered_within());
         Some(AckQueue {
             callers,
             _task: task,
@@ -133,8 +134,8 @@ impl SharedWaits {
         connection: &mut MultiplexedConnection,
         server: &ServerName,
     ) -> Result<(), StoreError> {
-        let over = Instant::now() + self.wanted.within;
-        let mut expected = match self.wanted.replicas {
+        let over = Instant::now() + self.timeouts.replicas;
+        let mut expected = match self.wanted {
             Replicas::AtLeast(replicas) => replicas,
             Replicas::All | Replicas::None => {
                 let servers = self.servers.lock();
@@ -155,7 +156,7 @@ impl SharedWaits {
             if expected >= needed || Instant::now() >= over {
                 return Err(unacknowledged(format!(
                     "{acknowledged} of {needed} replicas acknowledged it within {:?}",
-                    self.wanted.within
+                    self.timeouts.replicas
                 )));
             }
             expected = needed;
@@ -164,24 +165,23 @@ impl SharedWaits {
 
     /// How many replicas must acknowledge a change. For `Replicas::All`, `role` is the server's answer to `ROLE`.
     fn needed(&self, server: &ServerName, role: &Value) -> Result<usize, StoreError> {
-        if let Replicas::AtLeast(replicas) = self.wanted.replicas {
+        if let Replicas::AtLeast(replicas) = self.wanted {
             return Ok(replicas);
         }
-        match Role::from_redis_value_ref(role) {
-            Ok(Role::Primary { replicas, .. }) => {
+        match told(role.clone())? {
+            Role::Primary { replicas, .. } => {
                 let mut servers = self.servers.lock();
                 let needed = servers.needed.entry(server.clone()).or_default();
                 *needed = replicas.len().max((*needed).min(1));
                 Ok(*needed)
             }
-            Ok(_) => Err(unacknowledged("the server is not a master any more")),
-            Err(_) => Err(unexpected_reply("ROLE", Some(role))),
+            _ => Err(unacknowledged("the server is not a master any more")),
         }
     }
 
     /// How long a `WAIT` may take.
     fn answered_within(&self) -> Duration {
-        self.timeouts.response + self.wanted.within
+        self.timeouts.response + self.timeouts.replicas
     }
 
     /// Sends `WAIT`. Returns how many replicas have acknowledged, and for `Replicas::All` the answer to `ROLE`.
@@ -193,7 +193,7 @@ impl SharedWaits {
     ) -> Result<(usize, Value), StoreError> {
         let mut questions = redis::pipe();
         questions.cmd("WAIT").arg(replicas).arg(ms(left));
-        let all = self.wanted.replicas == Replicas::All;
+        let all = self.wanted == Replicas::All;
         if all {
             questions.cmd("ROLE");
         }
@@ -203,13 +203,8 @@ impl SharedWaits {
             .map_err(|_| silent())?
             .map_err(unacknowledged)?
             .into_iter();
-        match answers.next() {
-            Some(Value::Int(acknowledged)) => {
-                let acknowledged = usize::try_from(acknowledged).unwrap_or(0);
-                Ok((acknowledged, answers.next().unwrap_or(Value::Nil)))
-            }
-            answer => Err(unexpected_reply("WAIT", answer.as_ref())),
-        }
+        let acknowledged = told(answers.next().unwrap_or(Value::Nil))?;
+        Ok((acknowledged, answers.next().unwrap_or(Value::Nil)))
     }
 }
 
@@ -222,11 +217,10 @@ fn unacknowledged(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> S
     StoreError::new(StoreErrorKind::Unacknowledged, why)
 }
 
-fn unexpected_reply(question: &str, answer: Option<&Value>) -> StoreError {
+/// The answer to a question, which may be an error.
+fn told<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
     match answer {
-        Some(Value::ServerError(error)) => unacknowledged(error.clone()),
-        answer => unacknowledged(format!(
-            "an answer that {question} does not give: {answer:?}"
-        )),
+        Value::ServerError(error) => Err(unacknowledged(error)),
+        answer => from_redis_value(answer).map_err(unacknowledged),
     }
 }

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::endpoint::RawConnection;
-use super::script::{Call, ScriptId};
+use super::script::Call;
+use super::sentinel::FollowedMaster;
 use super::waits::{self, AckQueue};
 use crate::error::StoreError;
 use crate::sync::Mutex;
@@ -17,6 +18,8 @@ use crate::telemetry::store::ConnectionUp;
 /// One connection, from the first answer on it to its end. Callers with a command under way keep it.
 pub(super) struct Wire {
     raw: RawConnection,
+    /// Behind sentinels, the master that it leads to.
+    pub(super) master: Option<FollowedMaster>,
     /// When it was opened.
     pub(super) since: Instant,
     why: OnceLock<&'static str>,
@@ -25,15 +28,21 @@ pub(super) struct Wire {
     /// `None` if a change counts without replicas.
     waits: Option<AckQueue>,
     /// When the text of a script was last sent on it. Protected by the mutex alone.
-    loaded: Mutex<HashMap<ScriptId, Instant>>,
+    loaded: Mutex<HashMap<&'static str, Instant>>,
     /// Counts it while it is there.
     _up: ConnectionUp,
 }
 
 impl Wire {
-    pub(super) fn new(raw: RawConnection, waits: Option<AckQueue>, up: ConnectionUp) -> Self {
+    pub(super) fn new(
+        raw: RawConnection,
+        master: Option<FollowedMaster>,
+        waits: Option<AckQueue>,
+        up: ConnectionUp,
+    ) -> Self {
         Self {
             raw,
+            master,
             since: Instant::now(),
             why: OnceLock::new(),
             given_up: CancellationToken::new(),
@@ -88,7 +97,7 @@ impl Wire {
     /// if it was not sent on this connection since then.
     pub(super) fn must_load(&self, call: &Call, began: Instant) -> bool {
         let mut loaded = self.loaded.lock();
-        let sent = loaded.entry(call.script_id()).or_insert(began);
+        let sent = loaded.entry(call.digest()).or_insert(began);
         let is_first = *sent <= began;
         if is_first {
             *sent = Instant::now();

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use redis::ServerError;
 
-use super::member::Member;
-use super::slots::Address;
-use super::topology::{Cluster, Doubt, SlotMap, Stale};
+use super::map::SlotMap;
+use super::topology::{Cluster, Doubt};
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::address::Address;
 use crate::store::redis::failure::{refusal, transient};
+use crate::store::redis::node::Node;
 use crate::store::redis::slot::Slot;
 
 /// How often a command is sent at most. Each repeat follows an answer that it was not executed.
@@ -33,7 +34,7 @@ pub(super) struct RedirectLoop<'a> {
 
 /// The server to which the command is sent.
 pub(super) struct RedirectTarget {
-    pub(super) member: Arc<Member>,
+    pub(super) node: Arc<Node>,
     /// The slot is being moved to this server: the command needs `ASKING` before it.
     pub(super) asking: bool,
 }
@@ -64,11 +65,11 @@ impl<'a> RedirectLoop<'a> {
             return Ok(target);
         }
         if self.map.master(self.slot).is_none() {
-            self.map = self.newer(Stale::Unserved).await?;
+            self.map = self.newer(None, false).await?;
         }
         match self.map.master(self.slot).cloned() {
-            Some(member) => Ok(RedirectTarget {
-                member,
+            Some(node) => Ok(RedirectTarget {
+                node,
                 asking: false,
             }),
             None => Err(transient(
@@ -84,12 +85,12 @@ impl<'a> RedirectLoop<'a> {
         from: &RedirectTarget,
         error: ServerError,
     ) -> Result<(), StoreError> {
-        let address = || Address::read(error.details()?.split(' ').nth(1)?, &from.member.address);
+        let address = || Address::read(error.details()?.split(' ').nth(1)?, &from.node.address);
         match (error.code(), address()) {
             ("MOVED", Some(address)) => {
-                self.refresh(Stale::Moved(address.clone())).await?;
+                self.refresh(&address, true).await?;
                 // The new map is older than the state of this server.
-                if self.map.is_master(self.slot, &from.member) {
+                if self.map.is_master(self.slot, &from.node) {
                     self.redirected = Some(self.target(&address, false));
                 }
             }
@@ -100,8 +101,7 @@ impl<'a> RedirectLoop<'a> {
             // The server is cut off, or is not a master any more.
             ("CLUSTERDOWN" | "READONLY" | "MASTERDOWN", _) => {
                 self.backoff.pause().await;
-                self.refresh(Stale::Failed(from.member.address.clone()))
-                    .await?;
+                self.refresh(&from.node.address, false).await?;
             }
             _ => return Err(refusal(error)),
         }
@@ -121,8 +121,7 @@ impl<'a> RedirectLoop<'a> {
             return Err(error);
         }
         // No connection to this server can be used. The Cluster may have replaced it, and another server may have its address.
-        let stale = Stale::Failed(at.member.address.clone());
-        let Ok(newer) = self.newer(stale).await else {
+        let Ok(newer) = self.newer(Some(&at.node.address), false).await else {
             return Err(error);
         };
         let former = self.map.master(self.slot).cloned();
@@ -133,24 +132,33 @@ impl<'a> RedirectLoop<'a> {
             Refused if former.as_ref().is_some_and(stays) => Err(error),
             Refused => Ok(()),
             // No other server has taken over yet; the rest of the Cluster answers.
-            _ if stays(&at.member) => Err(transient(error)),
+            _ if stays(&at.node) => Err(transient(error)),
             _ => Ok(()),
         }
     }
 
-    async fn refresh(&mut self, stale: Stale) -> Result<(), StoreError> {
+    async fn refresh(&mut self, about: &Address, is_owner: bool) -> Result<(), StoreError> {
         // This server has just answered, so the Cluster as a whole cannot serve.
-        self.map = self.newer(stale).await.map_err(transient)?;
+        let newer = self.newer(Some(about), is_owner).await;
+        self.map = newer.map_err(transient)?;
         Ok(())
     }
 
-    async fn newer(&self, stale: Stale) -> Result<Arc<SlotMap>, StoreError> {
-        let seen = self.map.clone();
-        self.cluster.newer(Some(Doubt { seen, stale })).await
+    async fn newer(
+        &self,
+        about: Option<&Address>,
+        is_owner: bool,
+    ) -> Result<Arc<SlotMap>, StoreError> {
+        let doubt = Doubt {
+            seen: self.map.clone(),
+            about: about.cloned(),
+            is_owner,
+        };
+        self.cluster.newer(Some(doubt)).await
     }
 
     fn target(&self, address: &Address, asking: bool) -> RedirectTarget {
-        let member = self.cluster.member(address);
-        RedirectTarget { member, asking }
+        let node = self.cluster.node(address);
+        RedirectTarget { node, asking }
     }
 }

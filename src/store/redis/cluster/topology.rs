@@ -1,18 +1,24 @@
 //! Learns and keeps which server serves which slot.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::try_join;
 use futures_util::stream::{self, Stream, StreamExt};
+use redis::{FromRedisValue, Value};
 use tokio::time::{Instant, sleep_until};
 
-use super::member::{Member, MemberFactory};
-use super::slots::{Address, Layout, Range};
+use super::map::SlotMap;
 use crate::error::StoreError;
-use crate::store::redis::failure::{more_telling, unreachable};
-use crate::store::redis::slot::Slot;
+use crate::store::redis::address::Address;
+use crate::store::redis::connector::Connector;
+use crate::store::redis::endpoint::Endpoint;
+use crate::store::redis::failure::{accepted, more_telling, transient, unreachable};
+use crate::store::redis::link::Purpose;
+use crate::store::redis::node::Node;
+use crate::store::redis::node_context::ConnectionSettings;
 use crate::sync::Mutex;
 use crate::telemetry;
 
@@ -25,12 +31,14 @@ const ASKED_AT_ONCE: usize = 4;
 /// The servers of a Redis Cluster, and the current [`SlotMap`].
 pub(in super::super) struct Cluster {
     seeds: Vec<Address>,
-    pub(super) factory: MemberFactory,
+    /// A seed address. Its credentials, protocol and TLS settings apply to every server.
+    like: Endpoint,
+    pub(super) settings: ConnectionSettings,
     /// Protects the map, which a refresh replaces as a whole.
     map: Mutex<Option<Arc<SlotMap>>>,
-    /// Protects the servers of the map, and those that a redirection has named since: the next map drops these unless it has
-    /// them.
-    members: Mutex<HashMap<Address, Arc<Member>>>,
+    /// Protects the servers of the map, and those that an answer or a redirection has named since: the next map drops these unless
+    /// it has them.
+    nodes: Mutex<HashMap<Address, Arc<Node>>>,
     /// The time of the last refresh, and its error. Held by the task that refreshes the map; the others wait for its result.
     last: tokio::sync::Mutex<Option<(Instant, Option<StoreError>)>>,
 }
@@ -38,26 +46,24 @@ pub(in super::super) struct Cluster {
 /// A map that may be wrong.
 pub(super) struct Doubt {
     pub(super) seen: Arc<SlotMap>,
-    pub(super) stale: Stale,
-}
-
-/// Why it may be wrong.
-pub(super) enum Stale {
-    /// A redirection named this server.
-    Moved(Address),
-    /// This server cannot be reached, or serves no slot.
-    Failed(Address),
-    /// No server has the slot.
-    Unserved,
+    /// The server that is the cause; `None` if no server has the slot.
+    pub(super) about: Option<Address>,
+    /// A redirection named it. Otherwise it cannot be reached, or serves no slot.
+    pub(super) is_owner: bool,
 }
 
 impl Cluster {
-    pub(in super::super) fn new(seeds: Vec<Address>, factory: MemberFactory) -> Self {
+    pub(in super::super) fn new(
+        seeds: Vec<Address>,
+        like: Endpoint,
+        settings: ConnectionSettings,
+    ) -> Self {
         Self {
             seeds,
-            factory,
+            like,
+            settings,
             map: Mutex::default(),
-            members: Mutex::default(),
+            nodes: Mutex::default(),
             last: tokio::sync::Mutex::new(None),
         }
     }
@@ -76,17 +82,21 @@ impl Cluster {
         doubt: Option<Doubt>,
     ) -> Result<Arc<SlotMap>, StoreError> {
         // In a task, which goes on while a caller is not polled: the others wait for its result.
-        let thread = &self.factory.settings.background;
+        let thread = &self.settings.background;
         let refreshed = thread.spawn(self.clone().refresh(doubt)).await;
         refreshed.unwrap_or_else(|gone| Err(unreachable(gone)))
     }
 
     /// The server at `address`, with or without slots.
-    pub(super) fn member(&self, address: &Address) -> Arc<Member> {
-        let mut members = self.members.lock();
-        let member = members.entry(address.clone());
-        let make = || Arc::new(self.factory.make(address));
-        member.or_insert_with(make).clone()
+    pub(super) fn node(&self, address: &Address) -> Arc<Node> {
+        let mut nodes = self.nodes.lock();
+        let node = nodes.entry(address.clone());
+        node.or_insert_with(|| self.make(address)).clone()
+    }
+
+    fn make(&self, address: &Address) -> Arc<Node> {
+        let server = Connector::Node(self.like.at(address));
+        Arc::new(Node::new(address.clone(), server, self.settings.clone()))
     }
 
     /// The current map; `None` before the first one.
@@ -95,11 +105,10 @@ impl Cluster {
     }
 
     async fn refresh(self: Arc<Self>, doubt: Option<Doubt>) -> Result<Arc<SlotMap>, StoreError> {
-        let (seen, stale) = doubt.map(|doubt| (doubt.seen, doubt.stale)).unzip();
         let mut last = self.last.lock().await;
         let known = self.known();
         if let Some(map) = &known
-            && !seen.is_some_and(|seen| Arc::ptr_eq(&seen, map))
+            && !(doubt.as_ref()).is_some_and(|doubt| Arc::ptr_eq(&doubt.seen, map))
         {
             return Ok(map.clone());
         }
@@ -108,12 +117,14 @@ impl Cluster {
                 Some(error) if at.elapsed() < PAUSE => return Err(error.clone()),
                 // The server that moved a slot knows the new owner. After a failure, the other servers may not know the
                 // new master yet.
-                None if !matches!(stale, Some(Stale::Moved(_))) => sleep_until(*at + PAUSE).await,
+                None if !(doubt.as_ref()).is_some_and(|doubt| doubt.is_owner) => {
+                    sleep_until(*at + PAUSE).await;
+                }
                 _ => {}
             }
         }
-        let answer = self.ask(known.as_deref(), stale.as_ref()).await;
-        let installed = answer.map(|layout| self.install(&layout));
+        let answer = self.ask(known.as_deref(), doubt).await;
+        let installed = answer.map(|map| self.install(map));
         if let Err(error) = &installed {
             tracing::debug!(%error, "no server of the Cluster says which server serves what");
         }
@@ -121,63 +132,59 @@ impl Cluster {
         installed
     }
 
-    /// Asks first the server that `stale` names, then the other masters, then all other servers. The first answer counts that is
-    /// not older than the known map; if all of them are, the newest one: the Cluster may have been set up anew.
+    /// Asks first the server that a redirection named, then the other masters, then all other servers. The first answer counts that
+    /// is not older than the known map; if all of them are, the newest one: the Cluster may have been set up anew.
     async fn ask(
         &self,
         known: Option<&SlotMap>,
-        stale: Option<&Stale>,
-    ) -> Result<Layout, StoreError> {
-        let known_epoch = known.map_or(0, |map| map.epoch);
-        let mut older = None;
-        let mut failed = None;
-        match stale {
-            Some(Stale::Moved(address)) => {
-                match self.member(address).slots().await {
-                    Ok(layout) if layout.epoch >= known_epoch => return Ok(layout),
-                    Ok(layout) => older = Some(layout),
-                    Err(_) => {}
-                }
-                failed = Some(address);
-            }
-            Some(Stale::Failed(address)) => failed = Some(address),
-            Some(Stale::Unserved) | None => {}
-        }
-        let masters = known.iter().flat_map(|map| &map.masters);
-        let mut masters: Vec<_> = masters
-            .filter(|member| Some(&member.address) != failed)
-            .cloned()
-            .collect();
+        doubt: Option<Doubt>,
+    ) -> Result<SlotMap, StoreError> {
+        let is_owner = doubt.as_ref().is_some_and(|doubt| doubt.is_owner);
+        let about = doubt.and_then(|doubt| doubt.about);
+        let owner = about.iter().filter(|_| is_owner);
+        let owner: Vec<_> = owner.map(|address| self.node(address)).collect();
+        let masters = known.iter().flat_map(|map| &map.masters).cloned();
+        let masters = masters.filter(|node| Some(&node.address) != about.as_ref());
+        let mut masters: Vec<_> = masters.collect();
         fastrand::shuffle(&mut masters);
         let replicas = known.iter().flat_map(|map| &map.replicas);
-        let mut others: Vec<&Address> = self.seeds.iter().chain(replicas).chain(failed).collect();
+        let mut others: Vec<_> = self.seeds.iter().chain(replicas).chain(&about).collect();
         others.sort_unstable();
         others.dedup();
         fastrand::shuffle(&mut others);
-        // These members are not kept: most of them have no slots.
-        let others = others.into_iter();
-        let others: Vec<_> = others
-            .map(|address| Arc::new(self.factory.make(address)))
-            .collect();
-        let asked = |member: Arc<Member>| async move { member.slots().await };
-        let masters = stream::iter(masters).map(asked);
-        let others = stream::iter(others).map(asked);
-        // The others are asked when all masters have failed.
-        let masters = masters.buffer_unordered(ASKED_AT_ONCE);
-        let answers = masters.chain(others.buffer_unordered(ASKED_AT_ONCE));
-        newest(answers, known_epoch, older).await
+        // These are not kept: most of them have no slots.
+        let others: Vec<_> = others.into_iter().map(|other| self.make(other)).collect();
+        // Each group is asked when all before it have failed.
+        let [owner, masters, others] = [owner, masters, others].map(|nodes| {
+            let asking = stream::iter(nodes).map(|node| self.ask_one(node));
+            asking.buffer_unordered(ASKED_AT_ONCE)
+        });
+        let answers = owner.chain(masters).chain(others);
+        newest(answers, known.map_or(0, |map| map.epoch)).await
     }
 
-    fn install(&self, layout: &Layout) -> Arc<SlotMap> {
-        let map = Arc::new(SlotMap::new(layout, |address| self.member(address)));
+    /// Asks one server which server has which slots. Callers cannot block the connection for renewals.
+    async fn ask_one(&self, node: Arc<Node>) -> Result<SlotMap, StoreError> {
+        let ask = async |word| {
+            let question = redis::cmd("CLUSTER").arg(word).to_owned();
+            node.first(Purpose::Renewals).query(&question).await
+        };
+        let (slots, about) = try_join(ask("SLOTS"), ask("INFO")).await?;
+        let (slots, teller) = (accepted(slots)?, &node.address);
+        let map = SlotMap::read(&slots, epoch(&about), teller, |address| self.node(address));
+        map.ok_or_else(|| transient(format!("{teller} knows of no slots")))
+    }
+
+    fn install(&self, map: SlotMap) -> Arc<SlotMap> {
+        let map = Arc::new(map);
         tracing::debug!(masters = map.masters.len(), "read which server serves what");
-        self.members.lock().retain(|address, _| map.has(address));
+        self.nodes.lock().retain(|address, _| map.has(address));
         let before = self.map.lock().replace(map.clone());
         // No other server has subscriptions: `Cluster::listen` looks at the map after each. A newer map may be known by now.
         let now = self.known().unwrap_or_else(|| map.clone());
-        for member in before.iter().flat_map(|before| &before.masters) {
-            let has = |slot| now.is_master(slot, member);
-            member.node.subscriptions.end_all_but(has);
+        for node in before.iter().flat_map(|before| &before.masters) {
+            let has = |slot| now.is_master(slot, node);
+            node.subscriptions.end_all_but(has);
         }
         if before.is_some_and(|before| map.has_promoted(&before)) {
             telemetry::store::failed_over("cluster");
@@ -186,23 +193,27 @@ impl Cluster {
     }
 }
 
-/// The first answer that is not older than what is known; otherwise the newest of all, `older` among them.
+/// The epoch in the answer to `CLUSTER INFO`: a server that is cut off from a failover, or does not know of it yet, names a lower
+/// one. Zero if the user may not ask.
+fn epoch(about: &Value) -> u64 {
+    let text = String::from_redis_value_ref(about).unwrap_or_default();
+    let mut lines = text.lines();
+    let epoch = lines.find_map(|line| line.strip_prefix("cluster_current_epoch:"));
+    epoch.map_or(0, |epoch| epoch.trim().parse().unwrap_or(0))
+}
+
+/// The first answer that is not older than what is known; otherwise the newest of all.
 async fn newest(
-    answers: impl Stream<Item = Result<Layout, StoreError>>,
+    answers: impl Stream<Item = Result<SlotMap, StoreError>>,
     known_epoch: u64,
-    mut older: Option<Layout>,
-) -> Result<Layout, StoreError> {
+) -> Result<SlotMap, StoreError> {
     let mut answers = pin!(answers);
-    let mut error = None;
+    let (mut older, mut error) = (None::<SlotMap>, None);
     while let Some(answer) = answers.next().await {
         match answer {
-            Ok(layout) if layout.epoch >= known_epoch => return Ok(layout),
-            Ok(layout)
-                if older
-                    .as_ref()
-                    .is_none_or(|older| older.epoch < layout.epoch) =>
-            {
-                older = Some(layout);
+            Ok(map) if map.epoch >= known_epoch => return Ok(map),
+            Ok(map) if older.as_ref().is_none_or(|older| older.epoch < map.epoch) => {
+                older = Some(map);
             }
             Ok(_) => {}
             Err(failure) => error = Some(more_telling(error.take(), failure)),
@@ -212,70 +223,6 @@ async fn newest(
     older.ok_or_else(none)
 }
 
-/// One immutable view of a Cluster. A newer one replaces it as a whole.
-pub(super) struct SlotMap {
-    /// The epoch of the answer that it was read from.
-    epoch: u64,
-    /// First slot, last slot and the server that has them, in the order of the slots.
-    ranges: Vec<(u16, u16, Arc<Member>)>,
-    /// Every server that has slots, in the order of the addresses.
-    pub(super) masters: Vec<Arc<Member>>,
-    pub(super) replicas: BTreeSet<Address>,
-}
-
-impl SlotMap {
-    /// `member` finds or makes the server at an address.
-    pub(super) fn new(
-        Layout { ranges, epoch }: &Layout,
-        member: impl Fn(&Address) -> Arc<Member>,
-    ) -> Self {
-        let addresses: BTreeSet<_> = ranges.iter().map(|range| &range.master).collect();
-        let placed = |range: &Range| (range.first, range.last, member(&range.master));
-        let replicas = ranges.iter().flat_map(|range| &range.replicas);
-        Self {
-            epoch: *epoch,
-            ranges: ranges.iter().map(placed).collect(),
-            masters: addresses.into_iter().map(&member).collect(),
-            replicas: replicas.cloned().collect(),
-        }
-    }
-
-    /// The server that has the slot; `None` if no server has it.
-    pub(super) fn master(&self, slot: Slot) -> Option<&Arc<Member>> {
-        let slot = slot.number();
-        let after = self.ranges.partition_point(|(first, ..)| *first <= slot);
-        let (_, last, master) = self.ranges[..after].last()?;
-        (slot <= *last).then_some(master)
-    }
-
-    /// The first slot of the server that has this one; the slot itself if no server has it.
-    pub(super) fn first_with(&self, slot: Slot) -> u16 {
-        let Some(master) = self.master(slot) else {
-            return slot.number();
-        };
-        let mut ranges = self.ranges.iter();
-        let first = ranges.find(|(.., other)| Arc::ptr_eq(other, master));
-        first.map_or(slot.number(), |(first, ..)| *first)
-    }
-
-    /// Whether this server has the slot.
-    pub(super) fn is_master(&self, slot: Slot, node: &Arc<Member>) -> bool {
-        let master = self.master(slot);
-        master.is_some_and(|master| Arc::ptr_eq(master, node))
-    }
-
-    /// Whether a server that was a replica `before` has slots now.
-    pub(super) fn has_promoted(&self, before: &Self) -> bool {
-        let mut masters = self.masters.iter();
-        masters.any(|node| before.replicas.contains(&node.address))
-    }
-
-    /// Whether this server has slots.
-    pub(super) fn has(&self, address: &Address) -> bool {
-        self.masters.iter().any(|node| node.address == *address)
-    }
-}
-
 #[cfg(test)]
 #[path = "topology/tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -98,7 +98,7 @@ async fn commands_of_each_write(count: usize) -> Vec<usize> {
         .set_skip_set_lib_name()
         .set_protocol(ProtocolVersion::RESP2);
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
-    let stream = InParts::new(stream);
+    let stream = in_parts(stream);
     let opening = MultiplexedConnection::new_with_config(&settings, stream, config);
     let (handle, driver) = opening.await.unwrap();
     tokio::spawn(driver);
@@ -137,7 +137,7 @@ impl Wake for CountingWaker {
 #[tokio::test]
 async fn a_read_is_delayed_once_and_only_after_several_answers() {
     let (near, mut far) = duplex(1024);
-    let mut stream = InParts::new(near);
+    let mut stream = in_parts(near);
     let woken = Arc::new(CountingWaker::default());
     let waker = Waker::from(woken.clone());
     let mut cx = Context::from_waker(&waker);
@@ -163,7 +163,7 @@ async fn a_read_is_delayed_once_and_only_after_several_answers() {
 async fn a_long_answer_is_read_in_two_parts() {
     let (near, mut far) = duplex(1 << 20);
     let (stream, done) = Recorded::new(near);
-    let mut stream = InParts::new(stream);
+    let mut stream = in_parts(stream);
     let long = vec![b'a'; 1 << 16];
     for _ in 0..2 {
         done.lock().clear();

@@ -13,43 +13,29 @@ use super::{Link, is_unknown_script};
 use crate::error::StoreError;
 use crate::telemetry;
 
-/// A connection on which the server has answered.
-pub(super) struct Opened {
-    pub(super) wire: Wire,
-    /// Behind sentinels, the master that it leads to.
-    pub(super) master: Option<FollowedMaster>,
-}
-
-/// Fails if another server has become the master meanwhile: the store may have a connection to that one already, which this one would
-/// replace.
-pub(super) fn unless_replaced(
-    master: Option<FollowedMaster>,
-) -> Result<Option<FollowedMaster>, StoreError> {
-    match master.as_ref().is_some_and(FollowedMaster::is_replaced) {
-        true => Err(transient("another server has become the master")),
-        false => Ok(master),
-    }
-}
-
 impl Link {
     /// Opens a connection and checks that it can be used. One that cannot be used carries no command: a user who may
     /// write but not expire would take locks that never end.
-    pub(super) async fn open(&self, or_replica: bool) -> Result<Opened, StoreError> {
+    pub(super) async fn open(&self, or_replica: bool) -> Result<Wire, StoreError> {
         let connector = &self.context.connector;
         let failed = |error| connector.failed(error);
         // Boxed: a caller that may connect, which is seldom, has a small future.
         let opening = Box::pin(async {
             let (server, master) = connector.locate().await?;
             let (raw, answer) = self.open_at(server, or_replica).await.map_err(failed)?;
-            let master = unless_replaced(master)?;
-            let named = master.as_ref().map(|followed| followed.master.address());
+            if master.as_ref().is_some_and(FollowedMaster::is_replaced) {
+                // The store may have a connection to the new one already, which this one would replace.
+                return Err(transient("another server has become the master"));
+            }
+            let named = master
+                .as_ref()
+                .map(|followed| followed.master.address.clone());
             let waits = match self.on_push {
                 None => self.context.waits.begin(&raw.handle, named, &answer),
                 Some(_) => None,
             };
             let up = telemetry::store::connected(self.carries());
-            let wire = Wire::new(raw, waits, up);
-            Ok(Opened { wire, master })
+            Ok(Wire::new(raw, master, waits, up))
         });
         let opened = timeout(self.context.timeouts().connect, opening).await;
         opened.unwrap_or_else(|_| Err(failed(unreachable("connecting took too long"))))

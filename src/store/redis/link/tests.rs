@@ -13,11 +13,12 @@ use tokio::time::Instant;
 use super::*;
 use crate::error::StoreErrorKind;
 use crate::store::redis::access::Access;
+use crate::store::redis::address::Address;
 use crate::store::redis::channels::ChannelKind;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::{Endpoint, RawConnection};
 use crate::store::redis::node_context::ConnectionSettings;
-use crate::store::redis::replicas::Acknowledgement;
+use crate::store::redis::replicas::Replicas;
 use crate::store::redis::sentinel::{FollowedMaster, Master};
 use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::tls::Tls;
@@ -28,8 +29,7 @@ fn link() -> Arc<Link> {
     let timeouts = Timeouts::default();
     let connector = Connector::Server(Endpoint::new(address, tls, timeouts, Access::default()));
     let settings = ConnectionSettings {
-        timeouts,
-        acknowledgement: Acknowledgement::default(),
+        replicas: Replicas::default(),
         background: Arc::default(),
         channels: Arc::new(ChannelKind::new(None)),
     };
@@ -41,7 +41,7 @@ fn link() -> Arc<Link> {
 }
 
 /// A connection that an attempt to connect has just opened, and its other end.
-async fn opened() -> (Opened, DuplexStream) {
+async fn opened() -> (Wire, DuplexStream) {
     let (near, far) = duplex(64);
     let (opened, driver) = opened_on(near).await;
     tokio::spawn(driver);
@@ -51,9 +51,7 @@ async fn opened() -> (Opened, DuplexStream) {
 type Drive = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A connection on `stream`, and the future that drives it.
-async fn opened_on(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> (Opened, Drive) {
+async fn opened_on(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> (Wire, Drive) {
     let settings = RedisConnectionInfo::default();
     let settings = settings
         .set_skip_set_lib_name()
@@ -63,9 +61,7 @@ async fn opened_on(
     let (handle, driver) = opening.await.unwrap();
     let raw = RawConnection::new(handle, std::future::pending());
     let up = telemetry::store::connected(telemetry::store::COMMANDS);
-    let (wire, master) = (Wire::new(raw, None, up), None);
-    let opened = Opened { wire, master };
-    (opened, Box::pin(driver))
+    (Wire::new(raw, None, None, up), Box::pin(driver))
 }
 
 /// A stream that ends as soon as something is written to it.
@@ -208,18 +204,16 @@ async fn a_connection_that_is_to_be_replaced_is_not_used_while_a_command_keeps_i
 #[test]
 fn a_connection_to_a_master_that_is_replaced_meanwhile_is_not_used() {
     let [former, new] = [(6379, 3), (6380, 4)].map(|(port, epoch)| Master {
-        host: "localhost".to_owned(),
-        port,
+        address: Address::new("localhost", port),
         epoch,
     });
     let current = watch::Sender::new(Some(former.clone()));
     for moves in [false, true] {
         let master = FollowedMaster::new(former.clone(), current.subscribe());
-        assert!(master.is_some());
         if moves {
             current.send_replace(Some(new.clone()));
         }
-        assert_eq!(opening::unless_replaced(master).is_err(), moves);
+        assert_eq!(master.unwrap().is_replaced(), moves);
     }
 }
 
@@ -229,13 +223,9 @@ async fn the_text_of_a_script_is_sent_by_one_of_many_callers() {
     let (opened, _far) = opened().await;
     let call = crate::store::redis::rights::question();
     let began = Instant::now();
-    assert!(opened.wire.must_load(&call, began), "the first");
+    assert!(opened.must_load(&call, began), "the first");
     tokio::time::advance(Duration::from_millis(1)).await;
-    assert!(
-        !opened
-            .wire
-            .must_load(&call, began - Duration::from_millis(1))
-    );
+    assert!(!opened.must_load(&call, began - Duration::from_millis(1)));
     let again = Instant::now();
-    assert!(opened.wire.must_load(&call, again), "forgotten since");
+    assert!(opened.must_load(&call, again), "forgotten since");
 }

@@ -21,7 +21,7 @@ fn only_names_that_keep_their_keys_together_are_taken_in_a_cluster() {
         let names = Names::of(&key);
         assert_eq!(names.share_a_slot().is_ok(), whole, "{name}");
         let slot = |name: &str| Slot::of(LockKey::new(name).as_str());
-        let aux = names.queue().to_string();
+        let aux = names.at(QUEUE).to_string();
         assert_eq!(slot(&aux) == slot(name), whole, "{name}");
     }
 }
@@ -40,46 +40,26 @@ fn names_are_redissons_with_and_without_a_hash_tag() {
         let names = Names::of(&key);
         assert_eq!(names.lock().to_string(), key.as_str());
         for (name, expected) in [
-            (names.channel(), format!("redisson_lock__channel:{tag}")),
+            (names.at(CHANNEL), format!("redisson_lock__channel:{tag}")),
             (
-                names.turn_channel(id),
+                names.at(CHANNEL).of(id),
                 format!("redisson_lock__channel:{tag}:{uuid}:7"),
             ),
-            (names.rw_channel(), format!("redisson_rwlock:{tag}")),
-            (names.token(), format!("redisson_lock_token:{tag}")),
-            (names.queue(), format!("redisson_lock_queue:{tag}")),
-            (names.permit_channel(), format!("redisson_sc:{tag}")),
+            (names.at(RW_CHANNEL), format!("redisson_rwlock:{tag}")),
+            (names.at(TOKEN), format!("redisson_lock_token:{tag}")),
+            (names.at(QUEUE), format!("redisson_lock_queue:{tag}")),
+            (names.at(PERMIT_CHANNEL), format!("redisson_sc:{tag}")),
             (names.permits(), format!("{tag}:timeout")),
             (
                 names.reader_timeout(id),
                 format!("{tag}:{uuid}:7:rwlock_timeout:1"),
             ),
-            (names.busy(), format!("tower_lock_busy:{tag}")),
-            (names.turn(), format!("tower_lock_turn:{tag}")),
-            (names.enter(), format!("tower_lock_enter:{tag}")),
-            (names.record(), format!("tower_lock_record:{tag}")),
+            (names.at(BUSY), format!("tower_lock_busy:{tag}")),
+            (names.at(TURN), format!("tower_lock_turn:{tag}")),
+            (names.at(ENTER), format!("tower_lock_enter:{tag}")),
+            (names.at(RECORD), format!("tower_lock_record:{tag}")),
         ] {
             assert_eq!(name.to_string(), expected);
-        }
-    }
-}
-
-/// A command with a long name takes another path.
-#[test]
-fn a_name_of_any_length_is_written_whole() {
-    let id = HoldId::new(Uuid::nil(), u64::MAX);
-    for length in (1..4 * Word::ROOM).step_by(7) {
-        let key = LockKey::new("n".repeat(length));
-        for name in [
-            Names::of(&key).lock(),
-            Names::of(&key).reader_timeout(id),
-            Names::of(&key).turn_channel(id),
-        ] {
-            let mut command = redis::cmd("GET");
-            command.arg(name);
-            let written = command.args_iter().nth(1);
-            let expected = name.to_string();
-            assert_eq!(written, Some(redis::Arg::Simple(expected.as_bytes())));
         }
     }
 }

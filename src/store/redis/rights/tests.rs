@@ -55,8 +55,8 @@ fn every_command_of_the_locking_scripts_is_checked() {
 #[test]
 fn every_name_that_belongs_to_a_lock_is_granted() {
     let text = include_str!("../names.rs");
-    let others = [Names::MARKS, Names::PROCESSES];
-    let granted = [Names::KEYS, &others, Names::CHANNELS].concat();
+    let others = [names::MARK, names::PROCESS];
+    let granted = [names::KEYS, &others, names::CHANNELS].concat();
     let named = text.split('"').skip(1).step_by(2);
     let is_prefix = |text: &&str| text.starts_with("redisson_") || text.starts_with("tower_lock_");
     let named: BTreeSet<_> = named.filter(is_prefix).collect();
@@ -65,15 +65,15 @@ fn every_name_that_belongs_to_a_lock_is_granted() {
 
 #[test]
 fn patterns_follow_redissons_names_and_match_nothing_else() {
-    let plain = patterns("order:", Names::KEYS);
+    let plain = patterns("order:", names::KEYS);
     assert_eq!(plain[..2], ["~order:*", "~{order:*"]);
     assert!(plain.contains(&"~redisson_lock_token:{order:*".to_owned()));
     assert!(plain.contains(&"&redisson_rwlock:{order:*".to_owned()));
-    let tagged = patterns("order:{", Names::KEYS);
+    let tagged = patterns("order:{", names::KEYS);
     assert_eq!(tagged[..2], ["~order:{*", "~redisson_lock_queue:order:{*"]);
-    assert_eq!(patterns("a*[b] c", Names::KEYS)[0], "~a\\*\\[b\\]?c*");
+    assert_eq!(patterns("a*[b] c", names::KEYS)[0], "~a\\*\\[b\\]?c*");
     assert_eq!(
-        patterns("", Names::KEYS),
+        patterns("", names::KEYS),
         [
             "~*",
             "&redisson_lock__channel:*",

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use redis::{FromRedisValue, Value};
 use tokio::time::timeout;
 
+use super::super::address::Address;
 use super::super::endpoint::{Endpoint, RawConnection};
 use super::super::failure;
 use super::Master;
@@ -56,7 +57,8 @@ fn master(answers: &[Value]) -> Result<Option<Master>, StoreError> {
     let about: HashMap<String, String> = HashMap::from_redis_value_ref(about).unwrap_or_default();
     let epoch = about.get("config-epoch");
     let epoch = epoch.and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-    Ok(Some(Master { host, port, epoch }))
+    let address = Address::new(&host, port);
+    Ok(Some(Master { address, epoch }))
 }
 
 #[cfg(test)]
@@ -77,8 +79,8 @@ mod tests {
         for about in [Value::Array(list.collect()), Value::Map(pairs.to_vec())] {
             let found = master(&[address.clone(), about]).unwrap().unwrap();
             assert_eq!(
-                (&*found.host, found.port, found.epoch),
-                ("10.0.0.1", 6379, 7)
+                (found.address, found.epoch),
+                (Address::new("10.0.0.1", 6379), 7)
             );
         }
         assert!(master(&[Value::Nil, Value::Nil]).unwrap().is_none());

@@ -13,24 +13,7 @@ use crate::store::redis::failure::{more_telling, refused, unreachable};
 /// How long to wait for the other sentinels after the first answer.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// The sentinels' answer, and how many of them gave it.
-#[derive(Debug)]
-pub(super) struct SentinelReply {
-    pub(super) master: Master,
-    pub(super) by: By,
-}
-
-/// How many of the sentinels know nothing newer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum By {
-    /// Not more than half.
-    Few,
-    /// More than half.
-    Most,
-    All,
-}
-
-/// Takes the answer with the highest configuration epoch.
+/// Takes the answer with the highest configuration epoch. Returns it with the number of sentinels that know nothing newer.
 ///
 /// Waits for more than half of the sentinels, and for one that knows the `known` epoch, which may rise meanwhile: during a failover, most of them
 /// still name the former master. Without these, the answers that came within `limit`, and within [`GRACE`] of the first one,
@@ -40,9 +23,8 @@ pub(super) async fn gather(
     known: impl Fn() -> u64,
     limit: Duration,
     name: &str,
-) -> Result<SentinelReply, StoreError> {
-    let all = asking.len();
-    let most = all / 2 + 1;
+) -> Result<(Master, usize), StoreError> {
+    let most = asking.len() / 2 + 1;
     let mut over = Instant::now() + limit;
     let (mut best, mut failed) = (None::<Master>, None::<StoreError>);
     let (mut told, mut unknown) = (0, false);
@@ -64,20 +46,15 @@ pub(super) async fn gather(
             None => break,
         }
     }
-    let by = match told {
-        told if told == all => By::All,
-        told if told >= most => By::Most,
-        _ => By::Few,
-    };
-    let reply = best.map(|master| SentinelReply { master, by });
-    reply.ok_or_else(|| match (unknown, failed) {
-        (true, _) => refused(format!("the sentinels know no master named `{name}`")),
-        (false, Some(error)) => StoreError::new(
-            error.kind(),
-            format!("no sentinel says where `{name}` is: {}", detail(&error)),
-        ),
-        (false, None) => unreachable(format!("no sentinel said in time where `{name}` is")),
-    })
+    best.map(|master| (master, told))
+        .ok_or_else(|| match (unknown, failed) {
+            (true, _) => refused(format!("the sentinels know no master named `{name}`")),
+            (false, Some(error)) => StoreError::new(
+                error.kind(),
+                format!("no sentinel says where `{name}` is: {}", detail(&error)),
+            ),
+            (false, None) => unreachable(format!("no sentinel said in time where `{name}` is")),
+        })
 }
 
 #[cfg(test)]
@@ -85,6 +62,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
+    use crate::store::redis::address::Address;
 
     const LIMIT: Duration = Duration::from_secs(2);
     const FORMER: (u16, u64) = (6379, 3);
@@ -95,13 +73,12 @@ mod tests {
         let asking = sentinels.iter().map(async |&(after, answer)| {
             sleep(Duration::from_millis(after)).await;
             let (port, epoch) = answer.ok_or_else(|| unreachable("refused"))?;
-            let host = "localhost".to_owned();
-            Ok(Some(Master { host, port, epoch }))
+            let address = Address::new("localhost", port);
+            Ok(Some(Master { address, epoch }))
         });
-        let reply = gather(asking.collect(), || known, LIMIT, "main")
-            .await
-            .unwrap();
-        (reply.master.port, reply.by != By::Few)
+        let reply = gather(asking.collect(), || known, LIMIT, "main");
+        let (master, told) = reply.await.unwrap();
+        (master.address.port, told > sentinels.len() / 2)
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use crate::store::redis::channels::ChannelKind;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::node_context::ConnectionSettings;
-use crate::store::redis::replicas::Acknowledgement;
+use crate::store::redis::replicas::Replicas;
 use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::tls::Tls;
 
@@ -23,8 +23,7 @@ fn subscriptions() -> Arc<Subscriptions> {
     let timeouts = Timeouts::default();
     let connector = Connector::Server(Endpoint::new(address, tls, timeouts, Access::default()));
     let settings = ConnectionSettings {
-        timeouts,
-        acknowledgement: Acknowledgement::default(),
+        replicas: Replicas::default(),
         background: Arc::default(),
         channels: Arc::new(ChannelKind::new(None)),
     };
