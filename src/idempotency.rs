@@ -124,5 +124,4 @@ mod settings;
 
 pub use claimed::IdempotencyKey;
 pub use idempotency_layer::{Idempotency, IdempotencyLayer, UndecidedClients};
-pub use identity::Clients;
 pub use recording::Recording;

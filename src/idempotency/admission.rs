@@ -33,8 +33,6 @@ pub(crate) struct RecordContext {
     pub(super) name: LockKey,
     pub(super) fingerprint: Fingerprint,
     pub(super) scope: Arc<str>,
-    pub(super) granted: Instant,
-    pub(super) waited: Duration,
 }
 
 /// What the store answers before `until`.
@@ -68,7 +66,7 @@ impl IdempotencyLayer {
         let Some(keys) = self.settings.on_missing.keys(extracted)? else {
             return Err(NotAdmitted::Bypass(body.body));
         };
-        let (name, scope) = self.clients.name(self.settings.anonymous, parts, keys)?;
+        let (name, scope) = self.settings.name(parts, keys)?;
         let serve = &self.settings.serve;
         let name = serve.client.named(name);
         let outer = parts.extensions.get::<IdempotencyKey>();
@@ -78,7 +76,7 @@ impl IdempotencyLayer {
         };
         parts.extensions.insert(key);
         let wait = serve.wait(parts);
-        if !body.body.is_end_stream() && self.settings.local.get(&name).is_none() {
+        if body.is_unread() && self.settings.local.get(&name).is_none() {
             let request = serve.request(serve.client.lock(&name), wait, route);
             serve.foresee(&request, true).await?;
         }
@@ -111,10 +109,13 @@ impl IdempotencyLayer {
             name,
             fingerprint,
             scope,
-            granted,
-            waited: granted - began,
         };
-        Ok((body, Claim { guard, context }))
+        let claim = Claim {
+            guard,
+            timed: serve.timed_hold(began, granted, route),
+            context,
+        };
+        Ok((body, claim))
     }
 
     async fn claim(

@@ -1,16 +1,14 @@
 //! The end of a request: the release, and its confirmation.
 
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-
-use tokio::time::{Instant, Sleep, sleep};
+use futures_util::future::poll_immediate;
+use tokio::time::{Instant, timeout};
 
 use super::settings::Confirm;
 use crate::error::LockError;
 use crate::guard::{LockGuard, Releasing};
 use crate::limits::CONFIRMATION;
 use crate::store::Record;
-use crate::telemetry::{self, Labels};
+use crate::telemetry;
 
 /// The proof that the lock of a response was held until the end of the request, in its [`LockTiming`](super::LockTiming).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,82 +43,47 @@ pub(crate) struct NotConfirmed;
 /// # Cancel safety
 ///
 /// The release has begun when this returns. If the future is dropped, it continues in the background.
-pub(crate) fn confirm(how: Confirm, guard: LockGuard, record: Option<Record>) -> Confirming {
+pub(crate) fn confirm(
+    how: Confirm,
+    guard: LockGuard,
+    record: Option<Record>,
+) -> impl Future<Output = Result<Confirmation, NotConfirmed>> + Send {
     let labels = guard.labels();
-    let by = match how {
-        Confirm::Deadline => By::Lease {
-            is_lost: guard.is_lost(),
-        },
+    let begun = match how {
+        Confirm::Deadline => Err(guard.is_lost()),
         Confirm::Store | Confirm::Strict => {
             // After the release has begun, no renewal changes the deadline.
             let deadline = (how == Confirm::Store).then(|| guard.deadline());
-            By::Store {
-                release: guard.end(record),
-                deadline,
-                limit: None,
-            }
+            Ok((guard.end(record), deadline))
         }
     };
-    Confirming { by, labels }
-}
-
-/// A confirmation that has begun. Not an `async fn`, because every request has one, and moves it.
-#[must_use]
-pub(crate) struct Confirming {
-    by: By,
-    labels: Option<Labels>,
-}
-
-enum By {
-    Lease {
-        is_lost: bool,
-    },
-    Store {
-        release: Releasing,
-        /// If the store does not answer, the lease confirms until then; `None`: it does not.
-        deadline: Option<Instant>,
-        /// Boxed, because the memory of the process answers without it.
-        limit: Option<Pin<Box<Sleep>>>,
-    },
-}
-
-impl By {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Confirmation>> {
-        let (release, deadline, limit) = match self {
-            Self::Lease { is_lost } => {
-                return Poll::Ready((!*is_lost).then_some(Confirmation::Lease));
-            }
-            Self::Store {
-                release,
-                deadline,
-                limit,
-            } => (release, *deadline, limit),
+    async move {
+        let confirmation = match begun {
+            Ok((release, deadline)) => by_store(release, deadline).await,
+            Err(is_lost) => (!is_lost).then_some(Confirmation::Lease),
         };
-        let is_silent = match Pin::new(&mut *release).poll(cx) {
-            Poll::Ready(Ok(())) => return Poll::Ready(Some(Confirmation::Store)),
-            Poll::Ready(Err(error)) => matches!(error, LockError::Unavailable(_)),
-            Poll::Pending => {
-                let limit = limit.get_or_insert_with(|| Box::pin(sleep(CONFIRMATION)));
-                ready!(limit.as_mut().poll(cx));
-                true
-            }
-        };
-        // A lock that is known to be lost is not confirmed: its lease may not be over.
-        let by_lease = is_silent
-            && !release.is_lost()
-            && deadline.is_some_and(|deadline| Instant::now() < deadline);
-        Poll::Ready(by_lease.then_some(Confirmation::Lease))
-    }
-}
-
-impl Future for Confirming {
-    type Output = Result<Confirmation, NotConfirmed>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let confirmed = ready!(self.by.poll(cx));
-        if let (Some(confirmation), Some(labels)) = (confirmed, &self.labels) {
-            telemetry::confirmed(labels, confirmation.as_str());
+        if let (Some(by), Some(labels)) = (confirmation, &labels) {
+            telemetry::confirmed(labels, by.as_str());
         }
-        Poll::Ready(confirmed.ok_or(NotConfirmed))
+        confirmation.ok_or(NotConfirmed)
     }
+}
+
+/// What confirms a release. If the store does not answer, the lease does until `deadline`; `None`: it does not.
+async fn by_store(mut release: Releasing, deadline: Option<Instant>) -> Option<Confirmation> {
+    let answer = match poll_immediate(&mut release).await {
+        // The memory of the process answers without a timer.
+        Some(answer) => Some(answer),
+        None => Box::pin(timeout(CONFIRMATION, &mut release)).await.ok(),
+    };
+    let is_silent = match answer {
+        Some(Ok(())) => return Some(Confirmation::Store),
+        Some(Err(error)) => matches!(error, LockError::Unavailable(_)),
+        None => true,
+    };
+    // A lock that is known to be lost is not confirmed: its lease may not be over.
+    let by_lease = is_silent
+        && !release.is_lost()
+        && deadline.is_some_and(|deadline| Instant::now() < deadline);
+    by_lease.then_some(Confirmation::Lease)
 }

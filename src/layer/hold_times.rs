@@ -35,7 +35,7 @@ impl Default for HoldTimes {
 }
 
 impl HoldTimes {
-    pub(crate) fn add(&self, route: &Route, held: Duration) {
+    fn add(&self, route: &Route, held: Duration) {
         let held = u64::try_from(held.as_micros()).unwrap_or(u64::MAX).max(1);
         let slot = self.slot(route);
         let next = match slot.load(Ordering::Relaxed) {
@@ -76,16 +76,23 @@ impl HoldTimes {
     }
 }
 
-/// Adds the time since the grant to those of a layer, when it is dropped.
+/// A hold of a layer, from its grant to its end. Its time is added to those of the layer when it is dropped.
 pub(crate) struct TimedHold {
+    pub(super) waited: Duration,
     pub(super) granted: Instant,
     pub(super) route: Route,
     pub(super) hold_times: Arc<HoldTimes>,
 }
 
+impl TimedHold {
+    pub(super) fn held(&self) -> Duration {
+        self.granted.elapsed()
+    }
+}
+
 impl Drop for TimedHold {
     fn drop(&mut self) {
-        self.hold_times.add(&self.route, self.granted.elapsed());
+        self.hold_times.add(&self.route, self.held());
     }
 }
 

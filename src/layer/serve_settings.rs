@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::request::Parts;
+use tokio::time::Instant;
 
 use super::body_budget::BodyBudget;
-use super::closure::Closure;
-use super::hold_times::HoldTimes;
+use super::hold_times::{HoldTimes, TimedHold};
 use super::rejection::{Rejection, RejectionKind};
 use super::respond::Responder;
 use super::settings::OnCancel;
@@ -23,10 +23,10 @@ use crate::telemetry::Route;
 const MAX_HOLD: Duration = Duration::from_secs(300);
 
 /// How a layer of this crate serves a request under its lock.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct ServeSettings {
     pub(crate) client: LockClient,
-    pub(crate) wait: Closure<dyn WaitPolicy>,
+    pub(crate) wait: Arc<dyn WaitPolicy>,
     pub(crate) lease: Lease,
     /// `None`: the default.
     pub(crate) max_hold: Option<Duration>,
@@ -45,7 +45,7 @@ impl ServeSettings {
     pub(crate) fn new(client: LockClient, wait: Duration, max_waiters: usize) -> Self {
         Self {
             client,
-            wait: Closure(Arc::new(wait)),
+            wait: Arc::new(wait),
             lease: Lease::default(),
             max_hold: None,
             max_waiters,
@@ -109,6 +109,16 @@ impl ServeSettings {
     pub(crate) fn failed(&self, error: &LockError) {
         if matches!(error, LockError::Unavailable(_)) {
             self.store_is_down.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The hold of a request that asked for its lock at `asked`, and got it at `granted`.
+    pub(crate) fn timed_hold(&self, asked: Instant, granted: Instant, route: &Route) -> TimedHold {
+        TimedHold {
+            waited: granted - asked,
+            granted,
+            route: *route,
+            hold_times: self.hold_times.clone(),
         }
     }
 
