@@ -43,8 +43,7 @@ mod param;
 mod path;
 mod route;
 
-pub(crate) use body::RequestBody;
-pub(crate) use body::{JsonFields, json_fields};
+pub(crate) use body::{RequestBody, key_of_fields};
 pub use body::{body, json_field};
 pub use default::DefaultKey;
 pub(crate) use erased::AnyKey;
