@@ -35,7 +35,7 @@ pub use ext::LockStoreExt;
 pub use inspect::Inspect;
 pub(crate) use inspection::SHOWN;
 pub use inspection::{Holder, Inspection};
-pub use listing::{Cursor, ListQuery, LockEntry, Page, RecordEntry};
+pub use listing::{ListQuery, LockEntry, Page, RecordEntry};
 pub(crate) use process::MAX_ROUTES;
 pub use process::ProcessInfo;
 pub use question::{Attempt, Fencing, Record, Release, Renewal, Want};

@@ -14,7 +14,7 @@ use super::IdempotencyLayer;
 use super::claimed::IdempotencyKey;
 use super::fingerprint::Fingerprint;
 use super::local::READ;
-use super::record::Recorded;
+use super::record::decode;
 use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::layer::{
@@ -166,15 +166,15 @@ impl IdempotencyLayer {
                 record
             }
         };
-        let recorded = Recorded::decode(&record).map_err(|error| {
+        let (recorded, replay) = decode(&record).map_err(|error| {
             // Clients decide how many requests cause it.
             if let Some(left_out) = self.settings.unreadable.due() {
-                tracing::error!(%error, left_out, "the record of a request cannot be read");
+                tracing::error!(error, left_out, "the record of a request cannot be read");
             }
             Rejection::new(RejectionKind::RecordUnreadable)
         })?;
-        match recorded.fingerprint == fingerprint {
-            true => Ok(Some(recorded.replay())),
+        match recorded == fingerprint {
+            true => Ok(Some(replay)),
             false => Err(Rejection::new(RejectionKind::KeyReused)),
         }
     }

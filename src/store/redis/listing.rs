@@ -12,7 +12,7 @@ use super::script::Call;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::listing::{each, foreign_cursor};
-use crate::store::{Cursor, Inspect, ListQuery, LockEntry, LockStore, Page, RecordEntry};
+use crate::store::{Inspect, ListQuery, LockEntry, LockStore, Page, RecordEntry};
 
 /// How many keys one `SCAN` examines.
 const STEP: usize = 500;
@@ -115,7 +115,7 @@ impl RedisStore {
                 pattern: pattern.clone(),
             }));
         }
-        let (current, cursor) = match query.position() {
+        let (current, cursor) = match query.after.as_deref() {
             Some(text) => begin(text, &all).ok_or_else(foreign_cursor)?,
             None => (0, END),
         };
@@ -177,9 +177,9 @@ impl Walk {
     }
 
     /// The start of the next page; `None` at the end.
-    fn position(&self) -> Option<Cursor> {
+    fn position(&self) -> Option<String> {
         let Search { server, kind, .. } = self.searches.get(self.current)?;
-        Some(Cursor::new(format!("{server}/{kind}:{}", self.cursor)))
+        Some(format!("{server}/{kind}:{}", self.cursor))
     }
 }
 
