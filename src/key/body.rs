@@ -34,9 +34,9 @@ pub(crate) struct RequestBody(pub(crate) Bytes);
 ///
 /// # Errors
 ///
-/// Returns a [`KeyError`] if the body was not read yet. Return that error: the layer then reads the body and calls the
-/// extractor again, so what precedes this call runs twice. A layer that leaves the body to the handler answers 500 `lock-misconfigured`, because the program is
-/// wrong.
+/// Returns a [`KeyError`] if the body was not read yet. Return that error: the layer then reads the body and calls the extractor
+/// again, so what precedes this call runs twice. A layer that leaves the body to the handler answers 500 `lock-misconfigured`,
+/// because the program is wrong.
 pub fn body(parts: &Parts) -> Result<&Bytes, KeyError> {
     match parts.extensions.get() {
         Some(RequestBody(body)) => Ok(body),
