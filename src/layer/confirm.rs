@@ -49,7 +49,7 @@ pub(crate) fn confirm(
     record: Option<Record>,
 ) -> impl Future<Output = Result<Confirmation, NotConfirmed>> + Send {
     let labels = guard.labels();
-    let begun = match how {
+    let mut begun = match how {
         Confirm::Deadline => Err(guard.is_lost()),
         Confirm::Store | Confirm::Strict => {
             // After the release has begun, no renewal changes the deadline.
@@ -58,9 +58,10 @@ pub(crate) fn confirm(
         }
     };
     async move {
-        let confirmation = match begun {
-            Ok((release, deadline)) => by_store(release, deadline).await,
-            Err(is_lost) => (!is_lost).then_some(Confirmation::Lease),
+        // By reference: what is moved into another future takes its room twice, and each request has this one.
+        let confirmation = match &mut begun {
+            Ok((release, deadline)) => by_store(release, *deadline).await,
+            Err(is_lost) => (!*is_lost).then_some(Confirmation::Lease),
         };
         if let (Some(by), Some(labels)) = (confirmation, &labels) {
             telemetry::confirmed(labels, by.as_str());
@@ -70,11 +71,11 @@ pub(crate) fn confirm(
 }
 
 /// What confirms a release. If the store does not answer, the lease does until `deadline`; `None`: it does not.
-async fn by_store(mut release: Releasing, deadline: Option<Instant>) -> Option<Confirmation> {
-    let answer = match poll_immediate(&mut release).await {
+async fn by_store(release: &mut Releasing, deadline: Option<Instant>) -> Option<Confirmation> {
+    let answer = match poll_immediate(&mut *release).await {
         // The memory of the process answers without a timer.
         Some(answer) => Some(answer),
-        None => Box::pin(timeout(CONFIRMATION, &mut release)).await.ok(),
+        None => Box::pin(timeout(CONFIRMATION, &mut *release)).await.ok(),
     };
     let is_silent = match answer {
         Some(Ok(())) => return Some(Confirmation::Store),

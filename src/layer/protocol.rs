@@ -59,27 +59,28 @@ where
         handled: HandlerOutcome<Response<R>, E>,
     ) -> Result<FinalResponse<R, E>, NotConfirmed> {
         let policy = &self.policy;
-        let mut response = match handled? {
-            Ok(response) => response,
-            Err(error) => {
-                confirm(how, guard, None).await?;
-                return Ok(Err(error));
-            }
+        let Ok(mut result) = handled else {
+            return Err(NotConfirmed);
         };
-        if policy.release_on == ReleaseOn::BodyEnd && has_body(&response, &head.method) {
+        if let Ok(response) = &mut result
+            && policy.release_on == ReleaseOn::BodyEnd
+            && has_body(response, &head.method)
+        {
             // The head goes out before the lock is released.
-            LockTiming::of(&timed, None).put(&mut response);
-            let length = length(&response);
-            return Ok(Ok(response.map(|body| {
-                ResponseBody::local(guarded(body, guard, timed, length, how, policy.on_lost))
-            })));
+            LockTiming::of(&timed, None).put(response);
+            let length = length(response);
+            let locked = |body| guarded(body, guard, timed, length, how, policy.on_lost);
+            let result = result.map(|response| response.map(locked).map(ResponseBody::local));
+            return Ok(result);
         }
         let by = confirm(how, guard, None).await?;
-        if by == Confirmation::Lease && how == Confirm::Store {
-            policy.warn_of_lease();
+        if let Ok(response) = &mut result {
+            if by == Confirmation::Lease && how == Confirm::Store {
+                policy.warn_of_lease();
+            }
+            LockTiming::of(&timed, Some(by)).put(response);
         }
-        LockTiming::of(&timed, Some(by)).put(&mut response);
-        Ok(Ok(response.map(ResponseBody::handlers)))
+        Ok(result.map(|response| response.map(ResponseBody::handlers)))
     }
 
     fn settings(&self) -> &ServeSettings {

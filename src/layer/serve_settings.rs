@@ -8,7 +8,7 @@ use http::request::Parts;
 use tokio::time::Instant;
 
 use super::body_budget::BodyBudget;
-use super::hold_times::{HoldTimes, TimedHold};
+use super::hold_times::{HoldTimes, TimedHold, retry_after};
 use super::rejection::{Rejection, RejectionKind};
 use super::respond::Responder;
 use super::settings::OnCancel;
@@ -122,22 +122,23 @@ impl ServeSettings {
         }
     }
 
-    /// The same rejection of a request of this route with the time for the next attempt.
+    /// The same rejection of a request of this route with the time for the next attempt. Without a measurement it is soon: most holds
+    /// are far shorter than their leases.
     pub(crate) fn timed(&self, rejection: Rejection, route: &Route) -> Rejection {
-        let after = match rejection.kind() {
-            RejectionKind::Contended | RejectionKind::NoPermit | RejectionKind::InProgress => {
-                self.hold_times.retry_after(route, rejection.cause())
+        let average = self.hold_times.average(route);
+        let after = match (rejection.kind(), rejection.cause()) {
+            // The probable end of the present hold, and at the latest the end of its lease.
+            (_, Some(LockError::Busy { retry_after })) => {
+                average.min(retry_after.unwrap_or_default())
             }
-            RejectionKind::Overloaded => {
-                let turns = if self.waiters_take_turns {
-                    self.max_waiters
-                } else {
-                    1
-                };
-                self.hold_times.after_all(route, turns)
+            // The time after which those who wait have probably had their turns.
+            (RejectionKind::Overloaded, _) if self.waiters_take_turns => {
+                let turns = u32::try_from(self.max_waiters).unwrap_or(u32::MAX);
+                average.saturating_mul(turns)
             }
+            (RejectionKind::Overloaded, _) => average,
             _ => return rejection,
         };
-        rejection.with_retry_after(after)
+        rejection.with_retry_after(retry_after(after))
     }
 }
