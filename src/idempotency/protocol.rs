@@ -69,7 +69,7 @@ where
         &self,
         Claim {
             guard,
-            timed,
+            mut timed,
             context,
         }: Claim<RecordContext>,
         Head { route, .. }: &Head,
@@ -101,7 +101,7 @@ where
             self.settings.local.remember(&context.name, value, until);
         }
         if let Ok(response) = &mut result {
-            LockTiming::of(&timed, Some(by)).put(response);
+            LockTiming::of(&mut timed, Some(by)).put(response);
         }
         Ok(result)
     }

@@ -5,7 +5,7 @@ use tokio::time::{Instant, timeout};
 
 use super::settings::Confirm;
 use crate::error::LockError;
-use crate::guard::{LockGuard, Releasing};
+use crate::guard::LockGuard;
 use crate::limits::CONFIRMATION;
 use crate::store::Record;
 use crate::telemetry;
@@ -37,54 +37,41 @@ impl Confirmation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotConfirmed;
 
-/// Releases, leaving `record` behind if the lock was held until then. The future decides whether the response may go
-/// (promise S5).
+/// Releases, leaving `record` behind if the lock was held until then, and decides whether the response may go (promise S5).
 ///
 /// # Cancel safety
 ///
-/// The release has begun when this returns. If the future is dropped, it continues in the background.
-pub(crate) fn confirm(
+/// If the future is dropped, the release continues in the background.
+pub(crate) async fn confirm(
     how: Confirm,
     guard: LockGuard,
     record: Option<Record>,
-) -> impl Future<Output = Result<Confirmation, NotConfirmed>> + Send {
+) -> Result<Confirmation, NotConfirmed> {
     let labels = guard.labels();
-    let mut begun = match how {
-        Confirm::Deadline => Err(guard.is_lost()),
-        Confirm::Store | Confirm::Strict => {
-            // After the release has begun, no renewal changes the deadline.
-            let deadline = (how == Confirm::Store).then(|| guard.deadline());
-            Ok((guard.end(record), deadline))
-        }
-    };
-    async move {
-        // By reference: what is moved into another future takes its room twice, and each request has this one.
-        let confirmation = match &mut begun {
-            Ok((release, deadline)) => by_store(release, *deadline).await,
-            Err(is_lost) => (!*is_lost).then_some(Confirmation::Lease),
+    let confirmation = if how == Confirm::Deadline {
+        (!guard.is_lost()).then_some(Confirmation::Lease)
+    } else {
+        // After the release has begun, no renewal changes the deadline.
+        let deadline = (how == Confirm::Store).then(|| guard.deadline());
+        let mut release = guard.end(record);
+        let answer = match poll_immediate(&mut release).await {
+            // The memory of the process answers without a timer.
+            Some(answer) => Some(answer),
+            None => Box::pin(timeout(CONFIRMATION, &mut release)).await.ok(),
         };
-        if let (Some(by), Some(labels)) = (confirmation, &labels) {
-            telemetry::confirmed(labels, by.as_str());
+        // A lock that is known to be lost is not confirmed: its lease may not be over.
+        let by_lease =
+            || !release.is_lost() && deadline.is_some_and(|deadline| Instant::now() < deadline);
+        match answer {
+            Some(Ok(())) => Some(Confirmation::Store),
+            None | Some(Err(LockError::Unavailable(_))) => {
+                by_lease().then_some(Confirmation::Lease)
+            }
+            Some(Err(_)) => None,
         }
-        confirmation.ok_or(NotConfirmed)
+    };
+    if let (Some(by), Some(labels)) = (confirmation, &labels) {
+        telemetry::confirmed(labels, by.as_str());
     }
-}
-
-/// What confirms a release. If the store does not answer, the lease does until `deadline`; `None`: it does not.
-async fn by_store(release: &mut Releasing, deadline: Option<Instant>) -> Option<Confirmation> {
-    let answer = match poll_immediate(&mut *release).await {
-        // The memory of the process answers without a timer.
-        Some(answer) => Some(answer),
-        None => Box::pin(timeout(CONFIRMATION, &mut *release)).await.ok(),
-    };
-    let is_silent = match answer {
-        Some(Ok(())) => return Some(Confirmation::Store),
-        Some(Err(error)) => matches!(error, LockError::Unavailable(_)),
-        None => true,
-    };
-    // A lock that is known to be lost is not confirmed: its lease may not be over.
-    let by_lease = is_silent
-        && !release.is_lost()
-        && deadline.is_some_and(|deadline| Instant::now() < deadline);
-    by_lease.then_some(Confirmation::Lease)
+    confirmation.ok_or(NotConfirmed)
 }

@@ -63,19 +63,24 @@ impl HoldTimes {
 pub(crate) struct TimedHold {
     pub(super) waited: Duration,
     pub(super) granted: Instant,
+    /// Once it has ended.
+    pub(super) held: Option<Duration>,
     pub(super) route: Route,
     pub(super) hold_times: Arc<HoldTimes>,
 }
 
 impl TimedHold {
-    pub(super) fn held(&self) -> Duration {
-        self.granted.elapsed()
+    /// Ends it, unless it has ended, and returns its time.
+    pub(super) fn end(&mut self) -> Duration {
+        let granted = self.granted;
+        *self.held.get_or_insert_with(|| granted.elapsed())
     }
 }
 
 impl Drop for TimedHold {
     fn drop(&mut self) {
-        self.hold_times.add(&self.route, self.held());
+        let held = self.end();
+        self.hold_times.add(&self.route, held);
     }
 }
 

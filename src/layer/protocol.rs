@@ -48,39 +48,43 @@ where
         unless_lost(watched, calling)
     }
 
-    async fn finish<E: Send>(
+    fn finish<E: Send>(
         &self,
-        Claim {
-            guard,
-            timed,
-            context: how,
-        }: Claim<Confirm>,
+        mut claim: Claim<Confirm>,
         head: &Head,
         handled: HandlerOutcome<Response<R>, E>,
-    ) -> Result<FinalResponse<R, E>, NotConfirmed> {
-        let policy = &self.policy;
-        let Ok(mut result) = handled else {
-            return Err(NotConfirmed);
-        };
-        if let Ok(response) = &mut result
-            && policy.release_on == ReleaseOn::BodyEnd
-            && has_body(response, &head.method)
-        {
-            // The head goes out before the lock is released.
-            LockTiming::of(&timed, None).put(response);
-            let length = length(response);
-            let locked = |body| guarded(body, guard, timed, length, how, policy.on_lost);
-            let result = result.map(|response| response.map(locked).map(ResponseBody::local));
-            return Ok(result);
-        }
-        let by = confirm(how, guard, None).await?;
-        if let Ok(response) = &mut result {
-            if by == Confirmation::Lease && how == Confirm::Store {
-                policy.warn_of_lease();
+    ) -> impl Future<Output = Result<FinalResponse<R, E>, NotConfirmed>> + Send {
+        // Not an `async fn`, which moves its arguments once more.
+        async move {
+            let (policy, how) = (&self.policy, claim.context);
+            match &handled {
+                Err(NotConfirmed) => return Err(NotConfirmed),
+                Ok(Ok(response))
+                    if policy.release_on == ReleaseOn::BodyEnd
+                        && has_body(response, &head.method) =>
+                {
+                    // The head goes out before the lock is released.
+                    let length = length(response);
+                    return Ok(handled?.map(|mut response| {
+                        LockTiming::of(&mut claim.timed, None).put(&mut response);
+                        response.map(|body| {
+                            let (guard, timed) = (claim.guard, claim.timed);
+                            let body = guarded(body, guard, timed, length, how, policy.on_lost);
+                            ResponseBody::local(body)
+                        })
+                    }));
+                }
+                Ok(_) => {}
             }
-            LockTiming::of(&timed, Some(by)).put(response);
+            let by = confirm(how, claim.guard, None).await?;
+            Ok(handled?.map(|mut response| {
+                if by == Confirmation::Lease && how == Confirm::Store {
+                    policy.warn_of_lease();
+                }
+                LockTiming::of(&mut claim.timed, Some(by)).put(&mut response);
+                response.map(ResponseBody::handlers)
+            }))
         }
-        Ok(result.map(|response| response.map(ResponseBody::handlers)))
     }
 
     fn settings(&self) -> &ServeSettings {

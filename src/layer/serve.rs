@@ -131,9 +131,16 @@ where
     let (mut parts, body) = request.into_parts();
     let head = Head::of(&parts);
     let (body, claim) = match layer.admit(&mut parts, body, &head.route).await {
-        Ok((body, claim)) => (body, Some(claim)),
-        Err(NotAdmitted::Unlocked(body)) => (body, None),
-        Err(NotAdmitted::Bypass(body)) => {
+        Ok(claimed) => claimed,
+        Err(NotAdmitted::Unlocked(body)) if runs_to_completion(&layer) => {
+            let settings = layer.settings();
+            let calling = Oneshot::new(inner, Request::from_parts(parts, body));
+            return match in_task(settings, calling).await {
+                Some(response) => Ok(response?.map(ResponseBody::handlers)),
+                None => Ok(settings.responder.refuse(LockError::Lost.into(), &head)),
+            };
+        }
+        Err(NotAdmitted::Bypass(body) | NotAdmitted::Unlocked(body)) => {
             let response = Oneshot::new(inner, Request::from_parts(parts, body)).await?;
             return Ok(response.map(ResponseBody::handlers));
         }
@@ -145,44 +152,56 @@ where
         }
     };
     let calling = Oneshot::new(inner, Request::from_parts(parts, body));
-    let settings = layer.settings();
-    if settings.on_cancel == OnCancel::Drop {
-        return answered(&layer, &head, claim, calling).await;
-    }
-    // In a task, which goes on even if this future is dropped. It is inside of the span and the locks of the caller, and the shutdown
-    // of the client waits for it.
-    let (task, of) = (layer.clone(), head.clone());
-    let answering = async move { answered(&task, &of, claim, calling).await };
-    let tasks = settings.client.tasks();
-    match tasks.spawn(moved(answering).in_current_span()).await {
-        Ok(response) => response,
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        // The runtime has ended.
-        Err(_) => Ok(settings.responder.refuse(LockError::Lost.into(), &head)),
-    }
+    let finished = match runs_to_completion(&layer) {
+        false => finished(&layer, &head, claim, calling).await,
+        true => {
+            let (task, of) = (layer.clone(), head.clone());
+            let work = async move { finished(&task, &of, claim, calling).await };
+            let finished = in_task(layer.settings(), work).await;
+            finished.unwrap_or(Err(NotConfirmed))
+        }
+    };
+    finished.unwrap_or_else(|NotConfirmed| {
+        let responder = &layer.settings().responder;
+        Ok(responder.refuse(LockError::Lost.into(), &head))
+    })
+}
+
+fn runs_to_completion<B, R>(layer: &impl Protocol<B, R>) -> bool {
+    layer.settings().on_cancel == OnCancel::RunToCompletion
 }
 
 /// Drives `calling`, which calls the inner service, and makes the response to a request with this head. What is left of `calling` is
-/// dropped while the lock of the claim is held, even if this future is dropped.
-async fn answered<L, B, R, E>(
+/// dropped while the lock is held, even if this future is dropped.
+fn finished<L, B, R, E>(
     layer: &L,
     head: &Head,
-    claim: Option<Claim<L::Context>>,
+    claim: Claim<L::Context>,
     calling: impl Future<Output = Result<Response<R>, E>> + Send,
-) -> FinalResponse<R, E>
+) -> impl Future<Output = Result<FinalResponse<R, E>, NotConfirmed>> + Send
 where
     E: Send,
     L: Protocol<B, R>,
 {
-    let Some(claim) = claim else {
-        return Ok(calling.await?.map(ResponseBody::handlers));
-    };
-    let handled = under(&claim.guard, layer.handle(&claim, pin!(calling))).await;
-    let finished = layer.finish(claim, head, handled).await;
-    finished.unwrap_or_else(|NotConfirmed| {
-        let responder = &layer.settings().responder;
-        Ok(responder.refuse(LockError::Lost.into(), head))
-    })
+    // Not an `async fn`, which moves its arguments once more.
+    async move {
+        let handled = under(&claim.guard, layer.handle(&claim, pin!(calling))).await;
+        layer.finish(claim, head, handled).await
+    }
+}
+
+/// Drives `work` to its end in a task, even if this future is dropped. The task is inside of the span and the locks of the caller, and
+/// the shutdown of the client waits for it. `None`: the runtime has ended.
+async fn in_task<T: Send + 'static>(
+    settings: &ServeSettings,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
+    let work = moved(work).in_current_span();
+    match settings.client.tasks().spawn(work).await {
+        Ok(output) => Some(output),
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => None,
+    }
 }
 
 /// Runs `work` under the lock of `guard`, and in its span.

@@ -117,6 +117,7 @@ impl ServeSettings {
         TimedHold {
             waited: granted - asked,
             granted,
+            held: None,
             route: *route,
             hold_times: self.hold_times.clone(),
         }

@@ -33,10 +33,10 @@ pub struct LockTiming {
 
 impl LockTiming {
     /// Of a response whose lock was released before its head, `by` what confirms it; `None`: its body holds the lock.
-    pub(crate) fn of(hold: &TimedHold, by: Option<Confirmation>) -> Self {
+    pub(crate) fn of(hold: &mut TimedHold, by: Option<Confirmation>) -> Self {
         Self {
             waited: hold.waited,
-            held: by.map(|by| (hold.held(), by)),
+            held: by.map(|by| (hold.end(), by)),
         }
     }
 
