@@ -72,22 +72,17 @@ pub enum LockError {
     #[error("{0}")]
     Unsupported(Unsupported),
     /// The request is contradictory; the text names the change.
-    #[error(transparent)]
-    Invalid(InvalidRequest),
+    #[error("{0}")]
+    Invalid(Cow<'static, str>),
     /// The client was shut down.
     #[error("the lock client was shut down")]
     Shutdown,
 }
 
-/// An error in a request for a lock; the text names the change.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InvalidRequest(Cow<'static, str>);
-
 impl LockError {
     #[cold]
     pub(crate) fn invalid(text: impl Into<Cow<'static, str>>) -> Self {
-        Self::Invalid(InvalidRequest(text.into()))
+        Self::Invalid(text.into())
     }
 
     /// Whether the lock was refused because of other holders or waiters: [`Busy`](Self::Busy) and

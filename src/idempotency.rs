@@ -84,11 +84,11 @@
 //!
 //! # What records cost
 //!
-//! A record is the response and about 100 bytes, and stays in the store for its retention. A client that chooses its keys can store a
-//! record for each of its requests, each with up to [`response_limit`](IdempotencyLayer::response_limit) bytes and the header lines:
-//! limit its rate, or choose smaller values. A [`MemoryStore`](crate::MemoryStore) drops the oldest records beyond its limit. Records
-//! may have a server of their own: with a separate [`LockClient`](crate::LockClient) for this layer, a server that is full of records refuses no other
-//! lock.
+//! A record is the response and about 100 bytes, and stays in the store for its retention. A client that chooses its keys can
+//! store a record for each of its requests, each with up to [`response_limit`](IdempotencyLayer::response_limit) bytes and the
+//! header lines: limit its rate, or choose smaller values. A [`MemoryStore`](crate::MemoryStore) drops the oldest records beyond
+//! its limit. Records may have a server of their own: with a separate [`LockClient`](crate::LockClient) for this layer, a server
+//! that is full of records refuses no other lock.
 //!
 //! # Where to put it
 //!
@@ -124,5 +124,4 @@ mod settings;
 
 pub use claimed::IdempotencyKey;
 pub use idempotency_layer::{Idempotency, IdempotencyLayer, UndecidedClients};
-pub use identity::Clients;
 pub use recording::Recording;

@@ -16,9 +16,10 @@
 //!
 //! `extract` and `param` need the feature `axum`.
 //!
-//! A closure over `&Parts` is an extractor too. It returns a [`LockKey`], or a `(LockKey, LockMode)` with a mode of its
-//! own, or an `Option`, `Vec`, array or `Result` of those; several keys are locked together. So are those of an array or a pair of
-//! extractors, each of which must have a key: a closure for an optional second key returns `[Some(first), second]`. Take a tenant from the server's own state, such as an extension that the authentication has set, never from a header that the client controls.
+//! A closure over `&Parts` is an extractor too. It returns a [`LockKey`], or a `(LockKey, LockMode)` with a mode of its own, or an
+//! `Option`, `Vec`, array or `Result` of those; several keys are locked together. So are those of an array or a pair of extractors,
+//! each of which must have a key: a closure for an optional second key returns `[Some(first), second]`. Take a tenant from the
+//! server's own state, such as an extension that the authentication has set, never from a header that the client controls.
 //!
 //! An extractor takes its resource as a [`Resource`], which the client and the admin share, or as a name.
 //! Code outside of requests locks the same name in a mode of the same family.
@@ -43,8 +44,7 @@ mod param;
 mod path;
 mod route;
 
-pub(crate) use body::RequestBody;
-pub(crate) use body::{JsonFields, json_fields};
+pub(crate) use body::{RequestBody, key_of_fields};
 pub use body::{body, json_field};
 pub use default::DefaultKey;
 pub(crate) use erased::AnyKey;

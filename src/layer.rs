@@ -118,7 +118,6 @@ mod admission;
 mod body;
 mod body_budget;
 mod body_reader;
-mod closure;
 mod confirm;
 #[cfg(feature = "tonic")]
 mod grpc;
@@ -152,8 +151,8 @@ pub use timing::LockTiming;
 pub use wait::WaitPolicy;
 
 pub(crate) use body::{local, whole};
-pub(crate) use closure::{Closure, RequestFn};
 pub(crate) use confirm::{NotConfirmed, confirm};
+pub(crate) use policy::TenantOf;
 pub(crate) use request_lock::RequestLock;
 #[cfg(feature = "axum")]
 pub(crate) use respond::RejectionLog;

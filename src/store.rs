@@ -35,7 +35,7 @@ pub use ext::LockStoreExt;
 pub use inspect::Inspect;
 pub(crate) use inspection::SHOWN;
 pub use inspection::{Holder, Inspection};
-pub use listing::{Cursor, ListQuery, LockEntry, Page, RecordEntry};
+pub use listing::{ListQuery, LockEntry, Page, RecordEntry};
 pub(crate) use process::MAX_ROUTES;
 pub use process::ProcessInfo;
 pub use question::{Attempt, Fencing, Record, Release, Renewal, Want};
@@ -144,8 +144,8 @@ fn other_limit(limit: u32) -> StoreError {
 ///     granted. In a store without a line, no attempt has a place.
 /// 11. **Permits.** While permits of a key are held, an attempt that names another limit fails with
 ///    [`StoreErrorKind::Conflict`]; when none is held, the next attempt's limit counts. A limit that was
-///    [set](Inspect::set_permits) counts in place of what attempts name. An attempt that is not granted changes no limit. A store may keep the name of a key for permits for a
-///    while after the last of them was released.
+///    [set](Inspect::set_permits) counts in place of what attempts name. An attempt that is not granted changes no limit. A store
+///    may keep the name of a key for permits for a while after the last of them was released.
 ///
 /// # Errors
 ///
@@ -156,9 +156,10 @@ fn other_limit(limit: u32) -> StoreError {
 ///
 /// # Cancel safety
 ///
-/// The client drives every question to its end, even if its caller is dropped: the methods need not be cancel safe, and are
-/// dropped early only with their runtime. A `subscribe` that is dropped with it leaves no subscription. A
-/// [quorum](https://docs.rs/tower-distributed-lock-quorum) also drops an `audit`, and a question of [`Inspect`] that changes nothing, if they take too long.
+/// The client drives every question to its end, even if its caller is dropped: the methods need not be cancel safe, and are dropped
+/// early only with their runtime. A `subscribe` that is dropped with it leaves no subscription. A
+/// [quorum](https://docs.rs/tower-distributed-lock-quorum) also drops an `audit`, and a question of [`Inspect`] that changes
+/// nothing, if they take too long.
 ///
 /// # A whole store
 ///

@@ -67,12 +67,12 @@
 //! | `distributed_lock_store_connected_total` | counter | | `carries` | connections to Redis that were opened, the first ones included |
 //! | `distributed_lock_store_connect_failures_total` | counter | | `carries` | tries to connect to Redis that failed, and addresses for subscriptions where nothing is heard |
 //!
-//! `reason` is `gone` (the store did not carry the hold, such as after a failover or a break), `not_renewed` (its lease was over before
-//! it was renewed), `lease_over` (a lease that is not renewed), `max_hold`, or `shutdown`. `carries` is `commands`, `renewals` or `wake-ups`: what the connection is for. `route` is the template that axum has matched,
-//! such as `/orders/{id}`, the [`label`](crate::LockRequest::label) of a request to the client, or `none`; `mode` is the
-//! [`LockMode`](crate::LockMode) in lower case, or `mixed` where several keys are taken in different ones. No label contains
-//! input of a client, so the number of series depends on the number of routes. A lock that several requests share is lost and
-//! renewed under the route of the one that it was granted to.
+//! `reason` is `gone` (the store did not carry the hold, such as after a failover or a break), `not_renewed` (its lease was over
+//! before it was renewed), `lease_over` (a lease that is not renewed), `max_hold`, or `shutdown`. `carries` is `commands`,
+//! `renewals` or `wake-ups`: what the connection is for. `route` is the template that axum has matched, such as `/orders/{id}`, the
+//! [`label`](crate::LockRequest::label) of a request to the client, or `none`; `mode` is the [`LockMode`](crate::LockMode) in lower
+//! case, or `mixed` where several keys are taken in different ones. No label contains input of a client, so the number of series
+//! depends on the number of routes. A lock that several requests share is lost and renewed under the route of the one that it was granted to.
 //!
 //! The audit's metrics are those of the latest [`LockClient::audit`](crate::LockClient::audit) or
 //! [`LockAdmin::audit`](crate::LockAdmin::audit) of the process: a service that is to be alarmed by them audits its store every

@@ -31,11 +31,6 @@ impl Held {
     pub(crate) fn around<T>(self, work: impl Future<Output = T>) -> impl Future<Output = T> {
         HELD.scope(self, work)
     }
-
-    /// Calls `work` while the lock is held.
-    pub(crate) fn call<T>(&self, work: impl FnOnce() -> T) -> T {
-        HELD.sync_scope(self.clone(), work)
-    }
 }
 
 /// Runs `work` in another task, inside of the locks around the current code.
@@ -89,11 +84,14 @@ mod tests {
         let guard = read().max_hold(limit).await.expect("free");
         let held = Held::new(guard.handle());
         let key = guard.key();
-        let ask = || held.call(|| check(locks.id(), key, LockMode::Write));
-        let invalid = ask().expect_err("the layer holds it");
+        let ask = || {
+            let held = held.clone();
+            held.around(async { check(locks.id(), key, LockMode::Write) })
+        };
+        let invalid = ask().await.expect_err("the layer holds it");
         assert!(matches!(invalid, LockError::Invalid(_)));
         assert!(invalid.to_string().contains("to `mode`"), "{invalid}");
         sleep(limit).await;
-        ask().expect("it is over");
+        ask().await.expect("it is over");
     }
 }

@@ -13,7 +13,7 @@ use super::wait::Wait;
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::limits::{self, FOR_EVER};
-use crate::lock::{Lease, LockMode, Owner};
+use crate::lock::{Lease, LockKey, LockMode, Owner};
 use crate::release::Share;
 use crate::table::{Side, Terms};
 use crate::telemetry::{LockEventKind, Route, Waiting};
@@ -339,6 +339,16 @@ impl LockRequest {
     /// Whether all that it takes are permits.
     pub(crate) fn takes_permits(&self) -> bool {
         self.modes().all(LockMode::is_permit)
+    }
+
+    /// Whether every key is asked for in a mode that only reads.
+    pub(crate) fn is_read(&self) -> bool {
+        self.modes().all(|mode| mode == LockMode::Read)
+    }
+
+    /// The first key.
+    pub(crate) fn key(&self) -> &LockKey {
+        &self.targets()[0].key
     }
 
     /// Why the request would fail at once, as far as this process knows without a wait.

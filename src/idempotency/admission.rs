@@ -14,7 +14,7 @@ use super::IdempotencyLayer;
 use super::claimed::IdempotencyKey;
 use super::fingerprint::Fingerprint;
 use super::local::READ;
-use super::record::Recorded;
+use super::record::decode;
 use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::layer::{
@@ -33,8 +33,6 @@ pub(crate) struct RecordContext {
     pub(super) name: LockKey,
     pub(super) fingerprint: Fingerprint,
     pub(super) scope: Arc<str>,
-    pub(super) granted: Instant,
-    pub(super) waited: Duration,
 }
 
 /// What the store answers before `until`.
@@ -68,7 +66,7 @@ impl IdempotencyLayer {
         let Some(keys) = self.settings.on_missing.keys(extracted)? else {
             return Err(NotAdmitted::Bypass(body.body));
         };
-        let (name, scope) = self.clients.name(self.settings.anonymous, parts, keys)?;
+        let (name, scope) = self.settings.name(parts, keys)?;
         let serve = &self.settings.serve;
         let name = serve.client.named(name);
         let outer = parts.extensions.get::<IdempotencyKey>();
@@ -78,7 +76,7 @@ impl IdempotencyLayer {
         };
         parts.extensions.insert(key);
         let wait = serve.wait(parts);
-        if !body.body.is_end_stream() && self.settings.local.get(&name).is_none() {
+        if body.is_unread() && self.settings.local.get(&name).is_none() {
             let request = serve.request(serve.client.lock(&name), wait, route);
             serve.foresee(&request, true).await?;
         }
@@ -111,10 +109,13 @@ impl IdempotencyLayer {
             name,
             fingerprint,
             scope,
-            granted,
-            waited: granted - began,
         };
-        Ok((body, Claim { guard, context }))
+        let claim = Claim {
+            guard,
+            timed: serve.timed_hold(began, granted, route),
+            context,
+        };
+        Ok((body, claim))
     }
 
     async fn claim(
@@ -165,15 +166,15 @@ impl IdempotencyLayer {
                 record
             }
         };
-        let recorded = Recorded::decode(&record).map_err(|error| {
+        let (recorded, replay) = decode(&record).map_err(|error| {
             // Clients decide how many requests cause it.
             if let Some(left_out) = self.settings.unreadable.due() {
-                tracing::error!(%error, left_out, "the record of a request cannot be read");
+                tracing::error!(error, left_out, "the record of a request cannot be read");
             }
             Rejection::new(RejectionKind::RecordUnreadable)
         })?;
-        match recorded.fingerprint == fingerprint {
-            true => Ok(Some(recorded.replay())),
+        match recorded == fingerprint {
+            true => Ok(Some(replay)),
             false => Err(Rejection::new(RejectionKind::KeyReused)),
         }
     }

@@ -1,6 +1,7 @@
 //! The layer and its setters.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +9,12 @@ use http::request::Parts;
 use http::response;
 
 use super::fingerprint::Fingerprint;
-use super::identity::Clients;
 use super::key::Provider;
 use super::local::LocalRecords;
 use super::settings::IdempotencySettings;
 use crate::client::LockClient;
 use crate::key::{AnyKey, KeyExtractor};
-use crate::layer::{Closure, OnMissing, RequestFn, service, shared_setters, tenant_from};
+use crate::layer::{OnMissing, TenantOf, service, shared_setters, tenant_from};
 
 /// Runs each request once per idempotency key. See the [module](super).
 ///
@@ -60,15 +60,15 @@ use crate::layer::{Closure, OnMissing, RequestFn, service, shared_setters, tenan
 /// ```
 #[must_use = "a layer does nothing until it is applied"]
 #[derive(Clone)]
-pub struct IdempotencyLayer<C = Clients> {
+pub struct IdempotencyLayer<C = ()> {
     pub(super) settings: Arc<IdempotencySettings>,
-    pub(super) clients: C,
+    clients: PhantomData<C>,
 }
 
 /// The program has not chosen yet which clients share their keys: call [`tenant`](IdempotencyLayer::tenant),
 /// [`tenant_from`](IdempotencyLayer::tenant_from) or [`shared`](IdempotencyLayer::shared) on the [`IdempotencyLayer`].
 #[derive(Debug, Clone)]
-pub struct UndecidedClients;
+pub enum UndecidedClients {}
 
 impl IdempotencyLayer<UndecidedClients> {
     /// Creates a layer on a [`LockClient`] or a store, with default settings. It also needs a [`tenant`](Self::tenant) or
@@ -85,7 +85,7 @@ impl IdempotencyLayer<UndecidedClients> {
         }
         Self {
             settings: Arc::new(IdempotencySettings::new(client)),
-            clients: UndecidedClients,
+            clients: PhantomData,
         }
     }
 
@@ -157,10 +157,11 @@ impl<C> IdempotencyLayer<C> {
         self
     }
 
-    fn of(self, tenant: Option<RequestFn<Option<String>>>) -> IdempotencyLayer {
+    fn of(self, tenant: Option<TenantOf>) -> IdempotencyLayer {
+        let Self { settings, .. } = self.change(|settings| settings.tenant = tenant);
         IdempotencyLayer {
-            settings: self.settings,
-            clients: Clients(tenant),
+            settings,
+            clients: PhantomData,
         }
     }
 
@@ -195,7 +196,7 @@ impl<C> IdempotencyLayer<C> {
     where
         F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     {
-        self.of(Some(Closure(Arc::new(tenant))))
+        self.of(Some(Arc::new(tenant)))
     }
 
     /// Allows requests without a [`tenant`](Self::tenant), which share their keys as [`shared`](Self::shared) says.
@@ -234,7 +235,7 @@ impl<C> IdempotencyLayer<C> {
         let fingerprint = move |parts: &Parts, body: &[u8]| {
             Fingerprint::of_bytes(fingerprint(parts, body).as_ref())
         };
-        self.change(|settings| settings.fingerprint = Some(Closure(Arc::new(fingerprint))))
+        self.change(|settings| settings.fingerprint = Some(Arc::new(fingerprint)))
     }
 
     /// Sets how long a record is kept (default 24 h), at least the [`lease`](Self::lease): choose more than the time for which senders
@@ -249,7 +250,7 @@ impl<C> IdempotencyLayer<C> {
     where
         F: Fn(&response::Parts) -> bool + Send + Sync + 'static,
     {
-        self.change(|settings| settings.record_if = Closure(Arc::new(is_final)))
+        self.change(|settings| settings.record_if = Arc::new(is_final))
     }
 
     /// Sets how long (bytes) the body of a recorded response may be (default 64 KiB). A longer one is sent unrecorded, with a
@@ -279,8 +280,6 @@ service! {
 
 impl<C> fmt::Debug for IdempotencyLayer<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IdempotencyLayer")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
+        f.debug_struct("IdempotencyLayer").finish_non_exhaustive()
     }
 }

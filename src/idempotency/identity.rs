@@ -6,32 +6,23 @@ use std::sync::Arc;
 use http::request::Parts;
 use smallvec::SmallVec;
 
+use super::settings::IdempotencySettings;
 use crate::client::Target;
 use crate::error::LockError;
 use crate::key::{Keys, original_path, template};
-use crate::layer::RequestFn;
 use crate::lock::LockKey;
 
-/// Which clients share the keys of an [`IdempotencyLayer`](super::IdempotencyLayer), as the program has chosen. `None`: all are one.
-#[derive(Debug, Clone)]
-pub struct Clients(pub(super) Option<RequestFn<Option<String>>>);
-
-impl Clients {
+impl IdempotencySettings {
     /// The name of a request's lock and record: method, route, tenant and key. Beside it the tenant, as the scope of the record.
     ///
     /// # Errors
     ///
     /// The program has put no tenant into the request, and requests without one are not `anonymous`.
-    pub(super) fn name(
-        &self,
-        anonymous: bool,
-        parts: &Parts,
-        keys: Keys,
-    ) -> Result<(LockKey, Arc<str>), LockError> {
-        let tenant = match self.0.as_ref().map(|tenant| tenant(parts)) {
+    pub(super) fn name(&self, parts: &Parts, keys: Keys) -> Result<(LockKey, Arc<str>), LockError> {
+        let tenant = match self.tenant.as_ref().map(|tenant| tenant(parts)) {
             // A request without a tenant and the tenant with the empty name are two scopes.
             Some(Some(tenant)) => format!("={tenant}"),
-            Some(None) if !anonymous => {
+            Some(None) if !self.anonymous => {
                 return Err(LockError::invalid(
                     "a request has no tenant, so that it would share its idempotency keys with strangers: put the \
                      authentication outside of `IdempotencyLayer` (axum runs the layer that is added last first), or call \

@@ -14,8 +14,7 @@ use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 
 use crate::key::{
-    JsonFields, KeyError, KeyExtractor, Keys, body, compose, header, json_field, json_fields,
-    only_line,
+    KeyError, KeyExtractor, Keys, body, compose, header, json_field, key_of_fields, only_line,
 };
 use crate::lock::hex;
 
@@ -28,14 +27,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// key, a header on several lines, text after the closing quote; and, in a key without quotes, white space, commas and
 /// quotes. A proxy may have joined two keys into such a header.
 pub fn idempotency_key() -> impl KeyExtractor + Clone {
-    HeaderKey
-}
-
-#[derive(Clone)]
-struct HeaderKey;
-
-impl KeyExtractor for HeaderKey {
-    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
+    |parts: &Parts| {
         let key = key_in(only_line(parts, &IDEMPOTENCY_KEY)?)?;
         compose("idempotency-key".into(), [&*key])
     }
@@ -141,16 +133,14 @@ pub fn standard_webhooks() -> Provider<impl KeyExtractor + Clone> {
 /// delivery does not replace that delivery, but under a new id it is a new delivery. So check the signature outside of the layer, and
 /// refuse old deliveries in the handler, by the timestamps in the body.
 pub fn github() -> Provider<impl KeyExtractor + Clone> {
-    let id = "x-github-delivery";
-    Provider::new(Delivery { id }, seconds(10), days(3))
+    Provider::new(delivery("x-github-delivery"), seconds(10), days(3))
 }
 
 /// The header `x-shopify-event-id` together with the body.
 ///
 /// Shopify repeats both when it sends an event again, and signs only the body: see [`github`].
 pub fn shopify() -> Provider<impl KeyExtractor + Clone> {
-    let id = "x-shopify-event-id";
-    Provider::new(Delivery { id }, seconds(5), days(2))
+    Provider::new(delivery("x-shopify-event-id"), seconds(5), days(2))
 }
 
 /// The event's id in the body, as Stripe and others send it: `{"id": "evt_…"}`.
@@ -165,46 +155,33 @@ pub fn stripe() -> Provider<impl KeyExtractor + Clone> {
 ///
 /// It verifies nothing, and CloudEvents has no signature of its own: check who sends the event outside of the layer.
 pub fn cloud_events() -> Provider<impl KeyExtractor + Clone> {
-    let structured = json_fields("cloudevent".into(), ["/source", "/id"]);
-    Provider::new(CloudEvents { structured }, seconds(10), days(1))
+    Provider::new(key_of_event, seconds(10), days(1))
 }
 
-/// An id that the sender does not sign, together with the body that it signs: see [`github`].
-#[derive(Clone)]
-struct Delivery {
-    id: &'static str,
-}
-
-impl KeyExtractor for Delivery {
-    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
+/// The header `id`, which the sender does not sign, together with the body that it signs: see [`github`].
+fn delivery(id: &'static str) -> impl KeyExtractor + Clone {
+    move |parts: &Parts| {
         // A delivery without an id is refused before its body is read.
-        let id = only_line(parts, &HeaderName::from_static(self.id))?;
+        let value = only_line(parts, &HeaderName::from_static(id))?;
         let digest: String = hex(&Sha256::digest(body(parts)?)).collect();
-        compose(self.id.into(), [id, &digest])
+        compose(id.into(), [value, &digest])
     }
 }
 
-#[derive(Clone)]
-struct CloudEvents {
-    structured: JsonFields<2>,
-}
-
-impl KeyExtractor for CloudEvents {
-    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
-        if is_structured(parts)? {
-            return self.structured.extract(parts).await;
-        }
-        // A header has the value percent-encoded, perhaps in quotes, and the body has it as it is (HTTP binding of CloudEvents 1.0,
-        // 3.1.3.2).
-        let decoded = |name| {
-            let value = unquoted(only_line(parts, &HeaderName::from_static(name))?)?;
-            let value = percent_decode_str(&value).decode_utf8();
-            let value = value.map_err(|_| KeyError::invalid("a header of the event is not UTF-8"));
-            value.map(Cow::into_owned)
-        };
-        let (source, id) = (decoded("ce-source")?, decoded("ce-id")?);
-        compose("cloudevent".into(), [&*source, &*id])
+fn key_of_event(parts: &Parts) -> Result<Keys, KeyError> {
+    let resource = "cloudevent".into();
+    if is_structured(parts)? {
+        return key_of_fields(parts, resource, ["/source", "/id"]);
     }
+    // A header has the value percent-encoded, perhaps in quotes, and the body has it as it is (HTTP binding of CloudEvents 1.0,
+    // 3.1.3.2).
+    let decoded = |name| {
+        let value = unquoted(only_line(parts, &HeaderName::from_static(name))?)?;
+        let value = percent_decode_str(&value).decode_utf8();
+        let value = value.map_err(|_| KeyError::invalid("a header of the event is not UTF-8"));
+        value.map(Cow::into_owned)
+    };
+    compose(resource, [&*decoded("ce-source")?, &*decoded("ce-id")?])
 }
 
 /// Whether the whole event is in the body, by its media type (RFC 9110, 8.3.1).

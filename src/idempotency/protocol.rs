@@ -54,7 +54,7 @@ where
 
     async fn handle<E: Send>(
         &self,
-        Claim { guard, context }: &Claim<RecordContext>,
+        Claim { guard, context, .. }: &Claim<RecordContext>,
         calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
     ) -> HandlerOutcome<Self::Handled, E> {
         let handling = pin!(async {
@@ -67,7 +67,11 @@ where
 
     async fn finish<E: Send>(
         &self,
-        Claim { guard, context }: Claim<RecordContext>,
+        Claim {
+            guard,
+            mut timed,
+            context,
+        }: Claim<RecordContext>,
         Head { route, .. }: &Head,
         handled: HandlerOutcome<Self::Handled, E>,
     ) -> Result<FinalResponse<R, E>, NotConfirmed> {
@@ -89,8 +93,6 @@ where
             (Some(_), Err(_)) => "unknown",
         };
         idempotent_response(route, outcome);
-        let held = context.granted.elapsed();
-        self.settings.serve.hold_times.add(route, held);
         let Ok(by) = confirmation else {
             return self.answered_by_record(&context).await;
         };
@@ -99,7 +101,7 @@ where
             self.settings.local.remember(&context.name, value, until);
         }
         if let Ok(response) = &mut result {
-            LockTiming::released(context.waited, held, by).put(response);
+            LockTiming::of(&mut timed, Some(by)).put(response);
         }
         Ok(result)
     }

@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, BodyStream, StreamBody};
 use tokio::time::{Instant, timeout_at};
 
 use super::admission::RecordContext;
-use super::record::Recorded;
+use super::record::encode;
 use super::settings::IdempotencySettings;
 use crate::error::BoxError;
 use crate::layer::{Rejection, ResponseBody, local, whole};
@@ -48,22 +48,11 @@ pub enum Recording {
     Never,
 }
 
-/// Why a response is sent without being recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-enum Unrecorded {
-    #[error("it is too long")]
-    TooLong,
-    #[error("it is a stream")]
-    Stream,
-    #[error("it has trailers")]
-    Trailers,
-    #[error("it broke off")]
-    BrokeOff,
-    #[error("it ended before its `Content-Length`")]
-    CutShort,
-    #[error("its `Content-Length` is not the length of its body")]
-    Misleads,
-}
+const TOO_LONG: &str = "it is too long";
+const CUT_SHORT: &str = "it ended before its `Content-Length`";
+
+/// Why a response is sent unrecorded, and without its `Content-Length`.
+const MISLEADS: &str = "its `Content-Length` is not the length of its body";
 
 impl IdempotencySettings {
     /// Reads a final response, and makes its record. `None`: the response is sent unrecorded.
@@ -83,14 +72,14 @@ impl IdempotencySettings {
         match read(&parts, body, self.response_limit).await {
             Ok(body) => {
                 let cookies = parts.extensions.get() == Some(&Recording::WithCookies);
-                let recorded = Recorded::new(context.fingerprint, &parts, body.clone(), cookies);
-                let record = Record::new(recorded.encode(), self.retention());
+                let recorded = encode(context.fingerprint, &parts, &body, cookies);
+                let record = Record::new(recorded, self.retention());
                 let response = Response::from_parts(parts, ResponseBody::local(whole(body)));
                 (response, Some(record.scope(context.scope.clone())))
             }
             Err((unrecorded, body)) => {
                 self.warn(&parts, unrecorded);
-                if unrecorded == Unrecorded::Misleads {
+                if unrecorded == MISLEADS {
                     // A wrong length would split the response in two.
                     parts.headers.remove(CONTENT_LENGTH);
                 }
@@ -111,17 +100,17 @@ impl IdempotencySettings {
     }
 
     /// Logs a warning once a minute, and a debug line each time, that a response is not recorded.
-    fn warn(&self, parts: &response::Parts, reason: Unrecorded) {
+    fn warn(&self, parts: &response::Parts, reason: &str) {
         let (status, limit) = (parts.status.as_u16(), self.response_limit);
         match self.warned.due() {
             Some(left_out) => tracing::warn!(
-                %reason,
+                reason,
                 status,
                 limit,
                 left_out,
                 "a response is not recorded: a repeat of its request runs again"
             ),
-            None => tracing::debug!(%reason, status, limit, "a response is not recorded"),
+            None => tracing::debug!(reason, status, limit, "a response is not recorded"),
         }
     }
 }
@@ -136,14 +125,14 @@ async fn read<R>(
     parts: &response::Parts,
     body: R,
     limit: usize,
-) -> Result<Bytes, (Unrecorded, ResponseBody<R>)>
+) -> Result<Bytes, (&'static str, ResponseBody<R>)>
 where
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {
     let exact = body.size_hint().exact();
     let length = match length(parts, exact) {
         Ok(length) if exact.or(length) <= Some(limit as u64) => length,
-        Ok(_) => return Err((Unrecorded::TooLong, ResponseBody::handlers(body))),
+        Ok(_) => return Err((TOO_LONG, ResponseBody::handlers(body))),
         Err(misleads) => return Err((misleads, ResponseBody::handlers(body))),
     };
     let patience = length.map_or(LAST_MOMENT, |_| FOR_EVER);
@@ -155,22 +144,22 @@ where
     let mut read = BytesMut::new();
     let (unrecorded, next) = loop {
         let Ok(next) = timeout_at(until, frames.next()).await else {
-            break (Unrecorded::Stream, None);
+            break ("it is a stream", None);
         };
         match next {
             Some(Ok(frame)) => match frame.data_ref() {
-                None => break (Unrecorded::Trailers, Some(Ok(frame))),
+                None => break ("it has trailers", Some(Ok(frame))),
                 Some(data) if data.len() <= limit - read.len() => read.extend_from_slice(data),
-                Some(_) if length.is_some() => break (Unrecorded::Misleads, Some(Ok(frame))),
-                Some(_) => break (Unrecorded::TooLong, Some(Ok(frame))),
+                Some(_) if length.is_some() => break (MISLEADS, Some(Ok(frame))),
+                Some(_) => break (TOO_LONG, Some(Ok(frame))),
             },
-            Some(Err(error)) => break (Unrecorded::BrokeOff, Some(Err(error))),
+            Some(Err(error)) => break ("it broke off", Some(Err(error))),
             None => match length.map(|length| length.cmp(&(read.len() as u64))) {
                 None | Some(Ordering::Equal) => return Ok(read.freeze()),
-                Some(Ordering::Less) => break (Unrecorded::Misleads, None),
+                Some(Ordering::Less) => break (MISLEADS, None),
                 // The client must not take a part for the whole.
                 Some(Ordering::Greater) => {
-                    break (Unrecorded::CutShort, Some(Err(Unrecorded::CutShort.into())));
+                    break (CUT_SHORT, Some(Err(CUT_SHORT.into())));
                 }
             },
         }
@@ -182,7 +171,7 @@ where
 }
 
 /// The length of a response, by its `Content-Length` or the `exact` length of its body; `None`: only the end of the body tells it.
-fn length(parts: &response::Parts, exact: Option<u64>) -> Result<Option<u64>, Unrecorded> {
+fn length(parts: &response::Parts, exact: Option<u64>) -> Result<Option<u64>, &'static str> {
     let mut lines = parts.headers.get_all(CONTENT_LENGTH).iter();
     let without_body = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
     let line = match lines.next() {
@@ -196,6 +185,6 @@ fn length(parts: &response::Parts, exact: Option<u64>) -> Result<Option<u64>, Un
     let length = line.parse().ok().filter(|_| is_number);
     match length {
         Some(length) if exact.is_none_or(|exact| exact <= length) => Ok(Some(length)),
-        _ => Err(Unrecorded::Misleads),
+        _ => Err(MISLEADS),
     }
 }

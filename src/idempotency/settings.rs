@@ -9,7 +9,7 @@ use super::key::idempotency_key;
 use super::local::LocalRecords;
 use crate::client::LockClient;
 use crate::key::AnyKey;
-use crate::layer::{Closure, OnCancel, OnMissing, ServeSettings};
+use crate::layer::{OnCancel, OnMissing, ServeSettings, TenantOf};
 use crate::limits::{self, FOR_EVER};
 use crate::lock::LockMode;
 use crate::telemetry::Seldom;
@@ -17,18 +17,20 @@ use crate::telemetry::Seldom;
 type IsFinal = dyn Fn(&response::Parts) -> bool + Send + Sync;
 type FingerprintOf = dyn Fn(&Parts, &[u8]) -> Fingerprint + Send + Sync;
 
-/// Every setting of a layer, but for its clients.
-#[derive(Debug, Clone)]
+/// Every setting of a layer.
+#[derive(Clone)]
 pub(super) struct IdempotencySettings {
     pub(super) serve: ServeSettings,
     pub(super) key: AnyKey,
     pub(super) on_missing: OnMissing,
+    /// Whose keys a request shares; `None`: those of all clients are one.
+    pub(super) tenant: Option<TenantOf>,
     /// Whether requests without a tenant share their keys.
     pub(super) anonymous: bool,
     /// In place of the default one.
-    pub(super) fingerprint: Option<Closure<FingerprintOf>>,
+    pub(super) fingerprint: Option<Arc<FingerprintOf>>,
     pub(super) retention: Duration,
-    pub(super) record_if: Closure<IsFinal>,
+    pub(super) record_if: Arc<IsFinal>,
     pub(super) response_limit: usize,
     pub(super) local: Arc<LocalRecords>,
     /// When a response that cannot be recorded was last logged as a warning.
@@ -49,10 +51,11 @@ impl IdempotencySettings {
             },
             key: AnyKey::new(idempotency_key()),
             on_missing: OnMissing::Skip,
+            tenant: None,
             anonymous: false,
             fingerprint: None,
             retention: Duration::from_secs(24 * 60 * 60),
-            record_if: Closure(Arc::new(|response| is_final(response.status))),
+            record_if: Arc::new(|response| is_final(response.status)),
             response_limit: 64 * 1024,
             local: Arc::default(),
             warned: Arc::default(),

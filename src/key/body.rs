@@ -34,9 +34,9 @@ pub(crate) struct RequestBody(pub(crate) Bytes);
 ///
 /// # Errors
 ///
-/// Returns a [`KeyError`] if the body was not read yet. Return that error: the layer then reads the body and calls the
-/// extractor again, so what precedes this call runs twice. A layer that leaves the body to the handler answers 500 `lock-misconfigured`, because the program is
-/// wrong.
+/// Returns a [`KeyError`] if the body was not read yet. Return that error: the layer then reads the body and calls the extractor
+/// again, so what precedes this call runs twice. A layer that leaves the body to the handler answers 500 `lock-misconfigured`,
+/// because the program is wrong.
 pub fn body(parts: &Parts) -> Result<&Bytes, KeyError> {
     match parts.extensions.get() {
         Some(RequestBody(body)) => Ok(body),
@@ -76,43 +76,28 @@ pub fn json_field(
         pointer.is_empty() || pointer.starts_with('/'),
         "`{pointer}` is not a JSON Pointer: write `/{pointer}`"
     );
-    json_fields(resource.into(), [pointer])
+    let resource = resource.into();
+    move |parts: &Parts| key_of_fields(parts, resource, [pointer])
 }
 
-/// Several fields, by their JSON Pointers, which together form one name.
-pub(crate) fn json_fields<const N: usize>(
+/// The key of several fields of the request's JSON body, by their JSON Pointers, which together form one name.
+pub(crate) fn key_of_fields<const N: usize>(
+    parts: &Parts,
     resource: Resource,
-    pointers: [&'static str; N],
-) -> JsonFields<N> {
-    JsonFields { resource, pointers }
-}
-
-#[derive(Clone)]
-pub(crate) struct JsonFields<const N: usize> {
-    resource: Resource,
-    pointers: [&'static str; N],
-}
-
-impl<const N: usize> KeyExtractor for JsonFields<N> {
-    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
-        let body = body(parts)?;
-        let fields = self
-            .pointers
-            .iter()
-            .map(|pointer| match field(body, pointer) {
-                Ok(JsonValue::Name(name)) if name.is_empty() => {
-                    Err(KeyError::invalid("the field is empty"))
-                }
-                Ok(JsonValue::Name(name)) => Ok(name),
-                Ok(JsonValue::Absent) => Err(KeyError::missing_because(format!(
-                    "the body has no field `{pointer}`"
-                ))),
-                Ok(JsonValue::Other) => {
-                    Err(KeyError::invalid("the field is neither text nor a number"))
-                }
-                Err(_) => Err(KeyError::invalid("the body is not JSON")),
-            });
-        let fields: Vec<String> = fields.collect::<Result<_, _>>()?;
-        compose(self.resource, fields.iter().map(String::as_str))
-    }
+    pointers: [&str; N],
+) -> Result<Keys, KeyError> {
+    let body = body(parts)?;
+    let fields = pointers.map(|pointer| match field(body, pointer) {
+        Ok(JsonValue::Name(name)) if name.is_empty() => {
+            Err(KeyError::invalid("the field is empty"))
+        }
+        Ok(JsonValue::Name(name)) => Ok(name),
+        Ok(JsonValue::Absent) => Err(KeyError::missing_because(format!(
+            "the body has no field `{pointer}`"
+        ))),
+        Ok(JsonValue::Other) => Err(KeyError::invalid("the field is neither text nor a number")),
+        Err(_) => Err(KeyError::invalid("the body is not JSON")),
+    });
+    let fields: Vec<String> = fields.into_iter().collect::<Result<_, _>>()?;
+    compose(resource, fields.iter().map(String::as_str))
 }

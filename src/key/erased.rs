@@ -1,4 +1,3 @@
-use std::fmt;
 use std::future::{Ready, ready};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -44,11 +43,5 @@ pub(crate) trait DynKey: Send + Sync {
 impl<K: KeyExtractor> DynKey for K {
     fn extract_boxed<'a>(&'a self, parts: &'a mut Parts) -> BoxFuture<'a> {
         Box::pin(self.extract(parts))
-    }
-}
-
-impl fmt::Debug for AnyKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key extractor")
     }
 }

@@ -1,7 +1,7 @@
 use http::HeaderName;
 use http::request::Parts;
 
-use super::{KeyError, KeyExtractor, Keys, check_length};
+use super::{KeyError, KeyExtractor, check_length};
 use crate::lock::LockKey;
 
 /// The value of a header, as text and without surrounding white space.
@@ -20,22 +20,13 @@ pub fn header<N>(name: N) -> impl KeyExtractor + Clone
 where
     N: TryInto<HeaderName>,
 {
-    match name.try_into() {
-        Ok(name) => Header { name },
-        Err(_) => panic!("`key::header` was given something that is not a header name"),
-    }
-}
-
-#[derive(Clone)]
-struct Header {
-    name: HeaderName,
-}
-
-impl KeyExtractor for Header {
-    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
-        let value = only_line(parts, &self.name)?;
+    let Ok(name) = name.try_into() else {
+        panic!("`key::header` was given something that is not a header name");
+    };
+    move |parts: &Parts| {
+        let value = only_line(parts, &name)?;
         check_length([value])?;
-        Ok(LockKey::from_parts(self.name.as_str(), [value]).into())
+        Ok::<_, KeyError>(LockKey::from_parts(name.as_str(), [value]))
     }
 }
 

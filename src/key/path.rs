@@ -15,16 +15,7 @@ use super::{KeyError, KeyExtractor, Keys, compose};
 /// keys here; so are `/orders/1`, `/orders//1` and `/orders/1/`, and `/orders/1` beside `/orders/1/refunds`. Prefer `key::extract` or
 /// `key::param` then.
 pub fn path() -> impl KeyExtractor + Clone {
-    Path
-}
-
-#[derive(Clone)]
-struct Path;
-
-impl KeyExtractor for Path {
-    async fn extract(&self, parts: &mut Parts) -> Result<Keys, KeyError> {
-        key_of_path(parts)
-    }
+    key_of_path
 }
 
 pub(super) fn key_of_path(parts: &Parts) -> Result<Keys, KeyError> {

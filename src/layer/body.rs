@@ -14,7 +14,7 @@ use crate::error::BoxError;
 
 mod hold;
 
-pub(super) use hold::BodyLock;
+pub(super) use hold::guarded;
 
 /// A body that the layer made itself: one that is there already, or another one.
 pub(crate) type LocalBody = Either<Full<Bytes>, UnsyncBoxBody<Bytes, BoxError>>;
@@ -46,8 +46,7 @@ pin_project! {
 pin_project! {
     #[project = KindProjected]
     enum Kind<B> {
-        // The lock, if it is inside, is boxed: most bodies have none, and each of them would be as large.
-        Handlers { #[pin] body: B, lock: Option<Box<BodyLock>> },
+        Handlers { #[pin] body: B },
         Local { body: LocalBody },
     }
 }
@@ -56,7 +55,7 @@ impl<B> ResponseBody<B> {
     /// The handler's body, without a lock.
     pub(crate) fn handlers(body: B) -> Self {
         Self {
-            kind: Kind::Handlers { body, lock: None },
+            kind: Kind::Handlers { body },
         }
     }
 
@@ -64,14 +63,6 @@ impl<B> ResponseBody<B> {
     pub(crate) fn local(body: LocalBody) -> Self {
         Self {
             kind: Kind::Local { body },
-        }
-    }
-
-    /// The handler's body under the lock.
-    pub(super) fn guarded(body: B, lock: BodyLock) -> Self {
-        let lock = Some(Box::new(lock));
-        Self {
-            kind: Kind::Handlers { body, lock },
         }
     }
 }
@@ -96,30 +87,21 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.project().kind.project() {
-            KindProjected::Handlers { body, lock } => match lock {
-                Some(lock) => lock.poll_frame(body, cx),
-                None => poll_bytes(body, cx),
-            },
+            KindProjected::Handlers { body } => poll_bytes(body, cx),
             KindProjected::Local { body } => Pin::new(body).poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Handlers { body, lock } => match lock {
-                Some(lock) => lock.has_ended(body),
-                None => body.is_end_stream(),
-            },
+            Kind::Handlers { body } => body.is_end_stream(),
             Kind::Local { body } => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Handlers { body, lock } => match lock {
-                Some(lock) => lock.size_hint(body.size_hint()),
-                None => body.size_hint(),
-            },
+            Kind::Handlers { body } => body.size_hint(),
             Kind::Local { body } => body.size_hint(),
         }
     }

@@ -1,16 +1,14 @@
 //! The end of a request: the release, and its confirmation.
 
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-
-use tokio::time::{Instant, Sleep, sleep};
+use futures_util::future::poll_immediate;
+use tokio::time::{Instant, timeout};
 
 use super::settings::Confirm;
 use crate::error::LockError;
-use crate::guard::{LockGuard, Releasing};
+use crate::guard::LockGuard;
 use crate::limits::CONFIRMATION;
 use crate::store::Record;
-use crate::telemetry::{self, Labels};
+use crate::telemetry;
 
 /// The proof that the lock of a response was held until the end of the request, in its [`LockTiming`](super::LockTiming).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,88 +37,41 @@ impl Confirmation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotConfirmed;
 
-/// Releases, leaving `record` behind if the lock was held until then. The future decides whether the response may go
-/// (promise S5).
+/// Releases, leaving `record` behind if the lock was held until then, and decides whether the response may go (promise S5).
 ///
 /// # Cancel safety
 ///
-/// The release has begun when this returns. If the future is dropped, it continues in the background.
-pub(crate) fn confirm(how: Confirm, guard: LockGuard, record: Option<Record>) -> Confirming {
+/// If the future is dropped, the release continues in the background.
+pub(crate) async fn confirm(
+    how: Confirm,
+    guard: LockGuard,
+    record: Option<Record>,
+) -> Result<Confirmation, NotConfirmed> {
     let labels = guard.labels();
-    let by = match how {
-        Confirm::Deadline => By::Lease {
-            is_lost: guard.is_lost(),
-        },
-        Confirm::Store | Confirm::Strict => {
-            // After the release has begun, no renewal changes the deadline.
-            let deadline = (how == Confirm::Store).then(|| guard.deadline());
-            By::Store {
-                release: guard.end(record),
-                deadline,
-                limit: None,
-            }
-        }
-    };
-    Confirming { by, labels }
-}
-
-/// A confirmation that has begun. Not an `async fn`, because every request has one, and moves it.
-#[must_use]
-pub(crate) struct Confirming {
-    by: By,
-    labels: Option<Labels>,
-}
-
-enum By {
-    Lease {
-        is_lost: bool,
-    },
-    Store {
-        release: Releasing,
-        /// If the store does not answer, the lease confirms until then; `None`: it does not.
-        deadline: Option<Instant>,
-        /// Boxed, because the memory of the process answers without it.
-        limit: Option<Pin<Box<Sleep>>>,
-    },
-}
-
-impl By {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Confirmation>> {
-        let (release, deadline, limit) = match self {
-            Self::Lease { is_lost } => {
-                return Poll::Ready((!*is_lost).then_some(Confirmation::Lease));
-            }
-            Self::Store {
-                release,
-                deadline,
-                limit,
-            } => (release, *deadline, limit),
-        };
-        let is_silent = match Pin::new(&mut *release).poll(cx) {
-            Poll::Ready(Ok(())) => return Poll::Ready(Some(Confirmation::Store)),
-            Poll::Ready(Err(error)) => matches!(error, LockError::Unavailable(_)),
-            Poll::Pending => {
-                let limit = limit.get_or_insert_with(|| Box::pin(sleep(CONFIRMATION)));
-                ready!(limit.as_mut().poll(cx));
-                true
-            }
+    let confirmation = if how == Confirm::Deadline {
+        (!guard.is_lost()).then_some(Confirmation::Lease)
+    } else {
+        // After the release has begun, no renewal changes the deadline.
+        let deadline = (how == Confirm::Store).then(|| guard.deadline());
+        let mut release = guard.end(record);
+        let answer = match poll_immediate(&mut release).await {
+            // The memory of the process answers without a timer.
+            Some(answer) => Some(answer),
+            None => Box::pin(timeout(CONFIRMATION, &mut release)).await.ok(),
         };
         // A lock that is known to be lost is not confirmed: its lease may not be over.
-        let by_lease = is_silent
-            && !release.is_lost()
-            && deadline.is_some_and(|deadline| Instant::now() < deadline);
-        Poll::Ready(by_lease.then_some(Confirmation::Lease))
-    }
-}
-
-impl Future for Confirming {
-    type Output = Result<Confirmation, NotConfirmed>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let confirmed = ready!(self.by.poll(cx));
-        if let (Some(confirmation), Some(labels)) = (confirmed, &self.labels) {
-            telemetry::confirmed(labels, confirmation.as_str());
+        let by_lease =
+            || !release.is_lost() && deadline.is_some_and(|deadline| Instant::now() < deadline);
+        match answer {
+            Some(Ok(())) => Some(Confirmation::Store),
+            None | Some(Err(LockError::Unavailable(_))) => {
+                by_lease().then_some(Confirmation::Lease)
+            }
+            Some(Err(_)) => None,
         }
-        Poll::Ready(confirmed.ok_or(NotConfirmed))
+    };
+    if let (Some(by), Some(labels)) = (confirmation, &labels) {
+        telemetry::confirmed(labels, by.as_str());
     }
+    confirmation.ok_or(NotConfirmed)
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::error::LockError;
 use crate::telemetry::Route;
 
 /// The weight of a new time in the average: one eighth.
@@ -35,7 +34,7 @@ impl Default for HoldTimes {
 }
 
 impl HoldTimes {
-    pub(crate) fn add(&self, route: &Route, held: Duration) {
+    fn add(&self, route: &Route, held: Duration) {
         let held = u64::try_from(held.as_micros()).unwrap_or(u64::MAX).max(1);
         let slot = self.slot(route);
         let next = match slot.load(Ordering::Relaxed) {
@@ -45,24 +44,8 @@ impl HoldTimes {
         slot.store(next.max(1), Ordering::Relaxed);
     }
 
-    /// The time after which a client that was refused by `cause` may try again: the probable end of the current hold, and at
-    /// the latest the end of its lease. Without a measurement it is soon: most holds are far shorter than their leases.
-    pub(crate) fn retry_after(&self, route: &Route, cause: Option<&LockError>) -> Duration {
-        let lease = match cause {
-            Some(LockError::Busy { retry_after }) => retry_after.unwrap_or_default(),
-            _ => Duration::ZERO,
-        };
-        retry_after(self.average(route).min(lease))
-    }
-
-    /// The time after which as many turns are probably over.
-    pub(crate) fn after_all(&self, route: &Route, turns: usize) -> Duration {
-        let turns = u32::try_from(turns).unwrap_or(u32::MAX);
-        retry_after(self.average(route).saturating_mul(turns))
-    }
-
-    /// Zero before the first.
-    fn average(&self, route: &Route) -> Duration {
+    /// Zero before the first measurement.
+    pub(super) fn average(&self, route: &Route) -> Duration {
         Duration::from_micros(self.slot(route).load(Ordering::Relaxed))
     }
 
@@ -76,16 +59,28 @@ impl HoldTimes {
     }
 }
 
-/// Adds the time since the grant to those of a layer, when it is dropped.
+/// A hold of a layer, from its grant to its end. Its time is added to those of the layer when it is dropped.
 pub(crate) struct TimedHold {
+    pub(super) waited: Duration,
     pub(super) granted: Instant,
+    /// Once it has ended.
+    pub(super) held: Option<Duration>,
     pub(super) route: Route,
     pub(super) hold_times: Arc<HoldTimes>,
 }
 
+impl TimedHold {
+    /// Ends it, unless it has ended, and returns its time.
+    pub(super) fn end(&mut self) -> Duration {
+        let granted = self.granted;
+        *self.held.get_or_insert_with(|| granted.elapsed())
+    }
+}
+
 impl Drop for TimedHold {
     fn drop(&mut self) {
-        self.hold_times.add(&self.route, self.granted.elapsed());
+        let held = self.end();
+        self.hold_times.add(&self.route, held);
     }
 }
 
@@ -120,17 +115,6 @@ mod tests {
             times.average(&Route::new(Some("/exports/{id}"))),
             Duration::ZERO
         );
-    }
-
-    #[test]
-    fn without_a_measurement_a_client_comes_back_in_a_second_or_two() {
-        let busy = LockError::Busy {
-            retry_after: Some(Duration::from_secs(30)),
-        };
-        for _ in 0..100 {
-            let after = HoldTimes::default().retry_after(&Route::default(), Some(&busy));
-            assert!((1..=2).contains(&after.as_secs()), "{after:?}");
-        }
     }
 
     #[test]

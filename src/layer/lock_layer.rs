@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use http::request::Parts;
 
-use super::closure::Closure;
 use super::mode::ModePolicy;
 use super::policy::Policy;
 use super::service::service;
@@ -113,7 +112,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
     where
         F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     {
-        self.change(|policy| policy.tenant = Some(Closure(Arc::new(tenant))))
+        self.change(|policy| policy.tenant = Some(Arc::new(tenant)))
     }
 
     tenant_from!(Self);
@@ -141,7 +140,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
     /// ```
     #[track_caller]
     pub fn mode(self, mode: impl ModePolicy) -> Self {
-        self.change(|policy| policy.mode = Some(Closure(Arc::new(mode))))
+        self.change(|policy| policy.mode = Some(Arc::new(mode)))
     }
 
     shared_setters!();
@@ -227,7 +226,6 @@ service! {
 impl<const STREAMED: bool> fmt::Debug for DistributedLockLayer<STREAMED> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DistributedLockLayer")
-            .field("policy", &self.policy)
             .finish_non_exhaustive()
     }
 }

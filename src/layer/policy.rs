@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use http::request::Parts;
 
-use super::closure::{Closure, RequestFn};
 use super::mode::{ModePolicy, by_method};
 use super::serve_settings::ServeSettings;
 use super::settings::{Confirm, OnLost, OnMissing, OnUnavailable, ReadPolicy, ReleaseOn};
@@ -14,13 +13,16 @@ use crate::key::{AnyKey, DefaultKey, KeyError, Keys};
 use crate::lock::{LockKey, LockMode};
 use crate::telemetry::Seldom;
 
+/// The tenant of a request, by its head.
+pub(crate) type TenantOf = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
+
 /// Every setting of the layer that is not a type parameter.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Policy {
     pub(super) serve: ServeSettings,
     pub(super) key: AnyKey,
     /// `None`: by the method.
-    pub(super) mode: Option<Closure<dyn ModePolicy>>,
+    pub(super) mode: Option<Arc<dyn ModePolicy>>,
     /// Whether the store has read-write locks.
     shares_reads: bool,
     pub(super) fenced: bool,
@@ -33,7 +35,7 @@ pub(super) struct Policy {
     pub(super) reads: Option<ReadPolicy>,
     pub(super) release_on: ReleaseOn,
     /// Whose things a request locks.
-    pub(super) tenant: Option<RequestFn<Option<String>>>,
+    pub(super) tenant: Option<TenantOf>,
     /// Limits the log of requests that continue without their lock.
     pub(super) unlocked: Arc<Seldom>,
     /// Limits the log of responses that the store did not confirm.

@@ -1,19 +1,15 @@
 //! How [`DistributedLockLayer`] treats a request.
 
-use std::future::ready;
 use std::pin::Pin;
 
-use futures_util::future::Either;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use http_body::Body;
 
 use super::DistributedLockLayer;
-use super::admission::ReleaseContext;
-use super::body::{BodyLock, ResponseBody};
+use super::body::{ResponseBody, guarded};
 use super::confirm::{Confirmation, NotConfirmed, confirm};
-use super::hold_times::TimedHold;
 use super::policy::Policy;
 use super::respond::Head;
 use super::serve::{Claim, FinalResponse, HandlerOutcome, NotAdmitted, Protocol};
@@ -22,16 +18,16 @@ use super::settings::{Confirm, OnLost, ReleaseOn};
 use super::take_body::TakesBody;
 use super::timing::LockTiming;
 use super::unless_lost::unless_lost;
-use crate::guard::LockGuard;
+use crate::error::BoxError;
 use crate::telemetry::Route;
 
 impl<const STREAMED: bool, B, R> Protocol<B, R> for DistributedLockLayer<STREAMED>
 where
     Self: TakesBody<B>,
     B: Send + 'static,
-    R: Body + Send + 'static,
+    R: Body<Error: Into<BoxError>> + Send + 'static,
 {
-    type Context = ReleaseContext;
+    type Context = Confirm;
     type Handled = Response<R>;
 
     fn admit(
@@ -39,13 +35,13 @@ where
         parts: &mut Parts,
         body: B,
         route: &Route,
-    ) -> impl Future<Output = Result<(B, Claim<ReleaseContext>), NotAdmitted<B>>> + Send {
+    ) -> impl Future<Output = Result<(B, Claim<Confirm>), NotAdmitted<B>>> + Send {
         self.claim(parts, body, route)
     }
 
     fn handle<E: Send>(
         &self,
-        claim: &Claim<ReleaseContext>,
+        claim: &Claim<Confirm>,
         calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
     ) -> impl Future<Output = HandlerOutcome<Response<R>, E>> + Send {
         let watched = (self.policy.on_lost == OnLost::Abort).then_some(&claim.guard);
@@ -54,41 +50,41 @@ where
 
     fn finish<E: Send>(
         &self,
-        Claim { guard, context }: Claim<ReleaseContext>,
+        mut claim: Claim<Confirm>,
         head: &Head,
         handled: HandlerOutcome<Response<R>, E>,
     ) -> impl Future<Output = Result<FinalResponse<R, E>, NotConfirmed>> + Send {
-        let policy = &self.policy;
-        let mut result = match handled {
-            Ok(Ok(response))
-                if policy.release_on == ReleaseOn::BodyEnd && has_body(&response, &head.method) =>
-            {
-                // The head goes out before the lock is released.
-                let response = policy.in_body(response, guard, &context, &head.route);
-                return Either::Left(ready(Ok(Ok(response))));
+        // Not an `async fn`, which moves its arguments once more.
+        async move {
+            let (policy, how) = (&self.policy, claim.context);
+            match &handled {
+                Err(NotConfirmed) => return Err(NotConfirmed),
+                Ok(Ok(response))
+                    if policy.release_on == ReleaseOn::BodyEnd
+                        && has_body(response, &head.method) =>
+                {
+                    // The head goes out before the lock is released.
+                    let length = length(response);
+                    return Ok(handled?.map(|mut response| {
+                        LockTiming::of(&mut claim.timed, None).put(&mut response);
+                        response.map(|body| {
+                            let (guard, timed) = (claim.guard, claim.timed);
+                            let body = guarded(body, guard, timed, length, how, policy.on_lost);
+                            ResponseBody::local(body)
+                        })
+                    }));
+                }
+                Ok(_) => {}
             }
-            Ok(result) => result,
-            Err(lost) => {
-                let held = context.granted.elapsed();
-                policy.serve.hold_times.add(&head.route, held);
-                return Either::Left(ready(Err(lost)));
-            }
-        };
-        // Not an `async fn`, whose future has its arguments twice; what is awaited by reference is not there twice either.
-        let mut confirming = confirm(context.confirm, guard, None);
-        Either::Right(async move {
-            let by = (&mut confirming).await;
-            let held = context.granted.elapsed();
-            policy.serve.hold_times.add(&head.route, held);
-            let by = by?;
-            if let Ok(response) = &mut result {
-                if by == Confirmation::Lease && context.confirm == Confirm::Store {
+            let by = confirm(how, claim.guard, None).await?;
+            Ok(handled?.map(|mut response| {
+                if by == Confirmation::Lease && how == Confirm::Store {
                     policy.warn_of_lease();
                 }
-                LockTiming::released(context.waited, held, by).put(response);
-            }
-            Ok(result.map(|response| response.map(ResponseBody::handlers)))
-        })
+                LockTiming::of(&mut claim.timed, Some(by)).put(&mut response);
+                response.map(ResponseBody::handlers)
+            }))
+        }
     }
 
     fn settings(&self) -> &ServeSettings {
@@ -97,26 +93,6 @@ where
 }
 
 impl Policy {
-    /// The response with its lock inside the body.
-    fn in_body<R: Body>(
-        &self,
-        response: Response<R>,
-        guard: LockGuard,
-        context: &ReleaseContext,
-        route: &Route,
-    ) -> Response<ResponseBody<R>> {
-        let timed = TimedHold {
-            granted: context.granted,
-            route: *route,
-            hold_times: self.serve.hold_times.clone(),
-        };
-        let length = length(&response);
-        let lock = BodyLock::new(guard, timed, length, context.confirm, self.on_lost);
-        let mut response = response.map(|body| ResponseBody::guarded(body, lock));
-        LockTiming::in_body(context.waited).put(&mut response);
-        response
-    }
-
     /// Logs at most once a minute that the store did not confirm a response.
     fn warn_of_lease(&self) {
         if let Some(left_out) = self.by_lease.due() {

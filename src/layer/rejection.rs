@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 use std::error::Error;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
+use serde::Serialize;
 
 use super::hold_times::retry_after;
 use crate::error::LockError;
@@ -17,9 +18,6 @@ pub use kind::RejectionKind;
 
 /// Where the problem types are explained.
 const PROBLEMS: &str = "https://docs.rs/tower-distributed-lock/latest/tower_distributed_lock/#";
-
-/// The length of the longest problem without a detail, rounded up.
-const PROBLEM: usize = PROBLEMS.len() + 192;
 
 /// Why a request was not served, or its response withheld.
 ///
@@ -141,25 +139,29 @@ impl Rejection {
         response
     }
 
-    /// Written directly, without a tree of values: most refusals happen under the highest load.
     fn problem(&self) -> String {
-        let (kind, title) = (self.kind.as_str(), self.kind.title());
-        let status = self.status.as_u16();
-        let detail = self.detail.as_deref().map_or_else(String::new, |detail| {
-            format!(r#","detail":{}"#, serde_json::Value::from(detail))
+        let problem = serde_json::to_string(&Problem {
+            kind: format_args!("{PROBLEMS}{}", self.kind.as_str()),
+            title: self.kind.title(),
+            status: self.status.as_u16(),
+            detail: self.detail.as_deref(),
+            outcome: (self.kind == RejectionKind::Lost).then_some("unknown"),
         });
-        let outcome = match self.kind {
-            RejectionKind::Lost => r#","outcome":"unknown""#,
-            _ => "",
-        };
-        let mut problem = String::with_capacity(PROBLEM + detail.len());
-        write!(
-            problem,
-            r#"{{"type":"{PROBLEMS}{kind}","title":"{title}","status":{status}{detail}{outcome}}}"#
-        )
-        .expect("a string grows");
-        problem
+        problem.expect("its names are text")
     }
+}
+
+/// Details of a problem (RFC 9457).
+#[derive(Serialize)]
+struct Problem<'a> {
+    #[serde(rename = "type")]
+    kind: fmt::Arguments<'a>,
+    title: &'static str,
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'static str>,
 }
 
 impl From<LockError> for Rejection {

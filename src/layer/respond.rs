@@ -10,7 +10,6 @@ use http::{HeaderValue, Method, Response};
 use http_body::Body;
 
 use super::body::{LocalBody, ResponseBody, local, whole};
-use super::closure::Closure;
 use super::rejection::{Rejection, RejectionKind};
 use crate::error::BoxError;
 use crate::key::route_of;
@@ -19,9 +18,9 @@ use crate::telemetry::{Route, Seldom};
 type Respond = dyn Fn(&Rejection) -> Response<LocalBody> + Send + Sync;
 
 /// Makes responses of rejections: the layer's own, or those of the user's closure.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Responder {
-    respond: Option<Closure<Respond>>,
+    respond: Option<Arc<Respond>>,
     log: Arc<RejectionLog>,
 }
 
@@ -32,9 +31,7 @@ impl Responder {
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         Self {
-            respond: Some(Closure(Arc::new(move |rejection| {
-                respond(rejection).map(local)
-            }))),
+            respond: Some(Arc::new(move |rejection| respond(rejection).map(local))),
             log: Arc::default(),
         }
     }

@@ -6,13 +6,13 @@ use futures_util::future::Either;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
-use tokio::task::JoinHandle;
 use tower::util::Oneshot;
 use tower_service::Service;
 use tracing::Instrument;
 
 use super::body::{LocalBody, ResponseBody};
 use super::confirm::NotConfirmed;
+use super::hold_times::TimedHold;
 use super::rejection::{Rejection, RejectionKind};
 use super::respond::Head;
 use super::serve_settings::ServeSettings;
@@ -104,6 +104,7 @@ impl<B> From<KeyError> for NotAdmitted<B> {
 /// The right to serve a request.
 pub(crate) struct Claim<D> {
     pub(crate) guard: LockGuard,
+    pub(crate) timed: TimedHold,
     pub(crate) context: D,
 }
 
@@ -112,8 +113,6 @@ pub(crate) type HandlerOutcome<H, E> = Result<Result<H, E>, NotConfirmed>;
 
 /// A response, or the error of the inner service.
 pub(crate) type FinalResponse<R, E> = Result<Response<ResponseBody<R>>, E>;
-
-type Handled<R, E> = Result<FinalResponse<R, E>, NotConfirmed>;
 
 /// Serves a request, from its head to its response.
 pub(super) async fn serve<S, L, B, R>(
@@ -136,7 +135,7 @@ where
         Err(NotAdmitted::Unlocked(body)) if runs_to_completion(&layer) => {
             let settings = layer.settings();
             let calling = Oneshot::new(inner, Request::from_parts(parts, body));
-            return match joined(in_task(settings, calling)).await {
+            return match in_task(settings, calling).await {
                 Some(response) => Ok(response?.map(ResponseBody::handlers)),
                 None => Ok(settings.responder.refuse(LockError::Lost.into(), &head)),
             };
@@ -152,16 +151,13 @@ where
             return Ok(settings.responder.refuse(rejection, &head));
         }
     };
+    let calling = Oneshot::new(inner, Request::from_parts(parts, body));
     let finished = match runs_to_completion(&layer) {
-        false => {
-            let calling = Oneshot::new(inner, Request::from_parts(parts, body));
-            let handled = handled(&layer, &claim, calling).await;
-            layer.finish(claim, &head, handled).await
-        }
+        false => finished(&layer, &head, claim, calling).await,
         true => {
-            let calling = Oneshot::new(inner, Request::from_parts(parts, body));
-            // `None`: the runtime has ended.
-            let finished = joined(handle_in_task(&layer, calling, claim, &head)).await;
+            let (task, of) = (layer.clone(), head.clone());
+            let work = async move { finished(&task, &of, claim, calling).await };
+            let finished = in_task(layer.settings(), work).await;
             finished.unwrap_or(Err(NotConfirmed))
         }
     };
@@ -175,38 +171,37 @@ fn runs_to_completion<B, R>(layer: &impl Protocol<B, R>) -> bool {
     layer.settings().on_cancel == OnCancel::RunToCompletion
 }
 
-/// Drives `calling`, which calls the inner service, under the lock. What is left of it is dropped while the lock is held, also if this
-/// future is dropped.
-async fn handled<L, B, R, E>(
+/// Drives `calling`, which calls the inner service, and makes the response to a request with this head. What is left of `calling` is
+/// dropped while the lock is held, even if this future is dropped.
+fn finished<L, B, R, E>(
     layer: &L,
-    claim: &Claim<L::Context>,
+    head: &Head,
+    claim: Claim<L::Context>,
     calling: impl Future<Output = Result<Response<R>, E>> + Send,
-) -> HandlerOutcome<L::Handled, E>
+) -> impl Future<Output = Result<FinalResponse<R, E>, NotConfirmed>> + Send
 where
     E: Send,
     L: Protocol<B, R>,
 {
-    under(&claim.guard, layer.handle(claim, pin!(calling))).await
+    // Not an `async fn`, which moves its arguments once more.
+    async move {
+        let handled = under(&claim.guard, layer.handle(&claim, pin!(calling))).await;
+        layer.finish(claim, head, handled).await
+    }
 }
 
-/// The same in a task, which releases the lock.
-fn handle_in_task<L, B, R, E>(
-    layer: &L,
-    calling: impl Future<Output = Result<Response<R>, E>> + Send + 'static,
-    claim: Claim<L::Context>,
-    head: &Head,
-) -> JoinHandle<Handled<R, E>>
-where
-    B: Send + 'static,
-    R: Body + Send + 'static,
-    E: Send + 'static,
-    L: Protocol<B, R>,
-{
-    let (task, head) = (layer.clone(), head.clone());
-    in_task(layer.settings(), async move {
-        let handled = handled(&task, &claim, calling).await;
-        task.finish(claim, &head, handled).await
-    })
+/// Drives `work` to its end in a task, even if this future is dropped. The task is inside of the span and the locks of the caller, and
+/// the shutdown of the client waits for it. `None`: the runtime has ended.
+async fn in_task<T: Send + 'static>(
+    settings: &ServeSettings,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
+    let work = moved(work).in_current_span();
+    match settings.client.tasks().spawn(work).await {
+        Ok(output) => Some(output),
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => None,
+    }
 }
 
 /// Runs `work` under the lock of `guard`, and in its span.
@@ -219,24 +214,5 @@ fn under<T>(
     match span.is_none() {
         true => Either::Left(work),
         false => Either::Right(work.instrument(span)),
-    }
-}
-
-/// Drives `work` to its end in a task, even if the caller is dropped. The task is inside of the span and the locks of the caller, and
-/// the shutdown of the client waits for it.
-fn in_task<T: Send + 'static>(
-    settings: &ServeSettings,
-    work: impl Future<Output = T> + Send + 'static,
-) -> JoinHandle<T> {
-    let tasks = settings.client.tasks();
-    tasks.spawn(moved(work).in_current_span())
-}
-
-/// What a task has returned. Its panics are forwarded; `None`: the runtime has ended.
-async fn joined<T>(task: JoinHandle<T>) -> Option<T> {
-    match task.await {
-        Ok(result) => Some(result),
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => None,
     }
 }

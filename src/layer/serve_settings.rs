@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::request::Parts;
+use tokio::time::Instant;
 
 use super::body_budget::BodyBudget;
-use super::closure::Closure;
-use super::hold_times::HoldTimes;
+use super::hold_times::{HoldTimes, TimedHold, retry_after};
 use super::rejection::{Rejection, RejectionKind};
 use super::respond::Responder;
 use super::settings::OnCancel;
@@ -23,10 +23,10 @@ use crate::telemetry::Route;
 const MAX_HOLD: Duration = Duration::from_secs(300);
 
 /// How a layer of this crate serves a request under its lock.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct ServeSettings {
     pub(crate) client: LockClient,
-    pub(crate) wait: Closure<dyn WaitPolicy>,
+    pub(crate) wait: Arc<dyn WaitPolicy>,
     pub(crate) lease: Lease,
     /// `None`: the default.
     pub(crate) max_hold: Option<Duration>,
@@ -45,7 +45,7 @@ impl ServeSettings {
     pub(crate) fn new(client: LockClient, wait: Duration, max_waiters: usize) -> Self {
         Self {
             client,
-            wait: Closure(Arc::new(wait)),
+            wait: Arc::new(wait),
             lease: Lease::default(),
             max_hold: None,
             max_waiters,
@@ -112,22 +112,34 @@ impl ServeSettings {
         }
     }
 
-    /// The same rejection of a request of this route with the time for the next attempt.
+    /// The hold of a request that asked for its lock at `asked`, and got it at `granted`.
+    pub(crate) fn timed_hold(&self, asked: Instant, granted: Instant, route: &Route) -> TimedHold {
+        TimedHold {
+            waited: granted - asked,
+            granted,
+            held: None,
+            route: *route,
+            hold_times: self.hold_times.clone(),
+        }
+    }
+
+    /// The same rejection of a request of this route with the time for the next attempt. Without a measurement it is soon: most holds
+    /// are far shorter than their leases.
     pub(crate) fn timed(&self, rejection: Rejection, route: &Route) -> Rejection {
-        let after = match rejection.kind() {
-            RejectionKind::Contended | RejectionKind::NoPermit | RejectionKind::InProgress => {
-                self.hold_times.retry_after(route, rejection.cause())
+        let average = self.hold_times.average(route);
+        let after = match (rejection.kind(), rejection.cause()) {
+            // The probable end of the present hold, and at the latest the end of its lease.
+            (_, Some(LockError::Busy { retry_after })) => {
+                average.min(retry_after.unwrap_or_default())
             }
-            RejectionKind::Overloaded => {
-                let turns = if self.waiters_take_turns {
-                    self.max_waiters
-                } else {
-                    1
-                };
-                self.hold_times.after_all(route, turns)
+            // The time after which those who wait have probably had their turns.
+            (RejectionKind::Overloaded, _) if self.waiters_take_turns => {
+                let turns = u32::try_from(self.max_waiters).unwrap_or(u32::MAX);
+                average.saturating_mul(turns)
             }
+            (RejectionKind::Overloaded, _) => average,
             _ => return rejection,
         };
-        rejection.with_retry_after(after)
+        rejection.with_retry_after(retry_after(after))
     }
 }

@@ -15,8 +15,7 @@ macro_rules! shared_setters {
         /// byte after the request), so the wait is always finite.
         #[track_caller]
         pub fn wait(self, wait: impl $crate::layer::WaitPolicy) -> Self {
-            let wait = std::sync::Arc::new(wait);
-            self.serve(|serve| serve.wait = $crate::layer::Closure(wait))
+            self.serve(|serve| serve.wait = std::sync::Arc::new(wait))
         }
 
         /// Sets how long the lock outlives a process that dies, and whether it is renewed (default: renewed, 30 s).

@@ -1,9 +1,9 @@
 //! The key of a request, and its body, which is read where the key is in it.
 
 use bytes::Bytes;
+use http::Method;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{HeaderValue, Method};
 use http_body::Body;
 
 use super::DistributedLockLayer;
@@ -52,45 +52,58 @@ pub trait TakesBody<B>: Take<B> {}
 impl<B, L: Take<B>> TakesBody<B> for L {}
 
 mod sealed {
-    use super::{Parts, Taken};
+    use super::{Bytes, Content, Parts, RejectionKind};
 
     /// How a layer takes a body.
     pub trait Take<B> {
-        /// Whether there is something to read before the lock is requested.
-        fn reads(parts: &Parts, body: &B) -> bool;
+        /// What is known of a body before anything is read.
+        fn content(parts: &Parts, body: &B) -> Content;
 
-        /// The body for the handler, and its bytes if they were read.
-        fn take(parts: &mut Parts, body: B) -> impl Future<Output = Taken<B>> + Send;
+        /// Reads a body that is [`Content::Unread`]. Returns one for the handler, and its bytes.
+        fn read(
+            parts: &mut Parts,
+            body: B,
+        ) -> impl Future<Output = Result<(B, Bytes), RejectionKind>> + Send;
     }
 }
 
-type Taken<B> = Result<(B, Option<Bytes>), RejectionKind>;
+/// What a layer knows of a body.
+#[derive(Debug)]
+pub enum Content {
+    /// The layer leaves it to the handler.
+    Left,
+    /// It is read before the lock is requested.
+    Unread,
+    Read(Bytes),
+}
 
 /// The body is left to the handler.
 impl<B: Send> Take<B> for DistributedLockLayer<true> {
-    fn reads(_: &Parts, _: &B) -> bool {
-        false
+    fn content(_: &Parts, _: &B) -> Content {
+        Content::Left
     }
 
-    async fn take(_: &mut Parts, body: B) -> Taken<B> {
-        Ok((body, None))
+    async fn read(_: &mut Parts, body: B) -> Result<(B, Bytes), RejectionKind> {
+        Ok((body, Bytes::new()))
     }
 }
 
-/// The body is read, unless its client waits for an answer before it ends.
+/// The body is read, unless its client waits for an answer before it ends: in a gRPC call, or a WebSocket over HTTP/2.
 impl<B> Take<B> for DistributedLockLayer<false>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
 {
-    fn reads(parts: &Parts, body: &B) -> bool {
-        !is_dialogue(parts) && WholeBody::reads(parts, body)
+    fn content(parts: &Parts, body: &B) -> Content {
+        let content_type = parts.headers.get(CONTENT_TYPE);
+        let is_grpc = content_type.is_some_and(|it| it.as_bytes().starts_with(b"application/grpc"));
+        match is_grpc || parts.method == Method::CONNECT {
+            true => Content::Left,
+            false => WholeBody::content(parts, body),
+        }
     }
 
-    async fn take(parts: &mut Parts, body: B) -> Taken<B> {
-        match is_dialogue(parts) {
-            true => Ok((body, None)),
-            false => WholeBody::take(parts, body).await,
-        }
+    async fn read(parts: &mut Parts, body: B) -> Result<(B, Bytes), RejectionKind> {
+        WholeBody::read(parts, body).await
     }
 }
 
@@ -101,37 +114,30 @@ impl<B> Take<B> for WholeBody
 where
     B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
 {
-    fn reads(_: &Parts, body: &B) -> bool {
-        !body.is_end_stream()
+    fn content(_: &Parts, body: &B) -> Content {
+        match body.is_end_stream() {
+            true => Content::Read(Bytes::new()),
+            false => Content::Unread,
+        }
     }
 
-    async fn take(parts: &mut Parts, body: B) -> Taken<B> {
-        if !Self::reads(parts, &body) {
-            return Ok((body, Some(Bytes::new())));
-        }
+    async fn read(parts: &mut Parts, body: B) -> Result<(B, Bytes), RejectionKind> {
         // Boxed, because most requests have no body, and it is large.
         let bytes = Box::pin(read(parts, body)).await?;
-        Ok((bytes.clone().into(), Some(bytes)))
+        Ok((bytes.clone().into(), bytes))
     }
 }
 
-/// Whether the client may send its body while it reads the answer: a gRPC call, or a WebSocket over HTTP/2.
-fn is_dialogue(parts: &Parts) -> bool {
-    let is_grpc =
-        |content_type: &HeaderValue| content_type.as_bytes().starts_with(b"application/grpc");
-    parts.method == Method::CONNECT || parts.headers.get(CONTENT_TYPE).is_some_and(is_grpc)
-}
-
-/// A request's body, and its bytes, once they are read.
+/// A request's body, and what is known of it.
 pub(crate) struct Payload<B> {
     pub(crate) body: B,
-    read: Option<Bytes>,
+    content: Content,
 }
 
 impl<B: Send> Payload<B> {
     /// Whether [`take`](Self::take) will read it.
-    pub(crate) fn is_unread<L: Take<B>>(&self, parts: &Parts) -> bool {
-        self.read.is_none() && L::reads(parts, &self.body)
+    pub(crate) fn is_unread(&self) -> bool {
+        matches!(self.content, Content::Unread)
     }
 
     /// The body as the layer `L` takes it, and its bytes if that layer reads it. The room for them is given back when this request
@@ -142,11 +148,11 @@ impl<B: Send> Payload<B> {
         parts: &mut Parts,
         key: &LockKey,
     ) -> Result<(B, Bytes, Room), Rejection> {
-        let (body, read) = match self.read {
-            None => L::take(parts, self.body).await.map_err(Rejection::new)?,
-            read => (self.body, read),
+        let (body, bytes) = match self.content {
+            Content::Left => (self.body, Bytes::new()),
+            Content::Read(bytes) => (self.body, bytes),
+            Content::Unread => L::read(parts, self.body).await.map_err(Rejection::new)?,
         };
-        let bytes = read.unwrap_or_default();
         match budget.room(key, bytes.len()) {
             Some(room) => Ok((body, bytes, room)),
             None => Err(Rejection::new(RejectionKind::BodyBudget)),
@@ -158,18 +164,21 @@ impl<B: Send> Payload<B> {
 pub(crate) async fn extract<L: Take<B>, B: Send>(
     key: &AnyKey,
     parts: &mut Parts,
-    body: B,
+    mut body: B,
 ) -> Result<(Result<Keys, KeyError>, Payload<B>), Rejection> {
+    let mut content = L::content(parts, &body);
     let mut found = key.extract(parts).await;
-    if !found.as_ref().is_err_and(KeyError::is_body_unread) {
-        return Ok((found, Payload { body, read: None }));
+    if found.as_ref().is_err_and(KeyError::is_body_unread) {
+        if matches!(content, Content::Unread) {
+            let (read, bytes) = L::read(parts, body).await.map_err(Rejection::new)?;
+            (body, content) = (read, Content::Read(bytes));
+        }
+        if let Content::Read(bytes) = &content {
+            parts.extensions.insert(RequestBody(bytes.clone()));
+            found = key.extract(parts).await;
+            // A layer further in may read another body.
+            parts.extensions.remove::<RequestBody>();
+        }
     }
-    let (body, read) = L::take(parts, body).await.map_err(Rejection::new)?;
-    if let Some(bytes) = &read {
-        parts.extensions.insert(RequestBody(bytes.clone()));
-        found = key.extract(parts).await;
-        // A layer further in may read another body.
-        parts.extensions.remove::<RequestBody>();
-    }
-    Ok((found, Payload { body, read }))
+    Ok((found, Payload { body, content }))
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::Response;
 
 use super::confirm::Confirmation;
+use super::hold_times::TimedHold;
 
 /// What the lock of a response cost, and what confirms it.
 ///
@@ -31,17 +32,12 @@ pub struct LockTiming {
 }
 
 impl LockTiming {
-    /// Of a response whose lock was released before its head.
-    pub(crate) fn released(waited: Duration, held: Duration, by: Confirmation) -> Self {
+    /// Of a response whose lock was released before its head, `by` what confirms it; `None`: its body holds the lock.
+    pub(crate) fn of(hold: &mut TimedHold, by: Option<Confirmation>) -> Self {
         Self {
-            waited,
-            held: Some((held, by)),
+            waited: hold.waited,
+            held: by.map(|by| (hold.end(), by)),
         }
-    }
-
-    /// Of a response whose body holds the lock.
-    pub(crate) fn in_body(waited: Duration) -> Self {
-        Self { waited, held: None }
     }
 
     /// How long the request waited for its lock, the questions to the store included.

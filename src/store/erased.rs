@@ -13,8 +13,8 @@ use futures_util::future::BoxFuture;
 use super::ext::{misfit, only, wrong_size};
 use super::memory::MemoryStore;
 use super::{
-    Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
-    SeveralOutcome, Unsupported, Wakeups, Want, check_record, grouped,
+    Attempt, Capabilities, Feature, Grant, HoldStatus, LockStore, Outcome, Release, Released,
+    Renewal, SeveralOutcome, Unsupported, Wakeups, Want, check_record, grouped,
 };
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
@@ -24,112 +24,118 @@ use crate::sync::panic_text;
 /// An answer that will come. It owns its question, so that it can continue after its caller is cancelled.
 pub(crate) type Answer<T> = BoxFuture<'static, Result<T, StoreError>>;
 
-/// Declares each question to a store without its type, and forwards it. A store that panics has not answered.
-macro_rules! erased {
-    ($(fn $method:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {
+/// Declares each question to a store without its type: what it asks `$store`, and what it makes of the answer.
+macro_rules! questions {
+    ($(fn $method:ident($store:ident $(, $argument:ident: $type:ty)*) -> $answer:ty $asked:block)*) => {
         /// [`LockStore`] without its type, with futures that own their questions.
         trait DynStore: Send + Sync {
             $(fn $method(self: Arc<Self>, $($argument: $type),*) -> Answer<$answer>;)*
+            fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome>;
+            fn release_one(self: Arc<Self>, release: Release) -> Answer<Released>;
             fn partition(&self, key: &LockKey) -> Result<u16, Unsupported>;
         }
 
         impl<S: LockStore> DynStore for Erased<S> {
             $(fn $method(self: Arc<Self>, $($argument: $type),*) -> Answer<$answer> {
-                Box::pin(async move {
-                    let answer = AssertUnwindSafe(Self::$method(&self, $(&$argument),*)).catch_unwind().await;
-                    answer.unwrap_or_else(|panic| Err(misfit(format!("the store panicked: {}", panic_text(&*panic)))))
-                })
+                let asked = async move {
+                    let $store = &self.0;
+                    $asked
+                };
+                answer(asked)
             })*
+
+            fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome> {
+                answer(async move { self.0.acquire(&attempt).await })
+            }
+
+            fn release_one(self: Arc<Self>, release: Release) -> Answer<Released> {
+                answer(async move { only(self.0.release(slice::from_ref(&release)).await?) })
+            }
 
             fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
                 self.0.partition(key)
             }
         }
+
+        impl Store {
+            $(pub(crate) fn $method(&self, $($argument: $type),*) -> Asked<$answer> {
+                match &self.kind {
+                    Kind::Memory($store) => at_once(async { $asked }),
+                    Kind::Other(store) => Asked::Later(store.clone().$method($($argument),*)),
+                }
+            })*
+        }
     };
 }
 
-erased! {
-    fn acquire(attempt: Attempt) -> Outcome;
-    fn acquire_several(attempts: Vec<Attempt>, want: Want) -> SeveralOutcome;
-    fn renew(renewals: Vec<Renewal>) -> Vec<HoldStatus>;
-    fn release(releases: Vec<Release>) -> Vec<Released>;
-    fn release_one(release: Release) -> Released;
-    fn withdraw(attempt: Attempt, unanswered: bool) -> ();
-    fn subscribe(attempt: Attempt) -> Wakeups;
-    fn record(key: LockKey) -> Option<Bytes>;
-    fn audit() -> Audit;
+questions! {
+    fn acquire_several(store, attempts: Vec<Attempt>, want: Want) -> SeveralOutcome {
+        let outcome = store.acquire_several(&attempts, want).await;
+        outcome.and_then(|outcome| of_attempts(outcome, attempts.len(), want))
+    }
+
+    fn renew(store, renewals: Vec<Renewal>) -> Vec<HoldStatus> {
+        sized(renewals.len(), store.renew(&renewals).await)
+    }
+
+    fn release(store, releases: Vec<Release>) -> Vec<Released> {
+        sized(releases.len(), store.release(&releases).await)
+    }
+
+    fn withdraw(store, attempt: Attempt, unanswered: bool) -> () {
+        store.withdraw(&attempt, unanswered).await
+    }
+
+    fn subscribe(store, attempt: Attempt) -> Wakeups {
+        store.subscribe(&attempt).await
+    }
+
+    fn record(store, key: LockKey) -> Option<Bytes> {
+        store.record(&key).await
+    }
+
+    fn audit(store) -> Audit {
+        store.audit().await
+    }
 }
 
-/// A store whose answers are checked: one of the wrong size is [`Unanswered`](StoreErrorKind::Unanswered).
 struct Erased<S>(S);
 
-impl<S: LockStore> Erased<S> {
-    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        self.0.acquire(attempt).await
-    }
+/// The answer to a question. A store that panics has not answered.
+fn answer<T>(asked: impl Future<Output = Result<T, StoreError>> + Send + 'static) -> Answer<T> {
+    Box::pin(AssertUnwindSafe(asked).catch_unwind().map(|answer| {
+        let panicked = |text: &str| misfit(format!("the store panicked: {text}"));
+        answer.unwrap_or_else(|panic| Err(panicked(panic_text(&*panic))))
+    }))
+}
 
-    async fn acquire_several(
-        &self,
-        attempts: &[Attempt],
-        want: &Want,
-    ) -> Result<SeveralOutcome, StoreError> {
-        let outcome = self.0.acquire_several(attempts, *want).await?;
-        let is_made = match &outcome {
-            SeveralOutcome::Granted(grants) => {
-                let expected = match want {
-                    Want::All => attempts.len(),
-                    Want::Any => 1,
-                };
-                sized(expected, grants.len())?;
-                let in_order = |(place, index): (usize, usize)| match want {
-                    Want::All => place == index,
-                    Want::Any => index < attempts.len(),
-                };
-                let indices = grants.iter().map(|grant| grant.index);
-                indices.enumerate().all(in_order)
-            }
-            SeveralOutcome::Refused { index, .. } => {
-                index.is_none_or(|index| index < attempts.len())
-            }
-        };
-        match is_made {
-            true => Ok(outcome),
-            false => Err(misfit(
-                "the store answers about an attempt that was not made",
-            )),
+/// The answer about so many holds.
+fn sized<T>(asked: usize, answer: Result<Vec<T>, StoreError>) -> Result<Vec<T>, StoreError> {
+    match answer {
+        Ok(answers) if answers.len() != asked => Err(wrong_size(asked, answers.len())),
+        answer => answer,
+    }
+}
+
+/// The answer about so many attempts.
+fn of_attempts(
+    outcome: SeveralOutcome,
+    attempts: usize,
+    want: Want,
+) -> Result<SeveralOutcome, StoreError> {
+    let is_made = match (&outcome, want) {
+        (SeveralOutcome::Granted(grants), Want::All) => {
+            let indices = grants.iter().map(|grant| grant.index);
+            indices.eq(0..attempts)
         }
-    }
-
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
-        let statuses = self.0.renew(renewals).await?;
-        sized(renewals.len(), statuses.len())?;
-        Ok(statuses)
-    }
-
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        let released = self.0.release(releases).await?;
-        sized(releases.len(), released.len())?;
-        Ok(released)
-    }
-
-    async fn release_one(&self, release: &Release) -> Result<Released, StoreError> {
-        only(self.0.release(slice::from_ref(release)).await?)
-    }
-
-    async fn withdraw(&self, attempt: &Attempt, unanswered: &bool) -> Result<(), StoreError> {
-        self.0.withdraw(attempt, *unanswered).await
-    }
-
-    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
-        self.0.subscribe(attempt).await
-    }
-
-    async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
-        self.0.record(key).await
-    }
-
-    async fn audit(&self) -> Result<Audit, StoreError> {
-        self.0.audit().await
+        (SeveralOutcome::Granted(grants), Want::Any) => {
+            matches!(grants[..], [Grant { index, .. }] if index < attempts)
+        }
+        (SeveralOutcome::Refused { index, .. }, _) => index.is_none_or(|index| index < attempts),
+    };
+    match is_made {
+        true => Ok(outcome),
+        false => Err(misfit("the store answers about other attempts")),
     }
 }
 
@@ -170,41 +176,14 @@ impl Store {
         }
     }
 
-    pub(crate) fn acquire_several(
-        &self,
-        attempts: Vec<Attempt>,
-        want: Want,
-    ) -> Asked<SeveralOutcome> {
-        match &self.kind {
-            Kind::Memory(store) => at_once(store.acquire_several(&attempts, want)),
-            Kind::Other(store) => Asked::Later(store.clone().acquire_several(attempts, want)),
-        }
-    }
-
-    pub(crate) fn renew(&self, renewals: Vec<Renewal>) -> Asked<Vec<HoldStatus>> {
-        match &self.kind {
-            Kind::Memory(store) => at_once(store.renew(&renewals)),
-            Kind::Other(store) => Asked::Later(store.clone().renew(renewals)),
-        }
-    }
-
     /// Whether a store that answers at once carries a hold.
     pub(crate) fn holds_now(&self, hold: &Hold) -> Option<HoldStatus> {
         let Kind::Memory(store) = &self.kind else {
             return None;
         };
         let check = [Renewal::check(hold.clone())];
-        let Asked::Now(Ok(statuses)) = at_once(store.renew(&check)) else {
-            return None;
-        };
+        let statuses = store.renew(&check).now_or_never()?.ok()?;
         statuses.first().copied()
-    }
-
-    pub(crate) fn release(&self, releases: Vec<Release>) -> Asked<Vec<Released>> {
-        match &self.kind {
-            Kind::Memory(store) => at_once(store.release(&releases)),
-            Kind::Other(store) => Asked::Later(store.clone().release(releases)),
-        }
     }
 
     pub(crate) fn release_one(&self, release: Release) -> Asked<Released> {
@@ -220,34 +199,6 @@ impl Store {
                 Asked::Now(store.release_now(&release.hold, release.record.as_ref()))
             }
             Kind::Other(store) => Asked::Later(store.clone().release_one(release)),
-        }
-    }
-
-    pub(crate) fn withdraw(&self, attempt: Attempt, unanswered: bool) -> Asked<()> {
-        match &self.kind {
-            Kind::Memory(store) => at_once(store.withdraw(&attempt, unanswered)),
-            Kind::Other(store) => Asked::Later(store.clone().withdraw(attempt, unanswered)),
-        }
-    }
-
-    pub(crate) fn subscribe(&self, attempt: Attempt) -> Asked<Wakeups> {
-        match &self.kind {
-            Kind::Memory(store) => at_once(store.subscribe(&attempt)),
-            Kind::Other(store) => Asked::Later(store.clone().subscribe(attempt)),
-        }
-    }
-
-    pub(crate) fn record(&self, key: LockKey) -> Asked<Option<Bytes>> {
-        match &self.kind {
-            Kind::Memory(store) => at_once(store.record(&key)),
-            Kind::Other(store) => Asked::Later(store.clone().record(key)),
-        }
-    }
-
-    pub(crate) fn audit(&self) -> Asked<Audit> {
-        match &self.kind {
-            Kind::Memory(store) => at_once(store.audit()),
-            Kind::Other(store) => Asked::Later(store.clone().audit()),
         }
     }
 
@@ -298,11 +249,4 @@ impl<T> Asked<T> {
 fn at_once<T>(question: impl Future<Output = Result<T, StoreError>>) -> Asked<T> {
     let answer = question.now_or_never();
     Asked::Now(answer.expect("the memory store answers at once"))
-}
-
-fn sized(expected: usize, found: usize) -> Result<(), StoreError> {
-    match expected == found {
-        true => Ok(()),
-        false => Err(wrong_size(expected, found)),
-    }
 }

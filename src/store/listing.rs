@@ -1,8 +1,5 @@
 //! Lists of locks and records, page by page.
 
-use std::convert::Infallible;
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -19,8 +16,8 @@ pub struct ListQuery {
     pub prefix: String,
     /// About how many entries a page has. A page may have a few more.
     pub limit: usize,
-    /// The end of the previous page; `None`: the first page.
-    pub after: Option<Cursor>,
+    /// The [end](Page::next) of the previous page; `None`: the first page.
+    pub after: Option<String>,
 }
 
 impl ListQuery {
@@ -49,51 +46,15 @@ impl ListQuery {
 
     /// The page after that which ended at `cursor`; [`None`]: the first page.
     #[must_use]
-    pub fn after(mut self, cursor: impl Into<Option<Cursor>>) -> Self {
+    pub fn after(mut self, cursor: impl Into<Option<String>>) -> Self {
         self.after = cursor.into();
         self
-    }
-
-    /// The cursor's text, which only the store understands.
-    pub(super) fn position(&self) -> Option<&str> {
-        self.after.as_ref().map(|cursor| &*cursor.0)
     }
 }
 
 impl Default for ListQuery {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// The end of a page. Only the store that made it understands its text. It may be part of a URL.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Cursor(String);
-
-impl Cursor {
-    /// A cursor with a text of the store.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// The text of the store.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Cursor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for Cursor {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Self::new(text))
     }
 }
 
@@ -107,13 +68,13 @@ impl FromStr for Cursor {
 pub struct Page<T> {
     /// In no particular order.
     pub entries: Vec<T>,
-    /// The start of the next page; `None`: this is the last page.
-    pub next: Option<Cursor>,
+    /// The start of the next page, in a text that only the store understands; `None`: this is the last page.
+    pub next: Option<String>,
 }
 
 impl<T> Page<T> {
     /// A page, and the start of the next one.
-    pub fn new(entries: Vec<T>, next: Option<Cursor>) -> Self {
+    pub fn new(entries: Vec<T>, next: Option<String>) -> Self {
         Self { entries, next }
     }
 }

@@ -1,7 +1,5 @@
 //! Work that runs once under a name, and whose value is recorded.
 
-use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,24 +76,30 @@ pub struct Done<T> {
 }
 
 /// Why there is no value.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum OnceError<E> {
     /// The work was not started, because its lock was not granted, or was lost before, or its record could not be
     /// read. [`LockError::Busy`]: it runs elsewhere.
-    NotStarted(LockError),
+    #[error("the work was not started")]
+    NotStarted(#[source] LockError),
     /// The work returned this error. Nothing is recorded: a repeat runs it again.
+    #[error(transparent)]
     Work(E),
     /// The lock was lost before the end of the work, which was dropped. Another process may run it.
+    #[error("the lock was lost while the work ran")]
     Lost,
     /// The work has ended, and it is not confirmed that its value is remembered. A repeat may run it again; with
     /// [`LockError::Lost`], another process may have run it at the same time.
-    Unconfirmed(LockError),
+    #[error("the work has ended, and it is not confirmed that its value is remembered")]
+    Unconfirmed(#[source] LockError),
     /// The work has ended, and its value cannot be written as JSON. Nothing is remembered: a repeat runs it again.
-    Unwritable(Arc<serde_json::Error>),
+    #[error("the value of the work cannot be written as JSON")]
+    Unwritable(#[source] Arc<serde_json::Error>),
     /// What is remembered under the name is no such value. The work was not started. Choose another name when the type of
     /// the value changes.
-    Unreadable(Arc<serde_json::Error>),
+    #[error("what is remembered under the name is no value of this work")]
+    Unreadable(#[source] Arc<serde_json::Error>),
 }
 
 impl Once {
@@ -217,35 +221,6 @@ impl<T> Done<T> {
         Self {
             value,
             replayed: true,
-        }
-    }
-}
-
-impl<E: fmt::Display> fmt::Display for OnceError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotStarted(error) => write!(f, "the work was not started: {error}"),
-            Self::Work(error) => error.fmt(f),
-            Self::Lost => f.write_str("the lock was lost while the work ran"),
-            Self::Unconfirmed(_) => f.write_str(
-                "the work has ended, and it is not confirmed that its value is remembered",
-            ),
-            Self::Unwritable(_) => f.write_str("the value of the work cannot be written as JSON"),
-            Self::Unreadable(_) => {
-                f.write_str("what is remembered under the name is no value of this work")
-            }
-        }
-    }
-}
-
-impl<E: Error + 'static> Error for OnceError<E> {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::NotStarted(error) => error.source(),
-            Self::Work(error) => error.source(),
-            Self::Unconfirmed(error) => Some(error),
-            Self::Unwritable(error) | Self::Unreadable(error) => Some(&**error),
-            Self::Lost => None,
         }
     }
 }

@@ -12,9 +12,7 @@ use crate::error::StoreError;
 use crate::limits::after;
 use crate::lock::LockKey;
 use crate::store::listing::foreign_cursor;
-use crate::store::{
-    Cursor, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry,
-};
+use crate::store::{Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry};
 
 /// How often a page of a list locks a shard, to look at some of its keys.
 const LOOKS: usize = 128;
@@ -53,7 +51,7 @@ impl Inspect for MemoryStore {
     /// Shard by shard, and some keys at a time, so that no request waits for a list.
     async fn list_locks(&self, query: &ListQuery) -> Result<Page<LockEntry>, StoreError> {
         let wanted = |key: &LockKey| key.as_str().starts_with(&query.prefix);
-        let place = query.position().map(str::parse::<u64>).transpose();
+        let place = query.after.as_deref().map(str::parse::<u64>).transpose();
         let place = place.map_err(|_| foreign_cursor())?;
         let place = place.unwrap_or(u64::from(u32::MAX));
         let (mut shard, mut end) = ((place >> 32) as usize, place as u32 as usize);
@@ -71,19 +69,16 @@ impl Inspect for MemoryStore {
             }
         }
         let next = (shard as u64) << 32 | end as u64;
-        Ok(Page::new(entries, Some(Cursor::new(next.to_string()))))
+        Ok(Page::new(entries, Some(next.to_string())))
     }
 
     async fn list_records(&self, query: &ListQuery) -> Result<Page<RecordEntry>, StoreError> {
-        let after = query.position().map(str::parse).transpose();
+        let after = query.after.as_deref().map(str::parse).transpose();
         let after = after.map_err(|_| foreign_cursor())?;
         let wanted = |key: &LockKey| key.as_str().starts_with(&query.prefix);
         let records = lock(&self.shared.records);
         let (entries, last) = records.list(after, query.limit, wanted, Instant::now());
-        Ok(Page::new(
-            entries,
-            last.map(|age| Cursor::new(age.to_string())),
-        ))
+        Ok(Page::new(entries, last.map(|age| age.to_string())))
     }
 
     async fn forget_record(&self, key: &LockKey) -> Result<bool, StoreError> {

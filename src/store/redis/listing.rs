@@ -12,7 +12,7 @@ use super::script::Call;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::listing::{each, foreign_cursor};
-use crate::store::{Cursor, Inspect, ListQuery, LockEntry, LockStore, Page, RecordEntry};
+use crate::store::{Inspect, ListQuery, LockEntry, LockStore, Page, RecordEntry};
 
 /// How many keys one `SCAN` examines.
 const STEP: usize = 500;
@@ -90,7 +90,7 @@ impl RedisStore {
                 pattern: pattern.clone(),
             }));
         }
-        let (mut current, cursor) = match query.position() {
+        let (mut current, cursor) = match query.after.as_deref() {
             Some(text) => begin(text, &all).ok_or_else(foreign_cursor)?,
             None => (0, END),
         };
@@ -109,7 +109,7 @@ impl RedisStore {
         }
         let position = all.get(current).map(|search| {
             let Search { server, kind, .. } = search;
-            Cursor::new(format!("{server}/{kind}:{cursor}"))
+            format!("{server}/{kind}:{cursor}")
         });
         Ok(Page::new(entries, position))
     }

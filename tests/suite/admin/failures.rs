@@ -19,7 +19,7 @@ async fn a_cursor_of_another_store_is_refused_and_that_of_a_server_that_is_gone_
             "x/list:17",
             "x/hash:y",
         ] {
-            let query = ListQuery::new().after(Cursor::new(text));
+            let query = ListQuery::new().after(text.to_owned());
             let error = admin.locks(&query).await.unwrap_err();
             assert!(refused(error), "{text}");
         }
@@ -31,9 +31,9 @@ async fn a_cursor_of_another_store_is_refused_and_that_of_a_server_that_is_gone_
     let admin = locks.admin().unwrap();
     let guard = locks.lock("lock:admin:gone").await.unwrap();
     let query = ListQuery::new().prefix("lock:admin:gone").limit(1000);
-    let before = query.clone().after(Cursor::new("0.0.0.0:1/zset:17"));
+    let before = query.clone().after("0.0.0.0:1/zset:17".to_owned());
     assert_eq!(names(&admin, before).await, ["lock:admin:gone"]);
-    let behind = query.after(Cursor::new("~/hash:17"));
+    let behind = query.after("~/hash:17".to_owned());
     let page = admin.locks(&behind).await.unwrap();
     assert_eq!((page.entries.len(), page.next), (0, None));
     guard.release().await.unwrap();
