@@ -9,9 +9,11 @@ use uuid::Uuid;
 
 use super::*;
 use crate::hold::{Due, Held, valid_for};
-use crate::lock::{Hold, HoldId, Lease, LockKey, LockMode, Owner};
+use crate::lock::{Hold, HoldId, Lease, LockKey, LockMode};
 use crate::store::HoldStatus;
 use crate::telemetry::Route;
+
+mod owners;
 
 const REQUESTS: u64 = 3;
 
@@ -417,41 +419,6 @@ fn a_grant_that_fits_no_request() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_fits_no_request_is_given_back() {
     a_grant_that_fits_no_request();
-}
-
-/// Another owner's question costs nothing: the owner joins its own hold, also one that it asked for twice.
-#[tokio::test(start_paused = true)]
-async fn an_owner_joins_its_own_hold_and_reads_under_its_own_write() {
-    let mut world = World::new(Instant::now(), &[LockMode::Write]);
-    let owner = Owner::new();
-    let owned = |mode| Terms {
-        owner: Some(owner.clone()),
-        ..terms(mode)
-    };
-    let mut slot = None;
-    let write = owned(LockMode::Write);
-    let entered = world.entry(|key| key.enter(1, &write, &mut slot));
-    assert!(matches!(entered, Ok(Entered::Ask)));
-    let read = owned(LockMode::Read);
-    let entered = world.entry(|key| key.enter(2, &read, &mut slot));
-    let Ok(Entered::Wait { start: Some(task) }) = entered else {
-        panic!("it waits behind its owner");
-    };
-    world.tasks.push(task);
-    let held = world.hold(LockMode::Write);
-    let first = world.event(|key| key.granted(1, &held, &write));
-    let first = first.expect("it is here").expect("it is open");
-    let slot = slot.expect("it waits");
-    let polled = slot.poll(&mut Context::from_waker(Waker::noop()));
-    let Poll::Ready(Taken::Answer(Ok(second))) = polled else {
-        panic!("it joins at the grant: {polled:?}");
-    };
-    assert!(Arc::ptr_eq(&first.held, &second.held));
-    world.end(first);
-    assert!(held.is_open(world.now), "the read goes on");
-    world.end(second);
-    world.next(Side::Read);
-    assert_eq!(world.table.len(), 0);
 }
 
 #[cfg(mutants)]

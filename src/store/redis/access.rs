@@ -1,5 +1,6 @@
 //! How a store gets access to a server: with which credentials, and at which address.
 
+use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -9,9 +10,8 @@ use super::address::Address;
 use super::failure::transient;
 use crate::error::{BoxError, StoreError};
 
-/// The credentials of a Redis user; [`RedisStoreBuilder::credentials`](super::RedisStoreBuilder::credentials) asks for them. `Debug`
-/// leaves the password out.
-#[derive(Debug, Clone)]
+/// The credentials of a Redis user; [`RedisStoreBuilder::credentials`](super::RedisStoreBuilder::credentials) asks for them.
+#[derive(Clone)]
 pub struct Credentials(RedisConnectionInfo);
 
 impl Credentials {
@@ -23,6 +23,15 @@ impl Credentials {
     /// The password of the default user.
     pub fn password(password: impl Into<String>) -> Self {
         Self(RedisConnectionInfo::default().set_password(password.into()))
+    }
+}
+
+/// The password is left out.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("user", &self.0.username())
+            .finish_non_exhaustive()
     }
 }
 

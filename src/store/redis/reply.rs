@@ -81,9 +81,13 @@ pub(super) fn released(answer: &Value) -> Result<Released, StoreError> {
 
 /// Reads the answer of the script that renews or checks `expected` holds: how many exist, and the places of the others.
 pub(super) fn renewed(answer: Value, expected: usize) -> Result<Vec<HoldStatus>, StoreError> {
-    let numbers: Vec<usize> = read(answer)?;
+    let numbers: Vec<i64> = read(answer)?;
     let misfit = || unexpected_reply(&numbers);
-    let (renewed, gone) = numbers.split_first().ok_or_else(misfit)?;
+    // Read as `usize`, a negative number would be a large one.
+    let counts = numbers.iter().map(|number| usize::try_from(*number).ok());
+    let counts: Option<Vec<_>> = counts.collect();
+    let counts = counts.ok_or_else(misfit)?;
+    let (renewed, gone) = counts.split_first().ok_or_else(misfit)?;
     let mut statuses = vec![HoldStatus::Held; expected];
     for place in gone {
         let status = place

@@ -2,8 +2,9 @@
 //!
 //! The store keeps one connection to each sentinel, and asks on it whenever it wants to know: for every new connection,
 //! whose first question is then about the server's role, and every second, so that connections to a replaced master end even if that
-//! master still answers. Each question is a task of its own, which is answered to its end: its connection stays. The answer with the highest configuration epoch counts. `SentinelClient` of the `redis` crate believes the
-//! first sentinel that answers, knows no epochs, and does not tell of a failover (redis-rs 1.8, `sentinel.rs`).
+//! master still answers. Each question is a task of its own, which is answered to its end: its connection stays. The answer with the
+//! highest configuration epoch counts. `SentinelClient` of the `redis` crate believes the first sentinel that answers, knows no
+//! epochs, and does not tell of a failover (redis-rs 1.8, `sentinel.rs`).
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -61,12 +62,13 @@ struct Sentinel {
 impl Sentinel {
     /// The master that it names; `None` if it knows no master of that name.
     async fn ask(self: Arc<Self>, name: Arc<str>) -> Result<Option<Master>, StoreError> {
-        let asking = async {
-            let mut kept = self.kept.lock().await;
-            question::ask(&self.endpoint, &name, &mut kept).await
-        };
-        let asked = timeout(self.endpoint.timeouts.connect, asking).await;
-        asked.unwrap_or_else(|_| Err(unreachable("it took too long")))
+        let limit = self.endpoint.timeouts.connect;
+        let late = || unreachable("it took too long");
+        // It waits no longer for those before it than they may take, and has all of that time for itself.
+        let kept = timeout(limit, self.kept.lock()).await;
+        let mut kept = kept.map_err(|_| late())?;
+        let asking = question::ask(&self.endpoint, &name, &mut kept);
+        timeout(limit, asking).await.unwrap_or_else(|_| Err(late()))
     }
 }
 

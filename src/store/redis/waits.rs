@@ -203,7 +203,8 @@ impl SharedWaits {
             .map_err(|_| silent())?
             .map_err(unacknowledged)?
             .into_iter();
-        let acknowledged = told(answers.next().unwrap_or(Value::Nil))?;
+        let acknowledged: i64 = told(answers.next().unwrap_or(Value::Nil))?;
+        let acknowledged = usize::try_from(acknowledged).unwrap_or_default();
         Ok((acknowledged, answers.next().unwrap_or(Value::Nil)))
     }
 }
