@@ -25,7 +25,7 @@ use http::request::Parts;
 
 use crate::error::LockError;
 use crate::guard::LockHandle;
-use crate::layer::{Rejection, RejectionKind, RejectionLog, RequestLock};
+use crate::layer::{Rejection, RejectionKind, RejectionLog};
 use crate::lock::{FencingToken, Owner};
 use crate::telemetry::{Route, Seldom};
 
@@ -54,13 +54,8 @@ impl<S: Send + Sync> FromRequestParts<S> for LockHandle {
     type Rejection = NotHeld;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, NotHeld> {
-        match parts.extensions.get::<RequestLock>() {
-            Some(RequestLock {
-                lock: Some(lock), ..
-            }) => Ok(lock.clone()),
-            Some(RequestLock { passed: true, .. }) => Err(NotHeld::Unlocked),
-            _ => Err(NotHeld::NoLayer),
-        }
+        let lock = Self::of(&parts.extensions);
+        lock.cloned().ok_or(NotHeld::NoLock)
     }
 }
 
@@ -96,14 +91,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Owner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotHeld {
-    /// No layer has seen the request.
-    #[error("no lock is held around this request. Is `DistributedLockLayer` enabled?")]
-    NoLayer,
-    /// A layer let the request pass without a lock, and none further out shows one.
+    /// No layer has seen the request, or it let the request pass without a lock.
     #[error(
-        "this request passed without a lock. Extract `Option<LockHandle>` where the layer lets requests pass"
+        "no lock is held around this request. Is `DistributedLockLayer` enabled? Extract `Option<LockHandle>` where it lets \
+         requests pass"
     )]
-    Unlocked,
+    NoLock,
     /// The lock has no fencing token.
     #[error(
         "the lock has no fencing token. Is `DistributedLockLayer::fenced` set, and the mode exclusive?"
@@ -119,11 +112,10 @@ pub enum NotHeld {
 impl NotHeld {
     /// Limits the log of each text to a line a minute, because clients decide how many requests cause it.
     fn lines(self) -> &'static Seldom {
-        static LINES: LazyLock<[Seldom; 4]> = LazyLock::new(Default::default);
-        let [no_layer, unlocked, no_token, several_tokens] = &*LINES;
+        static LINES: LazyLock<[Seldom; 3]> = LazyLock::new(Default::default);
+        let [no_lock, no_token, several_tokens] = &*LINES;
         match self {
-            Self::NoLayer => no_layer,
-            Self::Unlocked => unlocked,
+            Self::NoLock => no_lock,
             Self::NoToken => no_token,
             Self::SeveralTokens => several_tokens,
         }

@@ -325,18 +325,6 @@ impl FencingToken {
     }
 }
 
-impl From<u64> for FencingToken {
-    fn from(value: u64) -> Self {
-        Self(value)
-    }
-}
-
-impl From<FencingToken> for u64 {
-    fn from(token: FencingToken) -> Self {
-        token.0
-    }
-}
-
 impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -119,7 +119,7 @@ pub(crate) use waiting::Waiting;
 const TARGET: &str = "tower_distributed_lock::lock";
 
 /// The route and the mode of a measurement.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Labels(pub(crate) Route, pub(crate) &'static str);
 
 /// The part of a hold that telemetry reads.

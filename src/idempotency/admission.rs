@@ -18,11 +18,10 @@ use super::record::decode;
 use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::layer::{
-    Claim, ModePolicy, NotAdmitted, Rejection, RejectionKind, RequestLock, WholeBody, extract,
-    mode, whole,
+    Claim, NotAdmitted, Rejection, RejectionKind, RequestLock, WholeBody, extract, whole,
 };
 use crate::limits::{FOR_EVER, LAST_MOMENT};
-use crate::lock::{LockKey, LockMode};
+use crate::lock::LockKey;
 use crate::telemetry::Route;
 
 /// How long the store may take to read a record.
@@ -46,11 +45,6 @@ async fn answered_by<T>(
 }
 
 impl IdempotencyLayer {
-    /// Whether the layer applies to a request with this head: one that writes.
-    pub(super) fn applies_to(&self, parts: &Parts) -> bool {
-        mode::by_method().mode(parts) == Some(LockMode::Write)
-    }
-
     /// Answers a repeat, or claims the key of a request.
     pub(super) async fn replay_or_claim<B>(
         &self,

@@ -12,10 +12,12 @@ use super::IdempotencyLayer;
 use super::admission::RecordContext;
 use crate::error::BoxError;
 use crate::layer::{
-    Claim, Confirm, FinalResponse, HandlerOutcome, Head, LockTiming, NotAdmitted, NotConfirmed,
-    Protocol, Rejection, ResponseBody, ServeSettings, confirm, unless_lost, whole,
+    Claim, Confirm, FinalResponse, HandlerOutcome, Head, LockTiming, ModePolicy, NotAdmitted,
+    NotConfirmed, Protocol, Rejection, ResponseBody, ServeSettings, confirm, mode, unless_lost,
+    whole,
 };
 use crate::limits::{self, CONFIRMATION};
+use crate::lock::LockMode;
 use crate::store::Record;
 use crate::telemetry::{Route, idempotent_request, idempotent_response};
 
@@ -34,7 +36,7 @@ where
         body: B,
         route: &Route,
     ) -> Result<(B, Claim<RecordContext>), NotAdmitted<B>> {
-        if !self.applies_to(parts) {
+        if mode::by_method().mode(parts) != Some(LockMode::Write) {
             return Err(NotAdmitted::Bypass(body));
         }
         let claimed = self.replay_or_claim(parts, body, route).await;

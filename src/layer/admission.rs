@@ -32,11 +32,11 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
     {
         let (policy, serve) = (&*self.policy, &self.policy.serve);
         let Some(mode) = policy.mode(parts) else {
-            return Err(NotAdmitted::Bypass(passed(parts, body)));
+            return Err(NotAdmitted::Bypass(body));
         };
         let (found, body) = extract::<Self, B>(&policy.key, parts, body).await?;
         let Some(keys) = policy.keys(found)? else {
-            return Err(NotAdmitted::Bypass(passed(parts, body.body)));
+            return Err(NotAdmitted::Bypass(body.body));
         };
         let known = parts.extensions.get::<RequestLock>();
         let is_nested = known.is_some();
@@ -77,7 +77,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
             let error = cause as &dyn Error;
             tracing::warn!(error, left_out, "a request goes on without its lock");
         }
-        Err(NotAdmitted::Unlocked(passed(parts, body)))
+        Err(NotAdmitted::Unlocked(body))
     }
 
     fn request(
@@ -107,12 +107,6 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
             false => request,
         }
     }
-}
-
-/// The layer lets a request with this body pass without a lock.
-fn passed<B>(parts: &mut Parts, body: B) -> B {
-    RequestLock::of(&mut parts.extensions).passed = true;
-    body
 }
 
 /// Takes the lock.

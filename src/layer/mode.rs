@@ -32,7 +32,7 @@ pub trait ModePolicy: Send + Sync + 'static {
 ///
 /// A WebSocket reads, whatever the version of HTTP: over HTTP/2 it is an extended CONNECT (RFC 8441), which names a path.
 pub fn by_method() -> impl ModePolicy {
-    ByMethod
+    ByMethod { reads: true }
 }
 
 /// Locks as [`by_method`] does, but lets requests that read pass without a lock: they see what a write has done in part, and cost
@@ -47,37 +47,30 @@ pub fn by_method() -> impl ModePolicy {
 /// # ;
 /// ```
 pub fn writes_only() -> impl ModePolicy {
-    WritesOnly
+    ByMethod { reads: false }
 }
 
-struct ByMethod;
-
-struct WritesOnly;
-
-impl ModePolicy for WritesOnly {
-    fn mode(&self, parts: &Parts) -> Option<LockMode> {
-        let mode = ByMethod.mode(parts);
-        mode.filter(|mode| *mode == LockMode::Write)
-    }
-
-    fn modes(&self) -> Vec<LockMode> {
-        vec![LockMode::Write]
-    }
+struct ByMethod {
+    reads: bool,
 }
 
 impl ModePolicy for ByMethod {
     fn mode(&self, parts: &Parts) -> Option<LockMode> {
-        match parts.method.as_str() {
-            "GET" | "HEAD" | "QUERY" => Some(LockMode::Read),
+        let mode = match parts.method.as_str() {
+            "GET" | "HEAD" | "QUERY" => LockMode::Read,
             // Only an extended CONNECT has a path.
-            "CONNECT" if parts.uri.path().starts_with('/') => Some(LockMode::Read),
-            "OPTIONS" | "TRACE" | "CONNECT" => None,
-            _ => Some(LockMode::Write),
-        }
+            "CONNECT" if parts.uri.path().starts_with('/') => LockMode::Read,
+            "OPTIONS" | "TRACE" | "CONNECT" => return None,
+            _ => LockMode::Write,
+        };
+        (self.reads || mode == LockMode::Write).then_some(mode)
     }
 
     fn modes(&self) -> Vec<LockMode> {
-        vec![LockMode::Read, LockMode::Write]
+        match self.reads {
+            true => vec![LockMode::Read, LockMode::Write],
+            false => vec![LockMode::Write],
+        }
     }
 }
 

@@ -54,9 +54,9 @@ where
         head: &Head,
         handled: HandlerOutcome<Response<R>, E>,
     ) -> impl Future<Output = Result<FinalResponse<R, E>, NotConfirmed>> + Send {
+        let (policy, how) = (&self.policy, claim.context);
         // Not an `async fn`, which moves its arguments once more.
         async move {
-            let (policy, how) = (&self.policy, claim.context);
             match &handled {
                 Err(NotConfirmed) => return Err(NotConfirmed),
                 Ok(Ok(response))

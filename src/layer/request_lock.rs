@@ -15,8 +15,6 @@ pub(crate) struct RequestLock {
     pub(crate) owner: Owner,
     /// The lock of the innermost layer that holds one.
     pub(crate) lock: Option<LockHandle>,
-    /// A layer let the request pass without a lock.
-    pub(crate) passed: bool,
 }
 
 impl RequestLock {
@@ -29,7 +27,6 @@ impl RequestLock {
         extensions.get_or_insert_with(|| Self {
             owner: owner(),
             lock: None,
-            passed: false,
         })
     }
 }

@@ -173,6 +173,10 @@ fn runs_to_completion<B, R>(layer: &impl Protocol<B, R>) -> bool {
 
 /// Drives `calling`, which calls the inner service, and makes the response to a request with this head. What is left of `calling` is
 /// dropped while the lock is held, even if this future is dropped.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an `async fn` moves its arguments once more"
+)]
 fn finished<L, B, R, E>(
     layer: &L,
     head: &Head,
@@ -183,7 +187,6 @@ where
     E: Send,
     L: Protocol<B, R>,
 {
-    // Not an `async fn`, which moves its arguments once more.
     async move {
         let handled = under(&claim.guard, layer.handle(&claim, pin!(calling))).await;
         layer.finish(claim, head, handled).await

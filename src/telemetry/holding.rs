@@ -12,7 +12,8 @@ use crate::error::LockError;
 /// Observes the holds of a guard, from the grant until the release, confirmed or not. If it is dropped before, it reports
 /// a drop.
 pub(crate) struct Holding {
-    request: ObservedRequest,
+    labels: Labels,
+    gauges: metrics::Gauges,
     granted: Instant,
     span: Span,
     /// The holds; most guards have one.
@@ -24,23 +25,18 @@ pub(crate) struct Holding {
     _holder: metrics::Counted,
 }
 
-/// What is observed of a request, until its guard ends.
-pub(super) struct ObservedRequest {
-    pub(super) labels: Labels,
-    pub(super) gauges: metrics::Gauges,
-}
-
 impl Holding {
     /// `None` if neither metrics nor spans are on.
     pub(super) fn begin<'a, T: ObservedHold + 'static>(
-        request: ObservedRequest,
+        labels: Labels,
+        gauges: metrics::Gauges,
         lives: impl Iterator<Item = &'a Arc<T>> + Clone,
     ) -> Option<Self> {
         let span = tracing::debug_span!(
             target: TARGET,
             "lock_hold",
             key = %digests(|| lives.clone().map(|live| &live.hold().key)),
-            mode = request.labels.1,
+            mode = labels.1,
             outcome = Empty,
             held_ms = Empty,
             otel.kind = "internal",
@@ -54,8 +50,9 @@ impl Holding {
         let lives = lives.filter(|_| is_seen);
         let lives = lives.map(|live| live.clone() as Arc<dyn ObservedHold>);
         Some(Self {
-            _holder: request.gauges.holder(),
-            request,
+            _holder: gauges.holder(),
+            labels,
+            gauges,
             granted: Instant::now(),
             span,
             lives: lives.collect(),
@@ -70,7 +67,7 @@ impl Holding {
     }
 
     pub(crate) fn labels(&self) -> Labels {
-        self.request.labels.clone()
+        self.labels
     }
 
     /// The span of the work under the lock.
@@ -95,7 +92,7 @@ impl Holding {
 impl Drop for Holding {
     fn drop(&mut self) {
         if self.is_counted {
-            self.request.gauges.record_hold(self.granted);
+            self.gauges.record_hold(self.granted);
         }
         if self.span.is_disabled() {
             return;

@@ -104,7 +104,7 @@ impl Gauges {
             Key::from_parts(name, labels)
         };
         let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
-        Self(all.entry(of.clone()).or_insert_with(|| {
+        Self(all.entry(*of).or_insert_with(|| {
             Box::leak(Box::new(GaugeKeys {
                 waiters: labelled(WAITERS),
                 holders: labelled(HOLDERS),

@@ -5,15 +5,16 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use super::database::{self, Database};
-use super::holding::{Holding, ObservedRequest};
+use super::holding::Holding;
 use super::{Labels, ObservedHold, Route, TARGET, digests, metrics, outcome};
 use crate::error::LockError;
 use crate::lock::LockKey;
 
 /// A request for locks, from its first poll until it is granted, refused or dropped.
 pub(crate) struct Waiting {
-    /// `None` when the wait has ended.
-    request: Option<ObservedRequest>,
+    labels: Labels,
+    gauges: metrics::Gauges,
+    has_ended: bool,
     began: Instant,
     span: Span,
     /// Counts the request as waiting.
@@ -50,7 +51,9 @@ impl Waiting {
         let gauges = metrics::Gauges::of(&labels);
         Self {
             _waiter: gauges.waiter(),
-            request: Some(ObservedRequest { labels, gauges }),
+            labels,
+            gauges,
+            has_ended: false,
             began,
             span,
         }
@@ -67,42 +70,39 @@ impl Waiting {
         mut self,
         lives: impl Iterator<Item = &'a Arc<T>> + Clone,
     ) -> Option<Holding> {
-        let request = self.end("granted")?;
+        self.end("granted");
         for live in lives.clone() {
             tracing::debug!(target: TARGET, parent: &self.span, hold = %live.hold().id, "granted");
         }
-        Holding::begin(request, lives)
+        Holding::begin(self.labels, self.gauges, lives)
     }
 
     pub(crate) fn refused(mut self, error: &LockError) {
         let outcome = outcome(error);
-        let Some(request) = self.end(outcome) else {
-            return;
-        };
+        self.end(outcome);
         // That a lock is in use, or a client ends, is no failure of the request.
         if !matches!(error, LockError::Busy { .. } | LockError::Shutdown) {
             database::failed(&self.span, outcome);
         }
         tracing::debug!(target: TARGET, parent: &self.span, outcome, "not granted");
-        metrics::refused(&request.labels, error);
+        metrics::refused(&self.labels, error);
     }
 
-    /// Ends the wait, and returns what goes on; `None` if it has ended before.
-    fn end(&mut self, outcome: &'static str) -> Option<ObservedRequest> {
-        let request = self.request.take()?;
+    fn end(&mut self, outcome: &'static str) {
+        self.has_ended = true;
         if !self.span.is_disabled() {
             self.span.record("outcome", outcome);
             self.span
                 .record("waited_ms", self.began.elapsed().as_millis() as u64);
         }
-        request.gauges.record_wait(self.began);
-        Some(request)
+        self.gauges.record_wait(self.began);
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if self.end("cancelled").is_some() {
+        if !self.has_ended {
+            self.end("cancelled");
             tracing::debug!(target: TARGET, parent: &self.span, outcome = "cancelled", "not granted");
         }
     }

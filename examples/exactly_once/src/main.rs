@@ -62,7 +62,7 @@ async fn set(bank: &Bank, balance: i64) -> anyhow::Result<bool> {
     let guard = locks.lock("lock:account").fenced().await?;
     let token = guard.fencing_token().context("it was asked for")?;
     step::reached("granted");
-    let is_set = bank.set_fenced(token.into(), balance).await?;
+    let is_set = bank.set_fenced(token.value(), balance).await?;
     step::reached("set");
     guard.release().await?;
     step::reached("released");

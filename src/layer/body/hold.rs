@@ -71,14 +71,16 @@ where
     });
     local(Guarded {
         frames: Box::pin(frames),
-        rest,
+        least: rest.lower(),
+        most: rest.upper(),
     })
 }
 
 /// Frames, and the length of those that are to come.
 struct Guarded<S> {
     frames: Pin<Box<S>>,
-    rest: SizeHint,
+    least: u64,
+    most: Option<u64>,
 }
 
 impl<S: Stream<Item = Result<Frame<Bytes>, BoxError>>> Body for Guarded<S> {
@@ -90,20 +92,23 @@ impl<S: Stream<Item = Result<Frame<Bytes>, BoxError>>> Body for Guarded<S> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = ready!(self.frames.as_mut().poll_next(cx));
-        let mut rest = SizeHint::with_exact(0);
-        if let Some(Ok(frame)) = &frame {
-            let sent = frame.data_ref().map_or(0, |data| data.len() as u64);
-            rest = SizeHint::new();
-            rest.set_lower(self.rest.lower().saturating_sub(sent));
-            if let Some(upper) = self.rest.upper() {
-                rest.set_upper(upper.saturating_sub(sent));
+        (self.least, self.most) = match &frame {
+            Some(Ok(frame)) => {
+                let sent = frame.data_ref().map_or(0, |data| data.len() as u64);
+                let most = self.most.map(|most| most.saturating_sub(sent));
+                (self.least.saturating_sub(sent), most)
             }
-        }
-        self.rest = rest;
+            _ => (0, Some(0)),
+        };
         Poll::Ready(frame)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.rest.clone()
+        let mut rest = SizeHint::new();
+        rest.set_lower(self.least);
+        if let Some(most) = self.most {
+            rest.set_upper(most);
+        }
+        rest
     }
 }

@@ -87,8 +87,8 @@ fn an_error_says_whether_to_try_again() {
 
 #[test]
 fn a_token_is_a_number_and_a_header() {
-    let token = FencingToken::from(42);
-    assert_eq!(u64::from(token), 42);
+    let token = FencingToken::new(42);
+    assert_eq!(token.value(), 42);
     assert_eq!(HeaderValue::from(token), "42");
 }
 

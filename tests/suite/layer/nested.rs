@@ -207,12 +207,12 @@ async fn what_is_missing_is_named_with_its_remedy() {
         .on_missing(OnMissing::Skip);
     let absent = "Is `DistributedLockLayer` enabled?";
     for (app, path, missing, remedy) in [
-        (routes(), "/handle", NotHeld::NoLayer, absent),
-        (routes(), "/token", NotHeld::NoLayer, absent),
+        (routes(), "/handle", NotHeld::NoLock, absent),
+        (routes(), "/token", NotHeld::NoLock, absent),
         (
             routes().layer(skipping),
             "/handle",
-            NotHeld::Unlocked,
+            NotHeld::NoLock,
             "Extract `Option<LockHandle>`",
         ),
         (
