@@ -70,7 +70,8 @@ impl IdempotencyLayer {
         };
         parts.extensions.insert(key);
         let wait = serve.wait(parts);
-        if body.is_unread() && self.settings.local.get(&name).is_none() {
+        // Also if the key was found in the body, which is read then: one request too many does not ask the store.
+        if !body.body.is_end_stream() && self.settings.local.get(&name).is_none() {
             let request = serve.request(serve.client.lock(&name), wait, route);
             serve.foresee(&request, true).await?;
         }

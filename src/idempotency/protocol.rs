@@ -83,12 +83,14 @@ where
             Ok(Err(error)) => (Err(error), None),
             Err(NotConfirmed) => {
                 drop(guard);
+                timed.end();
                 idempotent_response(route, "not_recorded");
                 return self.answered_by_record(&context).await;
             }
         };
         let value = record.as_ref().map(|record| record.value.clone());
         let confirmation = confirm(Confirm::Strict, guard, record).await;
+        timed.end();
         let outcome = match (&value, &confirmation) {
             (None, _) => "not_recorded",
             (Some(_), Ok(_)) => "recorded",

@@ -71,7 +71,7 @@ pub(crate) struct TimedHold {
 
 impl TimedHold {
     /// Ends it, unless it has ended, and returns its time.
-    pub(super) fn end(&mut self) -> Duration {
+    pub(crate) fn end(&mut self) -> Duration {
         let granted = self.granted;
         *self.held.get_or_insert_with(|| granted.elapsed())
     }

@@ -40,9 +40,9 @@ where
             let Some((guard, timed)) = lock else {
                 let mut body = body;
                 let frame = poll_fn(|cx| poll_bytes(body.as_mut(), cx)).await;
-                return Ok(frame
-                    .transpose()?
-                    .map(|frame| (frame, (body, None, length))));
+                let frame = frame.transpose()?;
+                let is_end = body.is_end_stream();
+                return Ok(frame.map(|frame| ((frame, is_end), (body, None, length))));
             };
             // Dropped before the guard.
             let mut body = body;
@@ -62,28 +62,32 @@ where
                 frame.is_trailers() || length == Some(0) || body.is_end_stream()
             });
             if !is_last {
-                return Ok(frame.map(|frame| (frame, (body, Some((guard, timed)), length))));
+                let rest = (body, Some((guard, timed)), length);
+                return Ok(frame.map(|frame| ((frame, false), rest)));
             }
             let confirmed = confirm(how, guard, None).await;
             confirmed.map_err(|NotConfirmed| LockError::Lost)?;
-            Ok(frame.map(|frame| (frame, (body, None, length))))
+            let is_end = body.is_end_stream();
+            Ok(frame.map(|frame| ((frame, is_end), (body, None, length))))
         }
     });
     local(Guarded {
         frames: Box::pin(frames),
         least: rest.lower(),
         most: rest.upper(),
+        is_end: false,
     })
 }
 
-/// Frames, and the length of those that are to come.
+/// Frames, each with whether it is the end, and the length of those that are to come.
 struct Guarded<S> {
     frames: Pin<Box<S>>,
     least: u64,
     most: Option<u64>,
+    is_end: bool,
 }
 
-impl<S: Stream<Item = Result<Frame<Bytes>, BoxError>>> Body for Guarded<S> {
+impl<S: Stream<Item = Result<(Frame<Bytes>, bool), BoxError>>> Body for Guarded<S> {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -91,16 +95,23 @@ impl<S: Stream<Item = Result<Frame<Bytes>, BoxError>>> Body for Guarded<S> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let frame = ready!(self.frames.as_mut().poll_next(cx));
-        (self.least, self.most) = match &frame {
-            Some(Ok(frame)) => {
+        if self.is_end {
+            return Poll::Ready(None);
+        }
+        let next = ready!(self.frames.as_mut().poll_next(cx));
+        (self.least, self.most, self.is_end) = match &next {
+            Some(Ok((frame, is_end))) => {
                 let sent = frame.data_ref().map_or(0, |data| data.len() as u64);
                 let most = self.most.map(|most| most.saturating_sub(sent));
-                (self.least.saturating_sub(sent), most)
+                (self.least.saturating_sub(sent), most, *is_end)
             }
-            _ => (0, Some(0)),
+            _ => (0, Some(0), true),
         };
-        Poll::Ready(frame)
+        Poll::Ready(next.map(|next| next.map(|(frame, _)| frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_end
     }
 
     fn size_hint(&self) -> SizeHint {
