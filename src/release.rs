@@ -19,7 +19,7 @@ use crate::hold::{Held, Question};
 use crate::limits::ANSWER_TIME;
 use crate::lock::{HoldId, LockKey};
 use crate::spawn::Spawner;
-use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, Store, undecided};
+use crate::store::{BATCH, HoldStatus, Released, Renewal, Store, undecided};
 use crate::sync::{Mutex, call_outside};
 use crate::table::{KeyAt, NewShare, Others, Out, Table};
 use crate::telemetry::{self, Events, Seldom};
@@ -273,7 +273,7 @@ impl Core {
 
     /// The minimum of a hold is over: releases it.
     pub(crate) fn release_kept(self: &Arc<Self>, held: &Arc<Held>) {
-        let asked = self.store.release_one(Release::new(held.hold.clone()));
+        let asked = self.store.release_one(&held.hold, None);
         self.spawner.run(async move {
             if let Err(error) = asked.answer().await {
                 let error = &error as &dyn Error;

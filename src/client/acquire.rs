@@ -106,13 +106,13 @@ impl<'a> Ticket<'a> {
         let core = self.core;
         let place = self.places.pop().expect("it has asked");
         let granted = core.event(place.key, now, |key| {
-            key.granted(place.number, &held, place.terms)
+            key.granted(place.number, held, place.terms)
         });
         match granted.expect("the key of a request that asks is here") {
             Ok(grant) => Ok(core.share(grant)),
-            Err(closed) => {
+            Err(held) => {
                 core.release_unwanted(held);
-                Err(closed)
+                Err(LockError::Shutdown)
             }
         }
     }

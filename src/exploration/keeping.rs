@@ -87,7 +87,7 @@ impl Watch {
         );
         let held = Arc::new(held);
         let (key, now) = (&held.hold.key, Instant::now());
-        let granted = core.event(key, now, |key| key.granted(number, &held, &terms));
+        let granted = core.event(key, now, |key| key.granted(number, held.clone(), &terms));
         let share = core.share(granted.unwrap().unwrap());
         Arc::new(Self {
             store,

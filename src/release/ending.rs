@@ -97,8 +97,8 @@ impl Ending {
     }
 
     async fn ask(&self, record: &Option<Record>) -> Result<Released, StoreError> {
-        let release = Release::new(self.held.hold.clone()).record(record.clone());
-        self.core.store.release_one(release).answer().await
+        let asked = self.core.store.release_one(&self.held.hold, record.clone());
+        asked.answer().await
     }
 
     /// The result by the store's answer; `None` if it must be asked again.
@@ -226,8 +226,7 @@ async fn retry_refused(core: Arc<Core>, held: Arc<Held>) {
     let over = Instant::now() + held.longest_rest(Instant::now());
     while Instant::now() < over {
         tokio::time::sleep(REFUSED_PAUSE).await;
-        let release = Release::new(held.hold.clone());
-        let released = core.store.release_one(release).answer().await;
+        let released = core.store.release_one(&held.hold, None).answer().await;
         let is_refused = |error: &StoreError| error.kind() == StoreErrorKind::Refused;
         let is_undecided = |error: &StoreError| is_refused(error) || !error.is_final();
         if !released.is_err_and(|error| is_undecided(&error)) {

@@ -11,7 +11,7 @@ use super::ending::{Ending, release_together};
 use super::{Core, Kept};
 use crate::error::{LockError, worst};
 use crate::hold::{Held, Question};
-use crate::store::{self, Answer, HoldStatus, Record, Release, Released, undecided};
+use crate::store::{self, Answer, HoldStatus, Record, Released, undecided};
 
 /// The release of shares, as a future. It is small, because each request of a layer has one.
 ///
@@ -147,8 +147,7 @@ impl Ending {
         // A lost hold is released as well, because the store may still carry it.
         let is_held = self.is_held;
         let record = record.filter(|_| is_held);
-        let release = Release::new(self.held.hold.clone()).record(record.clone());
-        match self.core.store.release_one(release) {
+        match (self.core.store).release_one(&self.held.hold, record.clone()) {
             store::Asked::Now(released) => {
                 let result = self.answered(released);
                 let result = result.unwrap_or_else(|| self.ended(Err(undecided().into())));

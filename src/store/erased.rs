@@ -13,8 +13,8 @@ use futures_util::future::BoxFuture;
 use super::ext::{misfit, only, wrong_size};
 use super::memory::MemoryStore;
 use super::{
-    Attempt, Capabilities, Feature, Grant, HoldStatus, LockStore, Outcome, Release, Released,
-    Renewal, SeveralOutcome, Unsupported, Wakeups, Want, check_record, grouped,
+    Attempt, Capabilities, Feature, Grant, HoldStatus, LockStore, Outcome, Record, Release,
+    Released, Renewal, SeveralOutcome, Unsupported, Wakeups, Want, check_record, grouped,
 };
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
@@ -186,19 +186,20 @@ impl Store {
         statuses.first().copied()
     }
 
-    pub(crate) fn release_one(&self, release: Release) -> Asked<Released> {
-        if let Some(record) = &release.record {
+    pub(crate) fn release_one(&self, hold: &Hold, record: Option<Record>) -> Asked<Released> {
+        if let Some(record) = &record {
             let kept = self.capabilities.check(Feature::Records);
             let kept = kept.map_err(|missing| StoreError::new(StoreErrorKind::Refused, missing));
-            if let Err(refused) = kept.and_then(|()| check_record(&release.hold, Some(record))) {
+            if let Err(refused) = kept.and_then(|()| check_record(hold, Some(record))) {
                 return Asked::Now(Err(refused));
             }
         }
         match &self.kind {
-            Kind::Memory(store) => {
-                Asked::Now(store.release_now(&release.hold, release.record.as_ref()))
+            Kind::Memory(store) => Asked::Now(store.release_now(hold, record.as_ref())),
+            Kind::Other(store) => {
+                let release = Release::new(hold.clone()).record(record);
+                Asked::Later(store.clone().release_one(release))
             }
-            Kind::Other(store) => Asked::Later(store.clone().release_one(release)),
         }
     }
 

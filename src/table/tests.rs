@@ -158,7 +158,7 @@ impl World {
                     return;
                 }
                 let held = self.hold(mode);
-                let granted = self.event(|key| key.granted(n, &held, &terms(mode)));
+                let granted = self.event(|key| key.granted(n, held, &terms(mode)));
                 let grant = granted.expect("it is here").expect("it is open");
                 self.requests[n as usize] = Place::Holds(grant);
             }

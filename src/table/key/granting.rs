@@ -4,7 +4,6 @@ use std::mem;
 use std::sync::Arc;
 
 use super::KeyAt;
-use crate::error::LockError;
 use crate::hold::Held;
 use crate::lock::LockMode;
 use crate::table::line::{Side, Waiter};
@@ -16,18 +15,18 @@ impl KeyAt<'_> {
     ///
     /// # Errors
     ///
-    /// `Shutdown`: the hold is not kept here, and must be released.
+    /// The hold, if the client is shut down: it is not kept here, and must be released.
     pub(crate) fn granted(
         &mut self,
         number: u64,
-        held: &Arc<Held>,
+        held: Arc<Held>,
         terms: &Terms,
-    ) -> Result<NewShare, LockError> {
+    ) -> Result<NewShare, Arc<Held>> {
         self.key.no_more_asking(number);
         if self.closed {
-            return Err(LockError::Shutdown);
+            return Err(held);
         }
-        let mut shared = Shared::new(held.clone(), self.now);
+        let mut shared = Shared::new(held, self.now);
         let grant = shared.join(terms, self.wheel, self.now);
         self.admit(shared);
         Ok(grant)

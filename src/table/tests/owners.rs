@@ -30,7 +30,7 @@ async fn an_owner_joins_its_own_hold_and_reads_under_its_own_write() {
     };
     world.tasks.push(task);
     let held = world.hold(LockMode::Write);
-    let first = world.event(|key| key.granted(1, &held, &write));
+    let first = world.event(|key| key.granted(1, held.clone(), &write));
     let first = first.expect("it is here").expect("it is open");
     let slot = slot.expect("it waits");
     let polled = slot.poll(&mut Context::from_waker(Waker::noop()));
