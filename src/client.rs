@@ -389,6 +389,12 @@ impl LockClient {
         Ok(())
     }
 
+    /// Whether tasks for its requests and holds run.
+    #[cfg(all(test, shuttle))]
+    pub(crate) fn has_tasks(&self) -> bool {
+        !self.inner.core.spawner.tracker.is_empty()
+    }
+
     /// The tasks for which a shutdown waits.
     pub(crate) fn tasks(&self) -> &TaskTracker {
         &self.inner.tasks

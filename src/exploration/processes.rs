@@ -43,7 +43,7 @@ pub(super) fn processes(count: usize, store: &(impl LockStore + Clone)) -> Vec<L
     (0..count).map(process).collect()
 }
 
-/// Runs so many tasks of each process to their ends, and then waits until no key is in use and the store is empty.
+/// Runs so many tasks of each process to their ends, and then waits until no key is in use, the store is empty, and no other task runs.
 /// `task` gets the number of its process.
 pub(super) async fn run<F: Future<Output = ()> + Send + 'static>(
     (store, processes): (&Paced, &[LockClient]),
@@ -63,6 +63,10 @@ pub(super) async fn run<F: Future<Output = ()> + Send + 'static>(
         until("no key is in use", || client.keys_in_use() == 0).await;
     }
     until("the store is empty", || store.store.is_empty()).await;
+    // One that is left would be dropped while another stands still under the mutex that its end needs.
+    for client in processes {
+        until("its tasks have ended", || !client.has_tasks()).await;
+    }
 }
 
 /// The answer to a request; `None` if it comes after some steps of other tasks: then the request is dropped.
