@@ -117,7 +117,7 @@ impl AllOf<'_> {
             if shares[index].is_some() {
                 continue;
             }
-            match ticket.enter(key, &terms[index], now) {
+            match ticket.enter(key, &terms[index]) {
                 Ok(Some(share)) => shares[index] = Some(share),
                 Ok(None) => asked.push(index),
                 Err(LockError::Busy { retry_after }) => {
@@ -191,9 +191,8 @@ impl AllOf<'_> {
     async fn take_one(&self, index: usize, wait: Wait) -> Result<Share, LockError> {
         let (key, mode) = self.keys[index];
         let terms = self.terms.in_mode(mode);
-        let now = Instant::now();
-        let mut ticket = Ticket::new(self.core, self.terms.route, now);
-        match ticket.enter(key, &terms, now)? {
+        let mut ticket = Ticket::new(self.core, self.terms.route, Instant::now());
+        match ticket.enter(key, &terms)? {
             Some(share) => Ok(share),
             None => ticket.take(wait).await,
         }

@@ -29,7 +29,7 @@ pub(super) async fn take_any(
     let mut ticket = Ticket::new(core, route, now);
     let mut refused = None;
     for ((key, _), terms) in keys.iter().zip(&terms) {
-        match ticket.enter(key, terms, now) {
+        match ticket.enter(key, terms) {
             Ok(Some(share)) => return Ok(share),
             Ok(None) => {}
             Err(error @ (LockError::Busy { .. } | LockError::Overloaded)) => {

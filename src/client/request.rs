@@ -224,7 +224,7 @@ impl LockRequest {
         let request = &*self;
         let mut ticket = Ticket::new(&request.client.inner.core, request.terms.route, now);
         let entered = match &request.targets {
-            Targets::One(target) => request.enter(&mut ticket, target, wait, now),
+            Targets::One(target) => request.enter(&mut ticket, target, wait),
             Targets::All(_) | Targets::Any(_) => Ok(None),
         };
         match entered {
@@ -250,9 +250,8 @@ impl LockRequest {
         ticket: &mut Ticket<'a>,
         target: &'a Target,
         wait: Wait,
-        now: Instant,
     ) -> Result<Option<Share>, LockError> {
-        match ticket.enter(&target.key, &self.terms, now)? {
+        match ticket.enter(&target.key, &self.terms)? {
             None if ticket.asks() && ticket.core.store.answers_at_once() => ticket.ask_now(wait),
             entered => Ok(entered),
         }

@@ -25,6 +25,7 @@ pub(super) struct Ticket<'a> {
     slot: Option<Arc<Slot>>,
     /// That of its measurements.
     route: Route,
+    /// When the request came.
     since: Instant,
 }
 
@@ -53,14 +54,13 @@ impl<'a> Ticket<'a> {
         &mut self,
         key: &'a LockKey,
         terms: &'a Terms,
-        now: Instant,
     ) -> Result<Option<Share>, LockError> {
         let number = self.core.next_number();
         // Before the table may refuse it: a shutdown that closes the table afterwards waits for it.
         let counted = self.core.spawner.tracker.token();
-        let entered = self
-            .core
-            .entry(key, now, |key| key.enter(number, terms, &mut self.slot))?;
+        let entered = self.core.entry(key, self.since, |key| {
+            key.enter(number, terms, &mut self.slot)
+        })?;
         let asks = matches!(entered, Entered::Ask).then_some(counted);
         let place = Place {
             key,
@@ -68,7 +68,7 @@ impl<'a> Ticket<'a> {
             number,
             asks,
         };
-        Ok(self.stands(place, entered, None, None))
+        Ok(self.placed(place, entered, None, None))
     }
 
     /// Waits in a place where it has asked. A task that starts goes on with what `pending` has left in the store.
@@ -84,14 +84,14 @@ impl<'a> Ticket<'a> {
         let news = (until, pending.is_some());
         let entered = self.core.entry(place.key, now, |key| {
             key.refused(place.number, place.terms, &mut self.slot, news)
-        });
-        let entered = entered.inspect_err(|_| place.leave(self.core))?;
+        })?;
         // Until a task has what `pending` has left, or it is on its way back.
         let _counted = place.asks.take();
-        Ok(self.stands(place, entered, pending, answer))
+        Ok(self.placed(place, entered, pending, answer))
     }
 
-    fn stands(
+    /// The share, if it has got one. Otherwise the place is one of its own from now on.
+    fn placed(
         &mut self,
         place: Place<'a>,
         entered: Entered,

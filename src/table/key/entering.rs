@@ -160,6 +160,8 @@ impl KeyAt<'_> {
         (until, leaves): (Option<Instant>, bool),
     ) -> Result<Entered, LockError> {
         self.key.no_more_asking(number);
+        // Those that wait for it go on, also if it may not wait.
+        self.wake();
         if self.closed {
             return Err(LockError::Shutdown);
         }
@@ -184,7 +186,6 @@ impl KeyAt<'_> {
         if leaves {
             self.key.line_mut(side).placed(number);
         }
-        self.wake();
         Ok(entered)
     }
 }

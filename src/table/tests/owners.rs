@@ -64,12 +64,10 @@ async fn a_write_that_must_not_wait_for_its_owners_read_leaves_nothing() {
     }
     let held = world.hold(LockMode::Read);
     assert_eq!(world.event(|key| key.given(&held, None)), Some(true));
-    let refused = world.entry(|key| key.refused(1, &write, &mut slots[0], (None, false)));
+    let (refused, out) = world.table.entry(&world.key, world.now, |key| {
+        key.refused(1, &write, &mut slots[0], (None, false))
+    });
     assert!(matches!(refused, Err(LockError::Upgrade)), "{refused:?}");
-    let (_, out) = world
-        .table
-        .event(&world.key, world.now, |key| key.left(Side::Exclusive, 1))
-        .expect("it is read");
     let woken = out.others.expect("the task of the readers").wake.len();
     assert_eq!(woken, 1);
     for slot in slots.into_iter().flatten() {
