@@ -213,7 +213,8 @@ impl Held {
     /// Its release has ended, by this question.
     pub(crate) fn finish(self: &mut Arc<Self>, question: Question, end: End) {
         if Arc::get_mut(self).is_some() {
-            return; // It is the last look at the hold.
+            // No other part of the process sees how it ended.
+            return;
         }
         let mut state = self.state.lock();
         if matches!(end, End::Released) {

@@ -211,7 +211,7 @@ impl Default for Lease {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owner(NonZeroU64);
 
 impl Owner {
@@ -221,6 +221,11 @@ impl Owner {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NonZeroU64::new(NEXT.fetch_add(1, Ordering::Relaxed));
         Self(number.expect("no process makes 2⁶⁴ owners"))
+    }
+
+    /// Its number, unique in this process.
+    pub(crate) fn number(&self) -> u64 {
+        self.0.get()
     }
 }
 

@@ -30,13 +30,6 @@ pub(crate) struct Others {
     pub(crate) wake: SmallVec<[Arc<Notify>; 2]>,
 }
 
-impl Default for ShareEnd {
-    /// That of a hold which is not in the table.
-    fn default() -> Self {
-        Self::Release { awaited: false }
-    }
-}
-
 impl Out {
     pub(super) fn tell(
         &mut self,
@@ -71,4 +64,11 @@ pub(crate) enum ShareEnd {
     GoesOn,
     /// It must be released in the store. `awaited`: then that is an event for this process.
     Release { awaited: bool },
+}
+
+impl Default for ShareEnd {
+    /// That of a hold which is not in the table.
+    fn default() -> Self {
+        Self::Release { awaited: false }
+    }
 }

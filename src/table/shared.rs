@@ -30,7 +30,7 @@ pub(super) struct Shared {
 struct More {
     /// The number of shares beside the first, how many have each owner, and how many each limit.
     shares: usize,
-    owners: BTreeMap<Owner, usize>,
+    owners: BTreeMap<u64, usize>,
     limits: BTreeMap<Limit, usize>,
     handovers: u32,
     /// The route of the present holder, and when it got the hold, since the first hand-over.
@@ -149,7 +149,7 @@ impl Shared {
         let first = self.first.as_ref();
         let more = self.more.as_ref();
         first.is_some_and(|first| first.owner.as_ref() == Some(owner))
-            || more.is_some_and(|more| more.owners.contains_key(owner))
+            || more.is_some_and(|more| more.owners.contains_key(&owner.number()))
     }
 
     /// It was lost before its last share ended.
@@ -204,7 +204,7 @@ impl More {
         self.shares += 1;
         *self.limits.entry(holder.limit.into()).or_default() += 1;
         if let Some(owner) = &holder.owner {
-            *self.owners.entry(owner.clone()).or_default() += 1;
+            *self.owners.entry(owner.number()).or_default() += 1;
         }
     }
 
@@ -212,7 +212,7 @@ impl More {
         self.shares -= 1;
         one_less(&mut self.limits, &holder.limit.into());
         if let Some(owner) = &holder.owner {
-            one_less(&mut self.owners, owner);
+            one_less(&mut self.owners, &owner.number());
         }
     }
 }
