@@ -57,8 +57,7 @@ where
             let frame = frame.map_err(|NotConfirmed| LockError::Lost)?;
             let frame = frame.transpose()?;
             let is_last = frame.as_ref().is_none_or(|frame| {
-                let sent = frame.data_ref().map_or(0, |data| data.len() as u64);
-                length = length.map(|length| length.saturating_sub(sent));
+                length = length.map(|length| length.saturating_sub(sent(frame)));
                 frame.is_trailers() || length == Some(0) || body.is_end_stream()
             });
             if !is_last {
@@ -77,6 +76,11 @@ where
         most: rest.upper(),
         is_end: false,
     })
+}
+
+/// How many bytes of the body are in a frame.
+fn sent(frame: &Frame<Bytes>) -> u64 {
+    frame.data_ref().map_or(0, |data| data.len() as u64)
 }
 
 /// Frames, each with whether it is the end, and the length of those that are to come.
@@ -101,7 +105,7 @@ impl<S: Stream<Item = Result<(Frame<Bytes>, bool), BoxError>>> Body for Guarded<
         let next = ready!(self.frames.as_mut().poll_next(cx));
         (self.least, self.most, self.is_end) = match &next {
             Some(Ok((frame, is_end))) => {
-                let sent = frame.data_ref().map_or(0, |data| data.len() as u64);
+                let sent = sent(frame);
                 let most = self.most.map(|most| most.saturating_sub(sent));
                 (self.least.saturating_sub(sent), most, *is_end)
             }
