@@ -117,3 +117,28 @@ pub(super) fn unexpected_reply(answer: &impl fmt::Debug) -> StoreError {
         format!("an answer that no script gives: {answer:?}"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_holds_that_no_script_gives_is_no_answer() {
+        let answer =
+            |numbers: &[i64]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
+        let (held, gone) = (HoldStatus::Held, HoldStatus::Gone);
+        assert_eq!(renewed(answer(&[1, 2]), 2).unwrap(), [held, gone]);
+        for odd in [
+            &[-1][..],
+            &[-1, 1, 2, 3],
+            &[2, 0],
+            &[1, -1],
+            &[1, 3],
+            &[3],
+            &[],
+        ] {
+            let error = renewed(answer(odd), 2).unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::Unanswered, "{odd:?}");
+        }
+    }
+}
