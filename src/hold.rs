@@ -33,8 +33,6 @@ pub(crate) struct Held {
     /// Where it is in the wheel of its shard. Only the shard uses it, under its mutex.
     pub(crate) place: AtomicU32,
     is_fenced: bool,
-    /// The deadline of the grant.
-    granted_until: Instant,
     /// The token of the present holder, if the hold is fenced. It is written under the mutex of its shard, while no guard shares it.
     token: AtomicU64,
     state: Mutex<State>,
@@ -63,13 +61,20 @@ struct State {
     releasing: bool,
     /// A renewal is under way, or its partition does not answer.
     asked: bool,
-    /// The end of the minimum that the store was asked for. Without its answer, it may carry the hold until then.
-    asked_until: Option<Instant>,
-    /// The end of its minimum: until then the store keeps it, also after its last share.
-    kept_until: Option<Instant>,
+    /// Boxed: few holds have one.
+    minimum: Option<Box<Minimum>>,
     end: Option<End>,
     /// Notified of a later `held_through` and of the end; made by the first who waits.
     changed: Option<Arc<Notify>>,
+}
+
+/// The least time of a hold.
+#[derive(Debug, Default)]
+struct Minimum {
+    /// The end that the store was asked for. Without its answer, it may carry the hold until then.
+    asked: Option<Instant>,
+    /// The end: until then the store keeps it, also after its last share.
+    until: Option<Instant>,
 }
 
 /// The number of a question about a hold. A clock may stand still between the end of a share and the next question, so that instants
@@ -113,7 +118,6 @@ impl Held {
             route,
             place: AtomicU32::new(u32::MAX),
             is_fenced: token.is_some(),
-            granted_until,
             token: AtomicU64::new(token.map_or(0, FencingToken::value)),
             state: Mutex::new(State {
                 deadline: granted_until,
@@ -123,8 +127,7 @@ impl Held {
                 limit: None,
                 releasing: false,
                 asked: false,
-                asked_until: None,
-                kept_until: None,
+                minimum: None,
                 end: None,
                 changed: None,
             }),
@@ -199,6 +202,14 @@ impl Held {
         }
     }
 
+    /// Reads or changes its state, without the mutex as long as no other part of the process has seen it.
+    fn change<T>(self: &mut Arc<Self>, change: impl FnOnce(&mut State) -> T) -> T {
+        match Arc::get_mut(self) {
+            Some(held) => change(held.state.get_mut()),
+            None => change(&mut self.state.lock()),
+        }
+    }
+
     /// It is lost. Returns `false` if it has ended, or a release decides that.
     pub(crate) fn lose(&self) -> bool {
         let mut state = self.state.lock();
@@ -251,7 +262,7 @@ impl Held {
                 State::notify(state);
                 false
             }
-            HoldStatus::Gone if state.kept_until.is_some() && state.releasing => {
+            HoldStatus::Gone if state.kept_until().is_some() && state.releasing => {
                 // It is not released before the end of its minimum.
                 state.end.get_or_insert(End::Lost);
                 State::notify(state);
@@ -302,34 +313,29 @@ impl Held {
     }
 
     /// Sets when its renewals end. Returns whether that is later than before.
-    pub(crate) fn set_limit(&self, limit: Option<Instant>) -> bool {
-        let mut state = self.state.lock();
-        let is_later = match (state.limit, limit) {
-            (Some(_), None) => true,
-            (Some(before), Some(limit)) => limit > before,
-            (None, _) => false,
-        };
-        state.limit = limit;
-        is_later
+    pub(crate) fn set_limit(self: &mut Arc<Self>, limit: Option<Instant>) -> bool {
+        let before = self.change(|state| std::mem::replace(&mut state.limit, limit));
+        before.is_some_and(|before| limit.is_none_or(|limit| limit > before))
     }
 
     /// The store keeps it until `until`. Returns `false` if it has ended.
     pub(crate) fn keep_until(&self, until: Instant) -> bool {
         let mut state = self.state.lock();
-        state.kept_until = Some(until);
+        state.minimum.get_or_insert_default().until = Some(until);
         state.is_open()
     }
 
     /// How long the store may carry it from now on.
     pub(crate) fn longest_rest(&self, now: Instant) -> Duration {
-        let asked = self.state.lock().asked_until;
+        let minimum = &self.state.lock().minimum;
+        let asked = minimum.as_ref().and_then(|minimum| minimum.asked);
         let asked = asked.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
         self.lease.duration().max(asked)
     }
 
     /// The store is asked to keep it until then; `None`: it was certainly not asked.
     pub(crate) fn asks_until(&self, until: Option<Instant>) {
-        self.state.lock().asked_until = until;
+        self.state.lock().minimum.get_or_insert_default().asked = until;
     }
 }
 
@@ -338,7 +344,11 @@ impl State {
         let is_held = self.is_open() && now < self.deadline;
         self.releasing |= is_held;
         self.questions += 1;
-        (is_held, Question(self.questions), self.kept_until)
+        (is_held, Question(self.questions), self.kept_until())
+    }
+
+    fn kept_until(&self) -> Option<Instant> {
+        self.minimum.as_ref()?.until
     }
 
     fn is_open(&self) -> bool {

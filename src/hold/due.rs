@@ -1,5 +1,6 @@
 //! When a hold is renewed, and how it is over.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -24,9 +25,9 @@ pub(crate) enum Due {
 impl Held {
     /// When the keeper visits it first: at any time within a third of its lease, so that holds that were granted together are not
     /// renewed together ever after.
-    pub(crate) fn first_visit(&self, now: Instant) -> Instant {
+    pub(crate) fn first_visit(self: &mut Arc<Self>, now: Instant) -> Instant {
         let third = self.lease.duration() / 3;
-        let deadline = self.granted_until;
+        let deadline = self.change(|state| state.deadline);
         match self.lease {
             Lease::Renewed(_) => deadline.min(now + third / 1024 * fastrand::u32(256..1024)),
             Lease::Fixed(_) => deadline,
@@ -45,7 +46,7 @@ impl Held {
     pub(crate) fn due(&self, now: Instant) -> Due {
         let mut state = self.state.lock();
         if state
-            .kept_until
+            .kept_until()
             .is_some_and(|until| state.releasing && until <= now)
         {
             return Due::Release;

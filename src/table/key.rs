@@ -11,7 +11,7 @@ use super::shared::Shared;
 use super::wheel::Wheel;
 use super::{HandoverLimits, NewShare, Out};
 use crate::hold::Held;
-use crate::limits::{ANSWER_TIME, LAST_MOMENT, POLL};
+use crate::limits::POLL;
 use crate::lock::{LockMode, Owner};
 
 mod asking;
@@ -28,9 +28,8 @@ const MAX_READ_HOLDS: usize = 64;
 /// its side. An owner has one request at a time that asks, or for which a task asks; its others wait behind it.
 #[derive(Default)]
 pub(crate) struct Key {
-    holds: SmallVec<[Shared; 1]>,
-    /// The requests that ask the store, and the releases that it has not answered.
-    busy: SmallVec<[Busy; 1]>,
+    /// The holds, the requests that ask, and the releases without an answer. Mostly one at a time, so that there is room for one.
+    in_store: SmallVec<[InStore; 1]>,
     /// Boxed: most keys have no line.
     lines: Option<Box<[Line; 3]>>,
 }
@@ -50,27 +49,30 @@ pub(crate) struct KeyAt<'a> {
     pub(super) out: Out,
 }
 
-/// Something under way in the store.
+/// What this process has in the store.
+enum InStore {
+    Held(Shared),
+    Busy(Busy),
+}
+
+/// A question under way in the store.
 #[derive(Debug)]
 struct Busy {
     /// That of the request, or of the released hold.
     number: u64,
-    side: Side,
     owner: Option<Owner>,
-    since: Instant,
-    releases: bool,
-    /// It is answered, and has woken others, which ask first until then.
-    yields: Option<Instant>,
+    side: Side,
+    asks: Asks,
+    /// How long others wait for it at most.
+    until: Instant,
 }
 
-impl Busy {
-    /// How long others wait for it at most.
-    fn over(&self) -> Instant {
-        match self.releases {
-            true => self.since + ANSWER_TIME,
-            false => self.since + LAST_MOMENT,
-        }
-    }
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    ForHold,
+    ForRelease,
+    /// The release is answered, and has woken others, which ask first.
+    Yields,
 }
 
 /// The place of a request.
@@ -87,13 +89,54 @@ pub(crate) enum Entered {
 impl Key {
     pub(super) fn is_idle(&self) -> bool {
         let lines = self.lines.as_deref();
-        self.holds.is_empty()
-            && self.busy.is_empty()
-            && lines.is_none_or(|lines| lines.iter().all(Line::is_idle))
+        self.in_store.is_empty() && lines.is_none_or(|lines| lines.iter().all(Line::is_idle))
     }
 
     pub(super) fn holds(&self) -> impl Iterator<Item = &Shared> {
-        self.holds.iter()
+        self.in_store.iter().filter_map(|part| match part {
+            InStore::Held(shared) => Some(shared),
+            InStore::Busy(_) => None,
+        })
+    }
+
+    fn holds_mut(&mut self) -> impl Iterator<Item = &mut Shared> {
+        self.in_store.iter_mut().filter_map(|part| match part {
+            InStore::Held(shared) => Some(shared),
+            InStore::Busy(_) => None,
+        })
+    }
+
+    /// The questions about one side that are under way.
+    fn busy(&self, side: Side) -> impl Iterator<Item = &Busy> {
+        self.all_busy().filter(move |busy| busy.side == side)
+    }
+
+    fn all_busy(&self) -> impl Iterator<Item = &Busy> {
+        self.in_store.iter().filter_map(|part| match part {
+            InStore::Busy(busy) => Some(busy),
+            InStore::Held(_) => None,
+        })
+    }
+
+    /// How many requests ask for a side.
+    fn asking(&self, side: Side) -> usize {
+        self.until(side, |asks| asks == Asks::ForHold).count()
+    }
+
+    /// Until when others wait for such questions at most.
+    fn until(&self, side: Side, are: impl Fn(Asks) -> bool) -> impl Iterator<Item = Instant> {
+        let busy = self.busy(side).filter(move |busy| are(busy.asks));
+        busy.map(|busy| busy.until)
+    }
+
+    /// The release of a hold that is under way.
+    fn release_mut(&mut self, number: u64) -> Option<&mut Busy> {
+        self.in_store.iter_mut().find_map(|part| match part {
+            InStore::Busy(busy) if busy.number == number && busy.asks != Asks::ForHold => {
+                Some(busy)
+            }
+            _ => None,
+        })
     }
 
     pub(super) fn waiters(&self) -> impl Iterator<Item = &Waiter> {
@@ -121,12 +164,7 @@ impl Key {
         let line = self.line(side);
         let len = line.map_or(0, Line::len);
         match side {
-            Side::Fair => {
-                let busy = self.busy.iter();
-                len + busy
-                    .filter(|busy| busy.side == side && !busy.releases)
-                    .count()
-            }
+            Side::Fair => len + self.asking(side),
             _ => {
                 let asking = line.filter(|line| line.asks).map_or(0, Line::tasks);
                 len.saturating_sub(asking)
@@ -137,8 +175,7 @@ impl Key {
     /// The hold of this process for which its requests in an exclusive mode wait. One of another family is a conflict, of which the
     /// store tells.
     fn own_hold(&self, mode: LockMode) -> Option<&Shared> {
-        let mut holds = self.holds.iter();
-        holds.find(|shared| {
+        self.holds().find(|shared| {
             let other = shared.held.hold.mode;
             !shared.is_lost() && other.is_exclusive() && other.family() == mode.family()
         })
@@ -146,16 +183,17 @@ impl Key {
 
     /// Whether requests of this process ask or wait on a side.
     fn wants(&self, side: Side) -> bool {
-        let asks = self
-            .busy
-            .iter()
-            .any(|busy| busy.side == side && !busy.releases);
-        asks || self.line(side).is_some_and(|line| !line.is_empty())
+        self.asking(side) > 0 || self.line(side).is_some_and(|line| !line.is_empty())
     }
 
     pub(super) fn no_more_asking(&mut self, number: u64) {
-        self.busy
-            .retain(|busy| busy.number != number || busy.releases);
+        self.answered(|busy| busy.number == number && busy.asks == Asks::ForHold);
+    }
+
+    /// These questions are answered.
+    fn answered(&mut self, is_answered: impl Fn(&Busy) -> bool) {
+        let is_over = |part: &InStore| matches!(part, InStore::Busy(busy) if is_answered(busy));
+        self.in_store.retain(|part| !is_over(part));
     }
 
     /// Whether no other request of its owner asks, or has waited longer.
@@ -164,9 +202,8 @@ impl Key {
             return true;
         };
         let asks = self
-            .busy
-            .iter()
-            .any(|busy| !busy.releases && busy.owner.as_ref() == Some(owner));
+            .all_busy()
+            .any(|busy| busy.owner.as_ref() == Some(owner));
         let waits_longer = |other: &Waiter| {
             other.ticket < waiter.ticket && other.terms.owner.as_ref() == Some(owner)
         };
@@ -177,8 +214,7 @@ impl Key {
     /// store's last answer. Of permits, only the store says when the next comes free.
     fn remaining(&self, mode: LockMode, now: Instant) -> Option<Duration> {
         let here = self
-            .holds
-            .iter()
+            .holds()
             .filter(|shared| !mode.is_permit() && !shared.is_lost());
         let here = here.map(|shared| shared.held.deadline().saturating_duration_since(now));
         here.max().or_else(|| {
@@ -203,10 +239,16 @@ impl Key {
         }
     }
 
-    fn place_of(&self, held: &Arc<Held>) -> Option<usize> {
-        self.holds
-            .iter()
-            .position(|shared| Arc::ptr_eq(&shared.held, held))
+    /// `None` if its last share has ended.
+    fn hold_mut(&mut self, held: &Arc<Held>) -> Option<&mut Shared> {
+        self.holds_mut()
+            .find(|shared| Arc::ptr_eq(&shared.held, held))
+    }
+
+    /// The last share of a hold has ended.
+    fn forget(&mut self, held: &Arc<Held>) {
+        let is_it = |part: &InStore| matches!(part, InStore::Held(shared) if Arc::ptr_eq(&shared.held, held));
+        self.in_store.retain(|part| !is_it(part));
     }
 
     fn line(&self, side: Side) -> Option<&Line> {

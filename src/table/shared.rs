@@ -1,7 +1,6 @@
 //! A hold of this process, and its shares.
 
 use std::collections::BTreeMap;
-use std::mem;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -20,8 +19,6 @@ pub(super) struct Shared {
     pub(super) held: Arc<Held>,
     pub(super) granted: Instant,
     first: Option<Holder>,
-    /// When the renewals of the hold end.
-    limit: Option<Instant>,
     /// Boxed: most holds have one share, and are not handed over.
     more: Option<Box<More>>,
 }
@@ -59,7 +56,6 @@ impl Shared {
             held,
             granted: now,
             first: None,
-            limit: None,
             more: None,
         }
     }
@@ -186,8 +182,7 @@ impl Shared {
             Some(Limit::At(limit)) => Some(limit),
             Some(Limit::Never) | None => None,
         };
-        if mem::replace(&mut self.limit, limit) != limit
-            && self.held.set_limit(limit)
+        if self.held.set_limit(limit)
             && let Some(visit) = self.held.early_visit(now)
         {
             wheel.place(&self.held, visit);

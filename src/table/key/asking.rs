@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::{Key, KeyAt};
+use super::{Asks, Key, KeyAt};
 use crate::error::LockError;
 use crate::limits::LAST_MOMENT;
 use crate::lock::LockMode;
@@ -101,9 +101,6 @@ impl KeyAt<'_> {
             // Not longer: the hold may pass to a request that does not take it.
             return wait(now + CLAIM, Some(own.held.clone()));
         }
-        let busy = self.key.busy.iter().filter(|busy| busy.side == side);
-        let (yields, under_way): (Vec<_>, Vec<_>) = busy.partition(|busy| busy.yields.is_some());
-        let asking = under_way.iter().filter(|busy| !busy.releases);
         let (until, after) = match first.terms.mode {
             // Its place in the store is behind those of earlier requests.
             LockMode::Fair if first.placed => (None, None),
@@ -112,17 +109,20 @@ impl KeyAt<'_> {
                     .iter()
                     .filter(|waiter| waiter.ticket < first.ticket && !waiter.placed);
                 let earlier = earlier.map(|waiter| waiter.since + LAST_MOMENT);
-                (earlier.chain(asking.map(|busy| busy.over())).max(), None)
+                let asking = self.key.until(side, |asks| asks == Asks::ForHold);
+                (earlier.chain(asking).max(), None)
             }
             // So many ask for themselves.
-            LockMode::Permit(limit) if asking.clone().count() < limit.get() as usize => {
-                (None, None)
+            LockMode::Permit(limit) if self.key.asking(side) < limit.get() as usize => (None, None),
+            LockMode::Permit(_) => {
+                let asking = self.key.until(side, |asks| asks == Asks::ForHold);
+                (asking.min(), None)
             }
-            LockMode::Permit(_) => (asking.map(|busy| busy.over()).min(), None),
-            _ => (
-                under_way.iter().map(|busy| busy.over()).max(),
-                yields.iter().filter_map(|busy| busy.yields).max(),
-            ),
+            _ => {
+                let under_way = self.key.until(side, |asks| asks != Asks::Yields);
+                let yields = self.key.until(side, |asks| asks == Asks::Yields);
+                (under_way.max(), yields.max())
+            }
         };
         match until.filter(|until| *until > now) {
             Some(until) => wait(until, None),

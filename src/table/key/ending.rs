@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Busy, KeyAt};
+use super::{Asks, Busy, InStore, KeyAt};
 use crate::hold::Held;
+use crate::limits::ANSWER_TIME;
 use crate::store::Released;
 use crate::table::line::Side;
 use crate::table::{Holder, ShareEnd};
@@ -16,26 +17,24 @@ const YIELD: (Duration, Duration) = (Duration::from_millis(2), Duration::from_mi
 impl KeyAt<'_> {
     /// A share ends. Unless `pass_on`, the hold is not handed over.
     pub(crate) fn ended(&mut self, held: &Arc<Held>, holder: &Holder, pass_on: bool) -> ShareEnd {
-        let Some(place) = self.key.place_of(held) else {
+        let Some(shared) = self.key.hold_mut(held) else {
             return ShareEnd::default();
         };
-        if self.key.holds[place].leave(holder, self.wheel, self.now) || pass_on && self.pass(place)
-        {
+        if shared.leave(holder, self.wheel, self.now) || pass_on && self.pass(held) {
             return ShareEnd::GoesOn;
         }
-        self.key.holds.swap_remove(place);
+        self.key.forget(held);
         self.wheel.remove(held);
         let mode = held.hold.mode;
         let is_awaited = self.releases_later && mode.is_handed_over();
         if is_awaited {
-            self.key.busy.push(Busy {
+            self.key.in_store.push(InStore::Busy(Busy {
                 number: held.hold.id.number(),
-                side: Side::of(mode),
                 owner: None,
-                since: self.now,
-                releases: true,
-                yields: None,
-            });
+                side: Side::of(mode),
+                asks: Asks::ForRelease,
+                until: self.now + ANSWER_TIME,
+            }));
         }
         if self.key.lines.is_some() && !mode.is_permit() {
             // This process held the lock until now: that is news for those who wait.
@@ -46,11 +45,10 @@ impl KeyAt<'_> {
     }
 
     /// Passes a hold without shares to the next request, if the limits allow it. After a writer, the waiting readers have the turn.
-    fn pass(&mut self, place: usize) -> bool {
+    fn pass(&mut self, held: &Arc<Held>) -> bool {
         let key = &mut *self.key;
-        let shared = &key.holds[place];
-        let mode = shared.held.hold.mode;
-        if !mode.is_handed_over() || shared.is_lost() || key.wants(Side::Read) {
+        let mode = held.hold.mode;
+        if !mode.is_handed_over() || key.lines.is_none() || key.wants(Side::Read) {
             return false;
         }
         let next = key.line(Side::Exclusive).and_then(|line| {
@@ -60,11 +58,16 @@ impl KeyAt<'_> {
         let Some((index, next)) = next else {
             return false;
         };
-        if next.terms.mode != mode || !shared.may_pass_to(&next.terms, self.limits, self.now) {
+        let may_pass = key.holds().any(|shared| {
+            Arc::ptr_eq(&shared.held, held)
+                && shared.may_pass_to(&next.terms, self.limits, self.now)
+        });
+        if next.terms.mode != mode || !may_pass {
             return false;
         }
         let waiter = key.line_mut(Side::Exclusive).give(index, self.now);
-        let grant = key.holds[place].pass_to(&waiter.terms, self.wheel, self.now);
+        let shared = key.hold_mut(held).expect("it is there");
+        let grant = shared.pass_to(&waiter.terms, self.wheel, self.now);
         self.out.tell(waiter.slot, waiter.ticket, Ok(grant));
         if waiter.terms.owner.is_some() {
             self.join_owners();
@@ -85,18 +88,17 @@ impl KeyAt<'_> {
             if self.key.line(side).is_some_and(|line| !line.is_idle()) {
                 self.key.line_mut(side).yields = true;
             }
-            let mut busy = self.key.busy.iter_mut();
             if !released.in_line
-                && let Some(busy) = busy.find(|busy| busy.number == number && busy.releases)
+                && let Some(busy) = self.key.release_mut(number)
             {
                 let yields = YIELD.0 + YIELD.1.mul_f64(fastrand::f64());
-                busy.yields = Some(self.now + yields);
+                (busy.asks, busy.until) = (Asks::Yields, self.now + yields);
                 pause = Some(yields);
             }
         }
         if pause.is_none() {
-            let is_other = |busy: &mut Busy| busy.number != number || !busy.releases;
-            self.key.busy.retain(is_other);
+            self.key
+                .answered(|busy| busy.number == number && busy.asks != Asks::ForHold);
         }
         self.wake();
         pause
@@ -104,15 +106,15 @@ impl KeyAt<'_> {
 
     /// A hold is released at its end, and not handed over.
     pub(crate) fn forbid_handover(&mut self, held: &Arc<Held>) {
-        if let Some(place) = self.key.place_of(held) {
-            self.key.holds[place].forbid_handover();
+        if let Some(shared) = self.key.hold_mut(held) {
+            shared.forbid_handover();
         }
     }
 
     /// A hold is lost: no request waits for its shares any more. It is not here if its last share has ended.
     pub(crate) fn lost(&mut self, held: &Arc<Held>) {
-        if let Some(place) = self.key.place_of(held) {
-            self.key.holds[place].lose();
+        if let Some(shared) = self.key.hold_mut(held) {
+            shared.lose();
             self.wheel.remove(held);
             self.wake();
         }

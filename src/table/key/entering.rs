@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Busy, Entered, Key, KeyAt, MAX_READ_HOLDS};
+use super::{Asks, Busy, Entered, InStore, Key, KeyAt, MAX_READ_HOLDS};
 use crate::error::LockError;
+use crate::limits::LAST_MOMENT;
 use crate::lock::{LockFamily, LockMode, Owner};
 use crate::table::line::{Side, Waiter};
 use crate::table::shared::Shared;
@@ -37,14 +38,13 @@ impl KeyAt<'_> {
             return Ok(Entered::Share(grant));
         }
         if self.key.may_ask(terms) {
-            self.key.busy.push(Busy {
+            self.key.in_store.push(InStore::Busy(Busy {
                 number,
-                side: Side::of(terms.mode),
                 owner: terms.owner.clone(),
-                since: self.now,
-                releases: false,
-                yields: None,
-            });
+                side: Side::of(terms.mode),
+                asks: Asks::ForHold,
+                until: self.now + LAST_MOMENT,
+            }));
             return Ok(Entered::Ask);
         }
         match terms.max_waiters {
@@ -93,7 +93,7 @@ impl KeyAt<'_> {
             return Ok(None);
         };
         let mut found = None;
-        for (index, shared) in self.key.holds.iter().enumerate() {
+        for shared in self.key.holds_mut() {
             if !shared.is_shared_by(owner) {
                 continue;
             }
@@ -103,17 +103,17 @@ impl KeyAt<'_> {
             let mode = shared.held.hold.mode;
             match (mode, terms.mode) {
                 (LockMode::Read, LockMode::Write) => return Err(LockError::Upgrade),
-                (LockMode::Write, LockMode::Read) => found = Some(index),
-                _ if mode == terms.mode => found = Some(index),
+                (LockMode::Write, LockMode::Read) => found = Some(shared),
+                _ if mode == terms.mode => found = Some(shared),
                 _ if mode.family() == LockFamily::Exclusive
                     && terms.mode.family() == LockFamily::Exclusive =>
                 {
-                    found = Some(index);
+                    found = Some(shared);
                 }
                 _ => {}
             }
         }
-        let Some(shared) = found.map(|index| &mut self.key.holds[index]) else {
+        let Some(shared) = found else {
             return Ok(None);
         };
         if terms.needs_token() && shared.held.token().is_none() {
@@ -131,7 +131,7 @@ impl KeyAt<'_> {
         }
         let mut reads = 0;
         let mut youngest: Option<&mut Shared> = None;
-        let holds = self.key.holds.iter_mut();
+        let holds = self.key.holds_mut();
         for shared in holds.filter(|shared| shared.is_open_read()) {
             reads += 1;
             let is_younger = youngest
@@ -199,7 +199,7 @@ impl Key {
             .waiters()
             .filter(|waiter| is_of_owner(&waiter.terms.owner))
             .count();
-        let asks = self.busy.iter().any(|busy| is_of_owner(&busy.owner));
+        let asks = self.all_busy().any(|busy| is_of_owner(&busy.owner));
         if asks || waiting > 0 {
             return waiting - usize::from(!asks);
         }
@@ -209,7 +209,7 @@ impl Key {
     /// Whether a new request asks the store itself.
     fn may_ask(&self, terms: &Terms) -> bool {
         let is_of_owner = |owner: &Option<Owner>| owner.is_some() && *owner == terms.owner;
-        let mut others = self.busy.iter().map(|busy| &busy.owner);
+        let mut others = self.all_busy().map(|busy| &busy.owner);
         let waits_for_owner = others.any(is_of_owner)
             || self
                 .waiters()
@@ -221,21 +221,23 @@ impl Key {
         let waits = terms.max_waiters.is_some();
         let line = self.line(side);
         let is_behind = line.is_some_and(|line| !line.is_empty());
-        let asking = |releases: bool| {
-            let busy = self.busy.iter();
-            busy.filter(|busy| busy.side == side && (releases || !busy.releases))
-                .count()
+        // For a request that waits, releases count too: it is refused before they are answered.
+        let is_busy = match waits {
+            true => self.busy(side).next().is_some(),
+            false => self.asking(side) > 0,
         };
         match terms.mode {
             LockMode::Permit(limit) => {
                 let is_refused = line.is_some_and(|line| line.was_refused && !line.is_empty());
-                let has_room = !is_behind && asking(false) < limit.get() as usize;
+                let has_room = !is_behind && self.asking(side) < limit.get() as usize;
                 !is_refused && (!waits || has_room)
             }
-            LockMode::Read => !is_behind && asking(waits) == 0,
-            LockMode::Fair => !waits || !is_behind && asking(false) == 0 && self.holds.is_empty(),
+            LockMode::Read => !is_behind && !is_busy,
+            LockMode::Fair => {
+                !waits || !is_behind && self.asking(side) == 0 && self.holds().next().is_none()
+            }
             LockMode::Reentrant | LockMode::Write => {
-                !is_behind && asking(waits) == 0 && self.own_hold(terms.mode).is_none()
+                !is_behind && !is_busy && self.own_hold(terms.mode).is_none()
             }
         }
     }

@@ -3,7 +3,9 @@
 use std::mem;
 use std::sync::Arc;
 
-use super::KeyAt;
+use tokio::time::Instant;
+
+use super::{InStore, KeyAt};
 use crate::hold::Held;
 use crate::lock::LockMode;
 use crate::table::line::{Side, Waiter};
@@ -27,8 +29,9 @@ impl KeyAt<'_> {
             return Err(held);
         }
         let mut shared = Shared::new(held, self.now);
+        let visit = shared.held.first_visit(self.now);
         let grant = shared.join(terms, self.wheel, self.now);
-        self.admit(shared);
+        self.admit(shared, visit);
         Ok(grant)
     }
 
@@ -55,19 +58,19 @@ impl KeyAt<'_> {
         let line = self.key.line_mut(side);
         line.asks = false;
         let waiter = line.give(first, self.now);
+        let visit = shared.held.first_visit(self.now);
         let grant = shared.join(&waiter.terms, self.wheel, self.now);
         self.out.tell(waiter.slot, waiter.ticket, Ok(grant));
-        self.admit(shared);
+        self.admit(shared, visit);
         true
     }
 
-    /// A new hold is here: the keeper gets it, the readers that wait enter with it, and so do requests of its owners.
-    fn admit(&mut self, mut shared: Shared) {
+    /// A new hold is here: the keeper visits it, the readers that wait enter with it, and so do requests of its owners.
+    fn admit(&mut self, mut shared: Shared, visit: Instant) {
         let mode = shared.held.hold.mode;
-        let first_visit = shared.held.first_visit(self.now);
-        self.wheel.place(&shared.held, first_visit);
+        self.wheel.place(&shared.held, visit);
         if self.key.lines.is_none() {
-            self.key.holds.push(shared);
+            self.key.in_store.push(InStore::Held(shared));
             return;
         }
         let line = self.key.line_mut(Side::of(mode));
@@ -87,7 +90,7 @@ impl KeyAt<'_> {
                 self.out.tell(waiter.slot, waiter.ticket, Ok(grant));
             }
         }
-        self.key.holds.push(shared);
+        self.key.in_store.push(InStore::Held(shared));
         self.join_owners();
         self.wake();
     }
