@@ -1,23 +1,325 @@
-//! What a hold says of shares that have ended.
+//! What a hold says of itself, and of shares that have ended.
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use tokio::time::advance;
 use uuid::Uuid;
 
 use super::*;
+use crate::error::StoreErrorKind;
 use crate::lock::{HoldId, LockKey, LockMode};
 
+const LEASE: Duration = Duration::from_secs(30);
+const RENEWED: Lease = Lease::Renewed(LEASE);
+const FIXED: Lease = Lease::Fixed(LEASE);
+const TICK: Duration = Duration::from_millis(1);
+
 fn held() -> Held {
+    held_for(RENEWED, None)
+}
+
+/// One that is granted now.
+fn held_for(lease: Lease, token: Option<u64>) -> Held {
     let (key, mode) = (LockKey::new("k"), LockMode::Write);
     let id = HoldId::new(Uuid::nil(), 1);
-    let lease = Lease::default();
-    let (route, granted) = (Route::default(), lease.duration());
+    let until = Instant::now() + valid_for(lease.duration());
     let hold = Hold { key, mode, id };
-    Held::new(
-        hold,
-        lease,
-        route,
-        None,
-        Instant::now() + valid_for(granted),
-    )
+    let token = token.map(FencingToken::new);
+    Held::new(hold, lease, Route::default(), token, until)
+}
+
+/// A question is asked and answered now.
+fn renews(held: &Held, lease: Duration) -> bool {
+    let sent = Some((Instant::now(), lease));
+    held.answered(held.question(), HoldStatus::Held, sent)
+}
+
+fn unknown() -> StoreError {
+    StoreError::new(StoreErrorKind::Unanswered, "no answer")
+}
+
+fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// What the keeper does, as text.
+fn due(held: &Held, now: Instant) -> String {
+    match held.due(now) {
+        Due::Nothing => "nothing".into(),
+        Due::Over => "over".into(),
+        Due::Release => "release".into(),
+        Due::Wait(until) => format!("wait {:?}", until.saturating_duration_since(now)),
+        Due::Renew(lease) => format!("renew {lease:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_lost_at_its_deadline() {
+    let held = held();
+    let deadline = held.deadline();
+    assert_eq!(deadline, Instant::now() + valid_for(LEASE));
+    assert!(held.is_open(deadline - TICK) && !held.is_lost(deadline - TICK));
+    assert!(!held.is_open(deadline) && held.is_lost(deadline));
+    assert!(!held.was_lost(), "it is not noticed yet");
+    assert!(!held.has_ended());
+    assert!(held.lose());
+    assert!(!held.lose(), "only once");
+    assert!(held.was_lost() && held.has_ended());
+    assert!(held.is_lost(Instant::now()) && !held.is_open(Instant::now()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_an_answer_in_time_moves_the_deadline() {
+    let held = held();
+    advance(LEASE / 3).await;
+    assert!(!renews(&held, LEASE));
+    assert_eq!(held.deadline(), Instant::now() + valid_for(LEASE));
+    // A check confirms, and renews nothing.
+    advance(LEASE / 3).await;
+    let (before, check) = (held.deadline(), held.question());
+    assert!(!held.answered(check, HoldStatus::Held, None));
+    assert_eq!(held.deadline(), before);
+    // At a limit, a lease is cut.
+    renews(&held, LEASE / 10);
+    let cut = held.deadline();
+    assert_eq!(cut, Instant::now() + valid_for(LEASE / 10));
+    advance(cut - Instant::now()).await;
+    renews(&held, LEASE);
+    assert_eq!(held.deadline(), cut, "it is over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_overtaken_moves_nothing() {
+    let held = held();
+    let (early, late) = (held.question(), held.question());
+    let now = Instant::now();
+    held.answered(late, HoldStatus::Held, Some((now, 2 * LEASE)));
+    held.answered(early, HoldStatus::Held, Some((now, LEASE)));
+    assert_eq!(held.deadline(), now + valid_for(2 * LEASE));
+    held.answered(late, HoldStatus::Held, Some((now, LEASE)));
+    assert_eq!(
+        held.deadline(),
+        now + valid_for(2 * LEASE),
+        "nor does a repetition"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_moves_nothing_after_the_end() {
+    let mut ended = Arc::new(held());
+    let _observer = ended.clone();
+    let deadline = ended.deadline();
+    ended.begin_release(Instant::now());
+    advance(TICK).await;
+    renews(&ended, LEASE);
+    assert_eq!(ended.deadline(), deadline);
+}
+
+#[tokio::test(start_paused = true)]
+async fn gone_is_a_loss_unless_a_release_has_begun() {
+    let held = held();
+    let question = held.question();
+    assert!(!held.answered(question, HoldStatus::Unknown, None));
+    assert!(held.answered(question, HoldStatus::Gone, None));
+    assert!(!held.has_ended(), "its caller decides");
+    assert!(held.lose());
+    assert!(!held.answered(question, HoldStatus::Gone, None));
+    let mut released = Arc::new(self::held());
+    released.begin_release(Instant::now());
+    assert!(!released.answered(question, HoldStatus::Gone, None));
+    assert!(!released.has_ended());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_is_the_verdict_of_what_no_answer_confirms() {
+    for (end, expected) in [
+        (End::Released, Ok(())),
+        (End::Lost, Err(LockError::Lost)),
+        (End::Unknown(unknown()), Err(unknown().into())),
+    ] {
+        let mut held = Arc::new(held());
+        let observer = held.clone();
+        let (_, question, _) = held.begin_release(Instant::now());
+        let last = held.latest_question();
+        assert!(held.verdict(last).is_none());
+        let mut confirmed = pin!(observer.confirmed(last));
+        assert!(poll(confirmed.as_mut()).is_pending());
+        held.finish(question, end);
+        let verdict = held.verdict(last).expect("it has ended");
+        assert_eq!(format!("{verdict:?}"), format!("{expected:?}"));
+        assert_eq!(format!("{:?}", confirmed.await), format!("{expected:?}"));
+        held.finish(question, End::Lost);
+        let again = held.verdict(last).expect("it has ended");
+        assert_eq!(
+            format!("{again:?}"),
+            format!("{expected:?}"),
+            "the first end stays"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_confirms_the_shares_that_ended_before_it() {
+    let mut held = Arc::new(held());
+    let _observer = held.clone();
+    let last = held.latest_question();
+    let (_, question, _) = held.begin_release(Instant::now());
+    held.finish(question, End::Released);
+    assert!(matches!(held.verdict(last), Some(Ok(()))));
+    assert!(!held.was_lost());
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_for_a_loss_hear_of_no_release() {
+    for (lost, end) in [(true, End::Lost), (false, End::Released)] {
+        let mut held = Arc::new(held());
+        let observer = held.clone();
+        let mut waits = pin!(observer.lost());
+        assert!(poll(waits.as_mut()).is_pending());
+        let (_, question, _) = held.begin_release(Instant::now());
+        held.finish(question, end);
+        assert_eq!(poll(waits.as_mut()).is_ready(), lost);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_release_of_a_hold_that_is_over_confirms_nothing() {
+    let (mut alone, mut seen) = (Arc::new(held()), Arc::new(held()));
+    let _observer = seen.clone();
+    let deadline = seen.deadline();
+    advance(deadline - TICK - Instant::now()).await;
+    let (is_held, first, _) = alone.begin_release(Instant::now());
+    assert!(is_held);
+    let (is_held, second, _) = alone.begin_release(Instant::now());
+    assert!(!is_held, "it has begun");
+    assert!(first < second);
+    advance(TICK).await;
+    let (is_held, ..) = seen.begin_release(deadline - TICK);
+    assert!(!is_held, "by the clock, not by its caller");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_rises_with_each_hand_over() {
+    assert_eq!(held().token(), None);
+    let held = held_for(RENEWED, Some(7));
+    held.advance_token();
+    assert_eq!(held.token(), Some(FencingToken::new(8)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_ends_the_renewals() {
+    let mut held = Arc::new(held());
+    let now = Instant::now();
+    assert!(!held.set_limit(None));
+    assert!(
+        !held.set_limit(Some(now + LEASE / 3)),
+        "before, there was none"
+    );
+    assert!(!held.set_limit(Some(now + LEASE / 3)));
+    assert_eq!(held.renewal(now), Some(LEASE / 3));
+    assert!(held.set_limit(Some(now + LEASE / 2)));
+    assert_eq!(held.renewal(now), Some(LEASE / 2));
+    assert_eq!(held.renewal(now + LEASE / 2), None);
+    assert_eq!(
+        due(&held, now + LEASE / 2),
+        format!("wait {:?}", held.deadline() - now - LEASE / 2)
+    );
+    assert!(held.set_limit(None));
+    assert_eq!(held.renewal(now), Some(LEASE));
+    assert!(held.lose());
+    assert_eq!(held.renewal(now), None);
+    assert_eq!(held_for(FIXED, None).renewal(now), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_renewal_is_under_way_at_a_time() {
+    let held = held();
+    let now = Instant::now();
+    assert_eq!(due(&held, now), format!("renew {LEASE:?}"));
+    let rest = format!("wait {:?}", held.deadline() - now);
+    assert_eq!(due(&held, now), rest);
+    assert!(held.was_asked());
+    assert_eq!(due(&held, now), format!("renew {LEASE:?}"));
+    assert_eq!(due(&held, held.deadline()), "over");
+    assert!(held.lose());
+    assert!(!held.was_asked());
+    assert_eq!(due(&held, now), "nothing");
+    assert_eq!(due(&held_for(FIXED, None), now), rest);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_kept_until_its_minimum_is_over() {
+    let mut held = Arc::new(held());
+    let _observer = held.clone();
+    let now = Instant::now();
+    let until = now + LEASE * 2;
+    assert_eq!(held.longest_rest(now), LEASE);
+    held.asks_until(Some(until));
+    assert_eq!(held.longest_rest(now), LEASE * 2);
+    held.asks_until(None);
+    assert_eq!(held.longest_rest(now), LEASE, "it was not asked");
+    assert!(held.keep_until(until));
+    assert_eq!(due(&held, now), format!("renew {LEASE:?}"), "it is held");
+    let (is_held, question, kept) = held.begin_release(now);
+    assert_eq!((is_held, kept), (true, Some(until)));
+    assert!(!held.keep_until(until), "it has ended");
+    assert_eq!(due(&held, until - TICK), "nothing");
+    assert_eq!(due(&held, until), "release");
+    let last = held.latest_question();
+    assert!(!held.answered(question, HoldStatus::Gone, None));
+    assert!(matches!(held.verdict(last), Some(Err(LockError::Lost))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_visit_is_within_a_third_of_the_lease() {
+    let now = Instant::now();
+    for _ in 0..200 {
+        let mut held = Arc::new(held());
+        let after = held.first_visit(now) - now;
+        assert!(LEASE / 3 / 5 < after && after <= LEASE / 3, "{after:?}");
+        let mut fixed = Arc::new(held_for(FIXED, None));
+        assert_eq!(fixed.first_visit(now), fixed.deadline());
+        // It was granted for a shorter time.
+        held.change(|state| state.deadline = now + TICK);
+        assert_eq!(held.first_visit(now), now + TICK);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_whose_limit_is_extended_is_visited_early_if_its_renewals_had_ended() {
+    let now = Instant::now();
+    let late = now + LEASE / 2;
+    let held = held();
+    assert_eq!(held.early_visit(now), None, "it was just granted");
+    assert_eq!(held.early_visit(held.deadline() - LEASE * 2 / 3), None);
+    assert_eq!(held.early_visit(late), Some(late));
+    assert_eq!(held_for(FIXED, None).early_visit(late), None);
+    due(&held, now);
+    assert_eq!(held.early_visit(late), None, "it is being renewed");
+    held.was_asked();
+    assert!(held.lose());
+    assert_eq!(held.early_visit(late), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_is_overdue_after_a_third_of_its_lease() {
+    let (held, now) = (held(), Instant::now());
+    assert_eq!(held.overdue(now + LEASE / 3), Duration::ZERO);
+    assert_eq!(held.overdue(now + LEASE / 3 + TICK), TICK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_over_says_why() {
+    let mut held = Arc::new(held());
+    let deadline = held.deadline();
+    assert_eq!(held.why_over(), "not_renewed");
+    assert_eq!(held_for(FIXED, None).why_over(), "lease_over");
+    let margin = LEASE - valid_for(LEASE);
+    held.set_limit(Some(deadline + margin));
+    assert_eq!(held.why_over(), "max_hold");
+    held.set_limit(Some(deadline + margin + TICK));
+    assert_eq!(held.why_over(), "not_renewed");
 }
 
 /// The store may have carried it at the question, and not at the end of the share.
