@@ -125,3 +125,7 @@ if ARGV[3] == 'record' and redis.pcall('HEXISTS', KEYS[1], ARGV[4]) == 1 then
   redis.call('PEXPIRE', KEYS[#KEYS], ARGV[6])
   redis.call('SET', KEYS[#KEYS], ARGV[5], 'PX', ARGV[6])
 end
+
+--# recorded
+-- Reads a record.
+return redis.call('GET', KEYS[1])

@@ -7,7 +7,7 @@ use super::names::{
 };
 use super::script::{self, Call};
 use super::timeouts::ms;
-use crate::lock::{Hold, LockMode};
+use crate::lock::{Hold, LockKey, LockMode};
 use crate::store::{Attempt, LATENESS, Record, Renewal};
 
 /// Asks for a hold.
@@ -76,6 +76,16 @@ pub(super) fn release_recording(hold: &Hold, record: &Record, publish: Channels)
     let call = end(hold, Some(Names::of(&hold.key).at(RECORD)), Some(publish));
     let (field, retention) = (Field::of(hold.id, hold.mode), ms(record.retention));
     call.arg(("record", field, &record.value[..], retention))
+}
+
+/// Reads the record of a key. `is_marked`: with a write for replicas to acknowledge.
+pub(super) fn record(key: &LockKey, is_marked: bool) -> Call {
+    let names = Names::of(key);
+    let record = names.at(RECORD);
+    match is_marked {
+        true => script::RECORD.call([record, names.at(MARK)]).arg("marked"),
+        false => Call::about("GET", record),
+    }
 }
 
 /// Withdraws an attempt. A tombstone refuses a copy of it that may still arrive.

@@ -8,7 +8,6 @@ use redis::Value;
 
 use super::channels::Channels;
 use super::link::Purpose;
-use super::names::{Names, RECORD};
 use super::router::Router;
 use super::script::Call;
 use super::wire::Wire;
@@ -94,8 +93,14 @@ impl LockStore for RedisStore {
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
         self.inner.recording.store(true, Ordering::Relaxed);
-        let call = Call::about("GET", Names::of(key).at(RECORD));
-        reply::read(self.call(key, |_| call).await?)
+        let call = calls::record(key, self.inner.acknowledging);
+        let (answer, sent) = self.call_counting(key, |_| call).await?;
+        let record: Option<Bytes> = reply::read(answer)?;
+        if record.is_some() {
+            // A former master may have it alone.
+            sent.acknowledged().await?;
+        }
+        Ok(record)
     }
 
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {

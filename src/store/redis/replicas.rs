@@ -13,6 +13,7 @@
 /// | renew | the deadline stays where it was: without replicas for the rest of a lease, the hold is lost |
 /// | release, with a record or without | `Unacknowledged`: the hold has ended, but nothing is confirmed |
 /// | owner check of a hold that lives on | the same, nothing is confirmed |
+/// | read of a record | the same, the record is no answer: a former master may have it alone |
 ///
 /// A layer decides about an unconfirmed release by its [`Confirm`](crate::Confirm): by the deadline, or, with
 /// [`Confirm::Strict`](crate::Confirm::Strict), always with 500.

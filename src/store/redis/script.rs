@@ -71,6 +71,7 @@ scripts! {
     RELEASE_SEVERAL: time[now state] hash[kinds fields leave alone] line[first waiting] outside[turn give]
         queue[first wake] read_write[settle wake] stock[give] exclusive[leave] fair[leave] read[leave] write[leave]
         permit[leave] many[next release];
+    RECORD: renew[writable] hash[recorded];
     INSPECT: time[now state] hash[kinds fields] inspect;
     FORCE: time[now state] hash[kinds fields] line[first waiting] queue[first wake] read_write[wake]
         inspect[holders] stock[give stock] force;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::routing::put;
+use axum::routing::{post, put};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
@@ -14,7 +14,8 @@ use tower::ServiceExt;
 use tower_distributed_lock::store::redis::Replicas;
 use tower_distributed_lock::store::{LockStore, LockStoreExt};
 use tower_distributed_lock::{
-    Confirm, DistributedLockLayer, Lease, LockClient, LockError, LockMode, OnLost, RedisStore,
+    Confirm, DistributedLockLayer, IdempotencyLayer, Lease, LockClient, LockError, LockMode,
+    OnLost, RedisStore,
 };
 
 use super::{LIMIT, SHORT, is_unacknowledged, patient_store};
@@ -163,5 +164,71 @@ async fn before_the_deadline_strict_is_500_and_store_is_200_while_the_lock_is_no
         let second = others.lock(key.as_str()).mode(LockMode::Write);
         let refused = second.wait(Duration::ZERO).await.map(drop).unwrap_err();
         assert!(matches!(refused, LockError::Busy { .. }), "{refused:?}");
+    }
+}
+
+fn payments<F>(locks: LockClient, pay: impl Fn() -> F + Clone + Send + Sync + 'static) -> Router
+where
+    F: Future<Output = &'static str> + Send + 'static,
+{
+    let layer = IdempotencyLayer::new(locks).shared();
+    Router::new().route("/payments", post(pay)).layer(layer)
+}
+
+async fn pay(app: &Router) -> (StatusCode, bool) {
+    let request = Request::post("/payments").header("idempotency-key", "k");
+    let response = app.clone().oneshot(request.body(Body::empty()).unwrap());
+    let response = response.await.unwrap();
+    let is_replay = response.headers().contains_key("idempotent-replayed");
+    (response.status(), is_replay)
+}
+
+/// S10. It has a record that no replica has, while the new master runs the work again, and confirms that.
+#[tokio::test]
+async fn a_replaced_master_answers_with_no_record_that_it_has_alone() {
+    for replicas in [Replicas::All, Replicas::AtLeast(1)] {
+        let replicated = Arc::new(Replicated::start(1).await);
+        let store = patient_store(&replicated, replicas, SHORT).await;
+        let replacing = replicated.clone();
+        let app = payments(LockClient::new(store), move || {
+            let replicated = replacing.clone();
+            async move {
+                replace(&replicated).await;
+                "paid"
+            }
+        });
+        // On a busy machine the replica's first acknowledgement may take longer than `SHORT`, which is a 503.
+        let first = eventually("the request is let in", LIMIT, async || {
+            match pay(&app).await {
+                (StatusCode::SERVICE_UNAVAILABLE, _) => Err("503"),
+                answer => Ok(answer),
+            }
+        })
+        .await;
+        assert_eq!(first, (StatusCode::INTERNAL_SERVER_ERROR, false));
+        assert_eq!(pay(&app).await, (StatusCode::SERVICE_UNAVAILABLE, false));
+        let promoted = RedisStore::connect(replicated.servers[1].url());
+        let again = payments(LockClient::new(promoted.await.unwrap()), async || "paid");
+        let second = eventually("the former hold is over", LIMIT, async || {
+            match pay(&again).await {
+                (StatusCode::CONFLICT, _) => Err("409"),
+                answer => Ok(answer),
+            }
+        });
+        assert_eq!(second.await, (StatusCode::OK, false));
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_the_replicas_have_is_read() {
+    let replicated = Replicated::start(1).await;
+    let store = patient_store(&replicated, Replicas::All, SHORT).await;
+    let app = payments(LockClient::new(store), async || "paid");
+    for answer in [(StatusCode::OK, false), (StatusCode::OK, true)] {
+        let answered = eventually("a replica acknowledges", LIMIT, async || {
+            let answered = pay(&app).await;
+            (answered == answer).then_some(()).ok_or(answered)
+        });
+        answered.await;
     }
 }
