@@ -60,7 +60,7 @@
 //! | `distributed_lock_idempotent_responses_total` | counter | | `route`, `outcome` | responses of executed requests: `recorded`, `not_recorded`, or `unknown` where the store did not confirm the record |
 //! | `distributed_lock_audit_warnings` | gauge | | `warning` | warnings of the latest audit, by [`kind`](crate::audit::Warning); 0 for the kinds that it did not find |
 //! | `distributed_lock_failovers_total` | counter | | `deployment` | failovers of Redis that this process has seen: the sentinels (`sentinel`) named another master, or slots of a Cluster (`cluster`) went to another server |
-//! | `distributed_lock_clock_offset_seconds` | gauge | seconds | `server` | how far the clock of a server of Redis is ahead of this process's, at the latest audit; the server is named by its run id |
+//! | `distributed_lock_clock_offset_seconds` | gauge | seconds | `server` | how far the clock of a server of Redis is ahead of this process's, at the latest audit; the server is named by its address |
 //! | `distributed_lock_store_answer_duration_seconds` | histogram | seconds | `carries` | how long Redis took to answer a command |
 //! | `distributed_lock_store_unanswered_total` | counter | | `carries` | commands that Redis did not answer |
 //! | `distributed_lock_store_connections` | gauge | | `carries` | connections to Redis that are up |

@@ -70,7 +70,7 @@ pub(super) mod store {
 
     pub(crate) fn failed_over(_: &'static str) {}
 
-    pub(crate) fn clock_offset(_: &str, _: f64) {}
+    pub(crate) fn clock_offset(_: String, _: f64) {}
 
     pub(crate) fn answered(_: &'static str, _: Instant) {}
 

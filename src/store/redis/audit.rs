@@ -14,6 +14,7 @@ use super::info::Info;
 use super::link::{Link, Purpose};
 use super::node::Node;
 use super::reply::read;
+use super::wire::Wire;
 use super::{StoreInner, failure, rights};
 use crate::audit::{Audit, Deployment, Sentinels, Warning};
 use crate::error::StoreError;
@@ -76,24 +77,23 @@ pub(super) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, St
         acknowledging: store.acknowledging,
         recording: store.recording.load(std::sync::atomic::Ordering::Relaxed),
     };
-    let missing = match connection.call(&rights::question()).await {
-        Ok((answer, _)) => {
+    let (missing, address) = match connection.call(&rights::question()).await {
+        Ok((answer, sent)) => {
             seen.ask(connection).await?;
             audit.warnings.extend((!seen.is_seen()).then(|| {
                 Warning::new("unseen", "the server cannot be seen: grant the user +info")
             }));
-            rights::missing(answer)?
+            (rights::missing(answer)?, address(node, &sent))
         }
         // The audit uses no connection whose user lacks rights.
-        Err(error) => rights::found_missing(&error).ok_or(error)?,
+        Err(error) => (rights::found_missing(&error).ok_or(error)?, None),
     };
     if !missing.is_empty() {
         let text = format!("the user lacks rights: grant it {}", missing.join(" "));
         audit.warnings.push(Warning::new("missing_rights", text));
     }
     if seen.is_seen() {
-        let server = seen.info.field("run_id");
-        if let (Some(server), Some(offset)) = (server, seen.info.clock_offset()) {
+        if let (Some(server), Some(offset)) = (address, seen.info.clock_offset()) {
             telemetry::store::clock_offset(server, offset);
         }
         seen.clocks = clocks(node, &seen.info, connection).await;
@@ -114,6 +114,15 @@ pub(super) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, St
     }
     audit.warnings.extend(checks::all(&seen));
     Ok(audit)
+}
+
+/// The address of the server that has answered on this connection, which stays the same when it restarts.
+fn address(node: &Node, sent: &Wire) -> Option<String> {
+    if let Some(followed) = &sent.master {
+        return Some(followed.master.address.to_string());
+    }
+    let (host, port) = node.connector().server()?;
+    Some(port.map_or(host.clone(), |port| format!("{host}:{port}")))
 }
 
 impl Seen {

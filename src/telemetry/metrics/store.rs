@@ -40,8 +40,8 @@ pub(crate) fn failed_over(deployment: &'static str) {
 }
 
 /// Measures how far the clock of a server is ahead of this process's.
-pub(crate) fn clock_offset(server: &str, seconds: f64) {
-    gauge!(CLOCK_OFFSET, "server" => server.to_owned()).set(seconds);
+pub(crate) fn clock_offset(server: String, seconds: f64) {
+    gauge!(CLOCK_OFFSET, "server" => server).set(seconds);
 }
 
 /// Measures the answer to a command that was sent at `since`.

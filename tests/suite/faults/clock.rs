@@ -137,8 +137,8 @@ async fn a_clock_put_back_keeps_what_is_held_and_tokens_rising() {
     works_again(&server, &[&holder, &other]).await;
 }
 
-/// The offset of the server's clock by an audit: as its gauge, and as the fact of the report.
-async fn audited(locks: &LockClient) -> (f64, String) {
+/// The offset of the server's clock by an audit: the server and the value of its gauge, and the fact of the report.
+async fn audited(locks: &LockClient) -> (String, f64, String) {
     let recorder = DebuggingRecorder::new();
     let snapshots = recorder.snapshotter();
     let audit = {
@@ -151,11 +151,14 @@ async fn audited(locks: &LockClient) -> (f64, String) {
     let offset = gauges.find_map(|(key, _, _, value)| match value {
         DebugValue::Gauge(offset) => {
             let (_, key) = key.into_parts();
-            (key.name() == "distributed_lock_clock_offset_seconds").then_some(offset.0)
+            let server = key.labels().find(|label| label.key() == "server");
+            (key.name() == "distributed_lock_clock_offset_seconds")
+                .then(|| (server.map(|label| label.value().to_owned()), offset.0))
         }
         _ => None,
     });
-    (offset.expect("it was measured"), fact.clone())
+    let (server, offset) = offset.expect("it was measured");
+    (server.expect("it is named"), offset, fact.clone())
 }
 
 #[tokio::test]
@@ -165,7 +168,9 @@ async fn an_audit_shows_how_far_the_clock_was_stepped() {
     for (step, side) in [(HOUR, "ahead of"), (-HOUR, "behind")] {
         clock.set(&server, step).await;
         eventually("the audit shows the step", SOON, async || {
-            let (offset, fact) = audited(&locks).await;
+            let (named, offset, fact) = audited(&locks).await;
+            // After a restart its gauge is the same.
+            assert_eq!(named, format!("127.0.0.1:{}", server.port()));
             let off = offset - step as f64;
             match off.abs() < 600.0 && fact.contains(side) {
                 true => Ok(()),
