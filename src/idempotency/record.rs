@@ -1,7 +1,7 @@
 //! The record of a request that was served, and its layout in the store.
 
 use bytes::Bytes;
-use http::header::{CONNECTION, DATE, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, SET_COOKIE};
 use http::{HeaderName, HeaderValue, Response, StatusCode, response};
 
 use super::fingerprint::Fingerprint;
@@ -89,18 +89,28 @@ fn read(record: &Bytes, rest: &[u8]) -> Option<(Fingerprint, Response<Bytes>)> {
 
 /// Whether a header belongs to one connection, moment, trace or caller, so that a repeat must not get it.
 fn is_of_one_answer(name: &HeaderName) -> bool {
-    [CONNECTION, DATE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(name)
-        || name.as_str().starts_with("access-control-")
+    let name = name.as_str();
+    name.starts_with("access-control-")
+        || name.starts_with("x-b3-")
+        || name.ends_with("trace-id")
         || matches!(
-            name.as_str(),
-            "keep-alive"
+            name,
+            "b3" | "cf-ray"
+                | "connection"
+                | "date"
+                | "keep-alive"
                 | "proxy-connection"
                 | "request-id"
+                | "sentry-trace"
                 | "server-timing"
+                | "te"
                 | "traceparent"
                 | "traceresponse"
                 | "tracestate"
-                | "x-amzn-trace-id"
+                | "trailer"
+                | "transfer-encoding"
+                | "upgrade"
+                | "x-cloud-trace-context"
                 | "x-correlation-id"
                 | "x-request-id"
         )

@@ -107,7 +107,7 @@ async fn a_cookie_is_for_the_first_client_alone() {
 /// The first caller's origin, trace and encoding are not those of the caller that repeats.
 #[tokio::test(start_paused = true)]
 async fn what_belongs_to_one_answer_is_not_replayed() {
-    const OF_ONE: [&str; 12] = [
+    const OF_ONE: [&str; 19] = [
         "date",
         "server-timing",
         "traceparent",
@@ -116,6 +116,13 @@ async fn what_belongs_to_one_answer_is_not_replayed() {
         "request-id",
         "x-request-id",
         "x-correlation-id",
+        "b3",
+        "x-b3-traceid",
+        "x-trace-id",
+        "x-amzn-trace-id",
+        "x-cloud-trace-context",
+        "sentry-trace",
+        "cf-ray",
         "access-control-allow-origin",
         "access-control-allow-credentials",
         "access-control-expose-headers",
