@@ -4,7 +4,8 @@ use http::Uri;
 use http::request::Parts;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
-use super::{KeyError, KeyExtractor, Keys, compose};
+use super::{KeyError, KeyExtractor, Keys, check_length};
+use crate::lock::LockKey;
 
 /// The path of the request, as the client sent it: also inside nested axum routers, which strip prefixes.
 ///
@@ -19,7 +20,9 @@ pub fn path() -> impl KeyExtractor + Clone {
 }
 
 pub(super) fn key_of_path(parts: &Parts) -> Result<Keys, KeyError> {
-    compose("path".into(), [&*original_path(parts)])
+    let path = original_path(parts);
+    check_length([&*path])?;
+    Ok(LockKey::from_parts("path", [path]).into())
 }
 
 /// The path as the client sent it, in one spelling.

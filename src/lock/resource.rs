@@ -114,10 +114,15 @@ const fn is_same(one: &str, other: &str) -> bool {
     at == one.len() && at == other.len()
 }
 
-/// A resource of any family, as the extractors of [`key`](crate::key) take it: the layer's mode decides.
+/// A resource of any family, as the extractors of [`key`](crate::key) take it: the layer's mode decides. It panics where
+/// [`Resource::new`] does.
 impl From<&'static str> for Resource {
+    #[track_caller]
     fn from(name: &'static str) -> Self {
-        Self { name, mode: None }
+        Self {
+            mode: None,
+            ..Self::new(name)
+        }
     }
 }
 
@@ -202,6 +207,7 @@ mod tests {
     fn the_names_of_the_layers_are_no_resources() {
         for name in ["path", "idempotency"] {
             catch_unwind(|| Resource::new(name)).expect_err(name);
+            catch_unwind(|| Resource::from(name)).expect_err(name);
         }
         for name in ["", "pat", "paths", "lock:path", "idempotency-key"] {
             assert_eq!(Resource::new(name).of([""; 0]).key().as_str(), name);
