@@ -74,12 +74,15 @@ impl DistributedLockLayer {
     /// **A slow sender then holds the lock**, until [`max_hold`](Self::max_hold) is over. Without this, bodies are read before the
     /// lock is requested, so that a slow sender holds no lock, and a client that disconnects while its request waits is noticed at
     /// once. A body longer than axum's `DefaultBodyLimit` (2 MiB if it is not set, or without axum) gets a 413, a body that takes
-    /// longer than a minute a 400. Trailers of the request are dropped, and a request without a lock keeps its body. Calls of gRPC
-    /// and WebSockets over HTTP/2 are never read before the lock, because their clients may wait for an answer before they go on.
+    /// longer than a minute a 400. A `DefaultBodyLimit` further in, such as that of a handler, is not seen: set it outside of this
+    /// layer. Trailers of the request are dropped, and a request without a lock keeps its body.
     ///
-    /// The bodies of a layer that wait for their locks may occupy 64 MiB together, and those that wait for one key 16 MiB; the first
-    /// 64 KiB of each do not count, and a body is no longer counted when its handler has it. A request without room for its body gets
-    /// a 503 `body-budget`. A body that is still arriving takes no room from others: it is limited by its own connection alone.
+    /// **A client that waits for an answer before its body ends needs this**: calls of gRPC whose client streams. The layer does
+    /// not tell them by their content type, because a stranger could then hold a lock with a slow body.
+    ///
+    /// The bodies that wait for one key may occupy 16 MiB; the first 64 KiB of each do not count, and a body is no longer counted
+    /// when its handler has it. A request without room for its body gets a 503 `body-budget`. A body takes no room from those of
+    /// other keys, and none while it is still arriving: it is limited by its own connection alone.
     pub fn stream_body(self) -> DistributedLockLayer<true> {
         DistributedLockLayer {
             policy: self.policy,

@@ -1,8 +1,6 @@
 //! The key of a request, and its body, which is read where the key is in it.
 
 use bytes::Bytes;
-use http::Method;
-use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http_body::Body;
 
@@ -88,18 +86,13 @@ impl<B: Send> Take<B> for DistributedLockLayer<true> {
     }
 }
 
-/// The body is read, unless its client waits for an answer before it ends: in a gRPC call, or a WebSocket over HTTP/2.
+/// Each body is read: what a request says of itself, such as its content type, decides nothing.
 impl<B> Take<B> for DistributedLockLayer<false>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
 {
     fn content(parts: &Parts, body: &B) -> Content {
-        let content_type = parts.headers.get(CONTENT_TYPE);
-        let is_grpc = content_type.is_some_and(|it| it.as_bytes().starts_with(b"application/grpc"));
-        match is_grpc || parts.method == Method::CONNECT {
-            true => Content::Left,
-            false => WholeBody::content(parts, body),
-        }
+        WholeBody::content(parts, body)
     }
 
     async fn read(parts: &mut Parts, body: B) -> Result<(B, Bytes), RejectionKind> {
