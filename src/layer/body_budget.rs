@@ -9,26 +9,17 @@ use crate::sync::Mutex;
 /// How much of each body needs no room: a small body waits whatever the others occupy.
 const FREE: usize = 64 * 1024;
 
-/// What all bodies of a layer may occupy together, beyond the free part of each. A longer body is never read.
-pub(super) const TOTAL: usize = 64 * 1024 * 1024;
-
-/// What the bodies of the requests that wait for one key may occupy together, so that one busy key takes no room from others.
-const PER_KEY: usize = TOTAL / 4;
+/// What the bodies of the requests that wait for one key may occupy together, beyond the free part of each.
+const PER_KEY: usize = 16 * 1024 * 1024;
 
 /// The budget of a layer. Clones share it.
 ///
-/// A body that is still arriving needs no room in it: what it may occupy is the body limit of its own connection, so a slow upload
-/// takes nothing from other clients.
+/// Keys have no budget together, because a stranger who waits with bodies for some keys could use it up for all others. A body that is
+/// still arriving needs no room either. What the bodies of many keys may occupy is the body limit of each connection.
+///
+/// Between calls, the map has the sum of the [`Room`]s of each key that has one. No other mutex is taken under this one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct BodyBudget(Arc<Mutex<Taken>>);
-
-/// Between calls, `all` is the sum of all [`Room`]s that exist, and `by_key` has the sum of those of each key that has one. No other
-/// mutex is taken under this one.
-#[derive(Debug, Default)]
-struct Taken {
-    all: usize,
-    by_key: HashMap<LockKey, usize>,
-}
+pub(crate) struct BodyBudget(Arc<Mutex<HashMap<LockKey, usize>>>);
 
 impl BodyBudget {
     /// Takes room for a body of `length` bytes, whose request waits for `key`. `None`: there is none.
@@ -38,13 +29,12 @@ impl BodyBudget {
             return Some(Room(None));
         }
         let mut taken = self.0.lock();
-        let of_key = taken.by_key.get(key).copied().unwrap_or_default();
+        let of_key = taken.get(key).copied().unwrap_or_default();
         // A key has room for one body, however long.
-        if taken.all + bytes > TOTAL || of_key > 0 && of_key + bytes > PER_KEY {
+        if of_key > 0 && of_key + bytes > PER_KEY {
             return None;
         }
-        taken.all += bytes;
-        taken.by_key.insert(key.clone(), of_key + bytes);
+        taken.insert(key.clone(), of_key + bytes);
         Some(Room(Some((self.clone(), key.clone(), bytes))))
     }
 }
@@ -59,11 +49,10 @@ impl Drop for Room {
             return;
         };
         let mut taken = taken.lock();
-        taken.all -= bytes;
-        if let Some(of_key) = taken.by_key.get_mut(key) {
+        if let Some(of_key) = taken.get_mut(key) {
             *of_key -= bytes;
             if *of_key == 0 {
-                taken.by_key.remove(key);
+                taken.remove(key);
             }
         }
     }
@@ -82,21 +71,18 @@ mod tests {
     #[test]
     fn a_small_body_always_has_room() {
         let budget = BodyBudget::default();
-        let _full = budget.room(&key(0), TOTAL + FREE).expect("it is empty");
-        for n in 0..2 {
-            assert!(budget.room(&key(n), FREE + 1).is_none());
-            assert!(budget.room(&key(n), FREE).is_some());
-        }
+        let _full = budget.room(&key(0), PER_KEY + FREE).expect("it is empty");
+        assert!(budget.room(&key(0), FREE + 1).is_none());
+        assert!(budget.room(&key(0), FREE).is_some());
     }
 
     #[test]
     fn room_is_given_back() {
         let budget = BodyBudget::default();
         for n in 0..100 {
-            let _room = budget.room(&key(n), TOTAL + FREE).expect("no other waits");
+            let _room = budget.room(&key(n), MIB + FREE).expect("no other waits");
         }
-        let taken = budget.0.lock();
-        assert_eq!((taken.all, taken.by_key.len()), (0, 0));
+        assert!(budget.0.lock().is_empty());
     }
 
     #[test]
@@ -106,7 +92,7 @@ mod tests {
         let of_one: Vec<_> = (0..100).map_while(|_| ask(0)).collect();
         assert_eq!(of_one.len(), PER_KEY / MIB);
         let of_others: Vec<_> = (1..100).map_while(ask).collect();
-        assert_eq!(of_others.len(), (TOTAL - PER_KEY) / MIB);
+        assert_eq!(of_others.len(), 99);
         drop(of_one);
         assert!(ask(0).is_some());
     }

@@ -10,9 +10,11 @@ use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
-use super::body_budget::TOTAL;
 use super::rejection::RejectionKind;
 use crate::error::BoxError;
+
+/// The longest body that is read (bytes), even if axum has no limit.
+const LONGEST: usize = 64 * 1024 * 1024;
 
 /// How long a body may take to arrive.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -32,7 +34,7 @@ pub(super) async fn read<B>(parts: &mut Parts, body: B) -> Result<Bytes, Rejecti
 where
     B: Body<Error: Into<BoxError>>,
 {
-    let limit = limit(parts).min(TOTAL);
+    let limit = limit(parts).min(LONGEST);
     if body.size_hint().lower() > limit as u64 {
         // Not drained: the first read would have the server ask for a body that the client has not begun to send.
         return Err(RejectionKind::BodyTooLarge);
@@ -65,7 +67,7 @@ fn limit(parts: &mut Parts) -> usize {
     let (limited, body) = request.with_limited_body().into_parts();
     parts.extensions = limited.extensions;
     let longest = body.size_hint().upper();
-    longest.map_or(TOTAL, |longest| longest.try_into().unwrap_or(TOTAL))
+    longest.map_or(LONGEST, |longest| longest.try_into().unwrap_or(LONGEST))
 }
 
 #[cfg(not(feature = "axum"))]

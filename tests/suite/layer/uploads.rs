@@ -240,6 +240,24 @@ async fn the_bodies_that_wait_for_one_key_take_no_room_from_other_keys() {
     is_served(&app, 2, 2 * MIB).await;
 }
 
+/// A stranger holds keys of its own by slow requests, and lets bodies wait for each of them.
+#[tokio::test(start_paused = true)]
+async fn the_bodies_that_wait_for_many_keys_take_no_room_from_other_keys() {
+    let (store, _locks, layer) = locking();
+    let app = reading().layer(layer.key(key::param("lock:order", "id")));
+    let elsewhere = LockClient::new(store);
+    let keys = (0..8).map(|n| (format!("lock:order:{n}"), LockMode::Write));
+    let held = elsewhere.lock_all(keys).await.unwrap();
+    let full = |n| upload(&format!("/orders/{n}"), Body::from(vec![b'x'; 2 * MIB]));
+    let mut waiting = sending(&app, (0..40).map(|n| full(n % 8))).await;
+    assert!(waiting.try_join_next().is_none(), "each has its room");
+    is_served(&app, 8, 2 * MIB).await;
+    held.release().await.unwrap();
+    while let Some(answer) = waiting.join_next().await {
+        assert_eq!(answer.unwrap().status(), 200);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_limit_of_axum_is_the_limit_of_the_layer() {
     for (limit, length, status) in [
