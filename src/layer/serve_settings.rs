@@ -130,7 +130,7 @@ impl ServeSettings {
         let after = match (rejection.kind(), rejection.cause()) {
             // The probable end of the present hold, and at the latest the end of its lease.
             (_, Some(LockError::Busy { retry_after })) => {
-                average.min(retry_after.unwrap_or_default())
+                retry_after.map_or(average, |left| average.min(left))
             }
             // The time after which those who wait have probably had their turns.
             (RejectionKind::Overloaded, _) if self.waiters_take_turns => {
@@ -141,5 +141,29 @@ impl ServeSettings {
             _ => return rejection,
         };
         rejection.with_retry_after(retry_after(after))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::memory::MemoryStore;
+
+    #[tokio::test(start_paused = true)]
+    async fn without_the_end_of_a_hold_its_average_time_is_told() {
+        let client = LockClient::new(MemoryStore::new());
+        let settings = ServeSettings::new(client, Duration::ZERO, 1);
+        let (route, began) = (Route::default(), Instant::now());
+        let held = settings.timed_hold(began, began, &route);
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        drop(held);
+        for (retry_after, times) in [(None, 8..=16), (Some(Duration::from_secs(3)), 3..=6)] {
+            let busy = Rejection::from(LockError::Busy { retry_after });
+            let told = settings.timed(busy, &route).retry_after();
+            assert!(
+                times.contains(&told.expect("it is busy").as_secs()),
+                "{told:?}"
+            );
+        }
     }
 }

@@ -29,14 +29,18 @@ macro_rules! shared_setters {
         }
 
         /// Sets your own response to requests that are not served. The layer puts the [`Rejection`](crate::Rejection) into its
-        /// extensions, and removes the body of a response to HEAD.
+        /// extensions, and removes the body of a response to HEAD. The text of a [`Rejection`](crate::Rejection) is for the program's log:
+        /// it has the cause, such as advice for developers.
         ///
         /// ```
-        /// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore, Rejection};
+        /// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore};
+        /// use http::HeaderValue;
+        /// use http::header::CONTENT_TYPE;
+        ///
         /// # let locks = LockClient::new(MemoryStore::new());
         /// DistributedLockLayer::new(locks).rejection(|rejection| {
-        ///     let mut response = rejection.to_response();
-        ///     *response.body_mut() = format!("sorry: {rejection}");
+        ///     let mut response = rejection.to_response().map(|_| format!("sorry: {}", rejection.kind().as_str()));
+        ///     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
         ///     response
         /// })
         /// # ;
