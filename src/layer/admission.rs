@@ -31,7 +31,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         B: Send,
     {
         let (policy, serve) = (&*self.policy, &self.policy.serve);
-        let Some(mode) = policy.mode(parts) else {
+        let Some((mode, reads)) = policy.mode(parts) else {
             return Err(NotAdmitted::Bypass(body));
         };
         let (found, body) = extract::<Self, B>(&policy.key, parts, body).await?;
@@ -42,7 +42,8 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         let is_nested = known.is_some();
         let owner = known.map_or_else(Owner::new, |known| known.owner.clone());
         let mut request = self.request(parts, keys, mode, &owner, route);
-        let on_unavailable = policy.on_unavailable(request.is_read());
+        let reads_only = request.is_read() || reads && request.is_exclusive();
+        let on_unavailable = policy.on_unavailable(reads_only);
         // An owner may join a hold of its own beside those that wait.
         if !is_nested && (body.is_unread() || serve.is_down()) {
             let rejects = on_unavailable == OnUnavailable::Reject;
@@ -58,7 +59,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
                 let claim = Claim {
                     guard,
                     timed: serve.timed_hold(asked, Instant::now(), route),
-                    context: policy.confirm(request.is_read()),
+                    context: policy.confirm(reads_only),
                 };
                 return Ok((body, claim));
             }

@@ -90,16 +90,15 @@ impl Policy {
         }
     }
 
-    /// The mode of a request; `None`: it is not locked.
-    pub(super) fn mode(&self, parts: &Parts) -> Option<LockMode> {
+    /// The mode of a request, and whether it reads by its method on a store without read-write locks; `None`: it is not locked.
+    pub(super) fn mode(&self, parts: &Parts) -> Option<(LockMode, bool)> {
         if let Some(mode) = &self.mode {
-            return mode.mode(parts);
+            return Some((mode.mode(parts)?, false));
         }
         let mode = by_method().mode(parts)?;
-        Some(if self.shares_reads {
-            mode
-        } else {
-            LockMode::Reentrant
+        Some(match self.shares_reads {
+            true => (mode, false),
+            false => (LockMode::Reentrant, mode == LockMode::Read),
         })
     }
 

@@ -15,6 +15,7 @@ use tower_distributed_lock::{
     Confirm, DistributedLockLayer, Lease, LockMode, OnUnavailable, ReleaseOn, key,
 };
 
+use super::store::TestStore;
 use super::{locking, orders, problem, put, request, send, settle, slow_orders, text};
 use crate::support::LimitedStore;
 
@@ -171,6 +172,33 @@ async fn on_a_store_without_read_write_locks_reads_exclude_each_other_too() {
         (StatusCode::OK, StatusCode::OK)
     );
     assert!(began.elapsed() >= Duration::from_secs(2));
+}
+
+/// Their locks are exclusive, and their methods still say that they only read.
+#[tokio::test(start_paused = true)]
+async fn on_a_store_without_read_write_locks_reads_have_their_policy() {
+    let store = TestStore::limited(Capabilities::new([LockMode::Reentrant]));
+    let layer = DistributedLockLayer::new(store.clone());
+    let ending = {
+        let store = store.clone();
+        async move || store.unplug(true)
+    };
+    let ended = Router::new().route("/orders/{id}", any(ending));
+    let ended = ended.layer(layer.clone());
+    let served = async |method, status| {
+        store.unplug(false);
+        let answer = send(&ended, request(method, "/orders/1")).await;
+        assert_eq!(answer.status(), status, "{method}");
+        store.unplug(false);
+        settle().await;
+    };
+    served("GET", 200).await;
+    served("PUT", 500).await;
+    store.unplug(true);
+    let app = orders().layer(layer.reads(reads(OnUnavailable::Proceed)));
+    let read = send(&app, request("GET", "/orders/2")).await;
+    assert_eq!(text(read).await, "unlocked");
+    assert_eq!(put(&app, "/orders/2").await.status(), 503);
 }
 
 #[test]

@@ -31,9 +31,18 @@ pub(crate) struct TestStore {
     silent: Arc<AtomicBool>,
     asked: Arc<AtomicUsize>,
     delays: Arc<Mutex<VecDeque<Duration>>>,
+    only: Option<Capabilities>,
 }
 
 impl TestStore {
+    /// A store with these capabilities only.
+    pub(crate) fn limited(only: Capabilities) -> Self {
+        Self {
+            only: Some(only),
+            ..Self::default()
+        }
+    }
+
     /// Ends all holds that were granted so far.
     pub(crate) async fn steal(&self) {
         let granted = std::mem::take(&mut *self.granted.lock().unwrap());
@@ -121,7 +130,8 @@ impl LockStore for TestStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.memory.capabilities()
+        let only = self.only.clone();
+        only.unwrap_or_else(|| self.memory.capabilities())
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
