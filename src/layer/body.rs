@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
+use futures_util::future;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Either, Full};
@@ -39,31 +40,21 @@ pin_project! {
     /// or the body of the layer's own response.
     pub struct ResponseBody<B> {
         #[pin]
-        kind: Kind<B>,
-    }
-}
-
-pin_project! {
-    #[project = KindProjected]
-    enum Kind<B> {
-        Handlers { #[pin] body: B },
-        Local { body: LocalBody },
+        body: future::Either<B, LocalBody>,
     }
 }
 
 impl<B> ResponseBody<B> {
     /// The handler's body, without a lock.
     pub(crate) fn handlers(body: B) -> Self {
-        Self {
-            kind: Kind::Handlers { body },
-        }
+        let body = future::Either::Left(body);
+        Self { body }
     }
 
     /// A body of the layer.
     pub(crate) fn local(body: LocalBody) -> Self {
-        Self {
-            kind: Kind::Local { body },
-        }
+        let body = future::Either::Right(body);
+        Self { body }
     }
 }
 
@@ -86,23 +77,23 @@ where
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match self.project().kind.project() {
-            KindProjected::Handlers { body } => poll_bytes(body, cx),
-            KindProjected::Local { body } => Pin::new(body).poll_frame(cx),
+        match self.project().body.as_pin_mut() {
+            future::Either::Left(body) => poll_bytes(body, cx),
+            future::Either::Right(body) => body.poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.kind {
-            Kind::Handlers { body } => body.is_end_stream(),
-            Kind::Local { body } => body.is_end_stream(),
+        match &self.body {
+            future::Either::Left(body) => body.is_end_stream(),
+            future::Either::Right(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.kind {
-            Kind::Handlers { body } => body.size_hint(),
-            Kind::Local { body } => body.size_hint(),
+        match &self.body {
+            future::Either::Left(body) => body.size_hint(),
+            future::Either::Right(body) => body.size_hint(),
         }
     }
 }

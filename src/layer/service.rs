@@ -28,21 +28,6 @@ macro_rules! service {
             pub fn new(inner: S, layer: $Layer) -> Self {
                 Self { inner, layer }
             }
-
-            /// Borrows the inner service.
-            pub fn get_ref(&self) -> &S {
-                &self.inner
-            }
-
-            /// Borrows the inner service mutably.
-            pub fn get_mut(&mut self) -> &mut S {
-                &mut self.inner
-            }
-
-            /// Returns the inner service.
-            pub fn into_inner(self) -> S {
-                self.inner
-            }
         }
 
         impl<S $(, const $Const: bool)?> tower_layer::Layer<S> for $Layer {
