@@ -151,7 +151,7 @@ pub use timing::LockTiming;
 pub use wait::WaitPolicy;
 
 pub(crate) use body::{local, whole};
-pub(crate) use confirm::{NotConfirmed, confirm};
+pub(crate) use confirm::{confirm, in_time};
 pub(crate) use policy::TenantOf;
 pub(crate) use request_lock::RequestLock;
 #[cfg(feature = "axum")]

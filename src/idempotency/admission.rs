@@ -8,17 +8,17 @@ use http::Response;
 use http::header::ACCEPT_ENCODING;
 use http::request::Parts;
 use http_body::Body;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::IdempotencyLayer;
 use super::claimed::IdempotencyKey;
 use super::fingerprint::Fingerprint;
 use super::local::READ;
 use super::record::decode;
-use crate::error::{BoxError, LockError, StoreError, StoreErrorKind};
+use crate::error::BoxError;
 use crate::guard::LockGuard;
 use crate::layer::{
-    Claim, NotAdmitted, Rejection, RejectionKind, RequestLock, WholeBody, extract, whole,
+    Claim, NotAdmitted, Rejection, RejectionKind, RequestLock, WholeBody, extract, in_time, whole,
 };
 use crate::limits::{FOR_EVER, LAST_MOMENT};
 use crate::lock::LockKey;
@@ -32,16 +32,6 @@ pub(crate) struct RecordContext {
     pub(super) name: LockKey,
     pub(super) fingerprint: Fingerprint,
     pub(super) scope: Arc<str>,
-}
-
-/// What the store answers before `until`.
-async fn answered_by<T>(
-    until: Instant,
-    answer: impl Future<Output = Result<T, LockError>>,
-) -> Result<T, LockError> {
-    let answer = timeout_at(until, answer).await;
-    answer
-        .unwrap_or_else(|elapsed| Err(StoreError::new(StoreErrorKind::Unanswered, elapsed).into()))
 }
 
 impl IdempotencyLayer {
@@ -98,8 +88,8 @@ impl IdempotencyLayer {
             guard.discard();
             return Err(NotAdmitted::Answer(replay.map(whole)));
         }
-        let request = RequestLock::of(&mut parts.extensions);
-        request.lock = Some(guard.handle().of_owner(&request.owner));
+        // Without its owner, so that it cannot be shared: the record needs the last share.
+        RequestLock::of(&mut parts.extensions).lock = Some(guard.handle());
         let context = RecordContext {
             name,
             fingerprint,
@@ -127,7 +117,7 @@ impl IdempotencyLayer {
         let request = serve.client.lock(name).owner(owner);
         let request = serve.request(request, wait.min(left), route);
         // The one attempt of a wait that is spent has no two seconds of its own.
-        let acquired = answered_by(until + LAST_MOMENT, request.acquire()).await;
+        let acquired = in_time(until + LAST_MOMENT, request.acquire()).await;
         acquired.map_err(|error| {
             serve.failed(&error);
             Rejection::from(error).contended_as(RejectionKind::InProgress)
@@ -151,7 +141,7 @@ impl IdempotencyLayer {
             Some(record) => record,
             None => {
                 let record = self.settings.serve.client.record(name);
-                let answered = answered_by(until, record).await;
+                let answered = in_time(until, record).await;
                 let answered = answered.inspect_err(|error| self.settings.serve.failed(error));
                 let Some(record) = answered? else {
                     return Ok(None);

@@ -10,11 +10,10 @@ use tokio::time::Instant;
 
 use super::IdempotencyLayer;
 use super::admission::RecordContext;
-use crate::error::BoxError;
+use crate::error::{BoxError, LockError};
 use crate::layer::{
     Claim, Confirm, FinalResponse, HandlerOutcome, Head, LockTiming, ModePolicy, NotAdmitted,
-    NotConfirmed, Protocol, Rejection, ResponseBody, ServeSettings, confirm, mode, unless_lost,
-    whole,
+    Protocol, Rejection, ResponseBody, ServeSettings, confirm, mode, unless_lost, whole,
 };
 use crate::limits::{self, CONFIRMATION};
 use crate::lock::LockMode;
@@ -76,16 +75,16 @@ where
         }: Claim<RecordContext>,
         Head { route, .. }: &Head,
         handled: HandlerOutcome<Self::Handled, E>,
-    ) -> Result<FinalResponse<R, E>, NotConfirmed> {
+    ) -> Result<FinalResponse<R, E>, LockError> {
         let began = Instant::now();
         let (mut result, record) = match handled {
             Ok(Ok((response, record))) => (Ok(response), record),
             Ok(Err(error)) => (Err(error), None),
-            Err(NotConfirmed) => {
+            Err(lost) => {
                 drop(guard);
                 timed.end();
                 idempotent_response(route, "not_recorded");
-                return self.answered_by_record(&context).await;
+                return self.answered_by_record(&context, lost).await;
             }
         };
         let value = record.as_ref().map(|record| record.value.clone());
@@ -97,8 +96,9 @@ where
             (Some(_), Err(_)) => "unknown",
         };
         idempotent_response(route, outcome);
-        let Ok(by) = confirmation else {
-            return self.answered_by_record(&context).await;
+        let by = match confirmation {
+            Ok(by) => by,
+            Err(error) => return self.answered_by_record(&context, error).await,
         };
         if let Some(value) = value {
             let until = limits::after(began, self.settings.retention());
@@ -117,16 +117,17 @@ where
 
 impl IdempotencyLayer {
     /// The answer to a request whose lock was lost, or whose end the store did not confirm: the record, if there is one. It is of the
-    /// request that has run in its place, or its own that was stored late.
+    /// request that has run in its place, or its own that was stored late. Without one it is `error`.
     async fn answered_by_record<R, E>(
         &self,
         context: &RecordContext,
-    ) -> Result<FinalResponse<R, E>, NotConfirmed> {
+        error: LockError,
+    ) -> Result<FinalResponse<R, E>, LockError> {
         let until = Instant::now() + CONFIRMATION;
         let record = self
             .look_up(&context.name, context.fingerprint, until)
             .await;
-        let replay = record.ok().flatten().ok_or(NotConfirmed)?;
+        let replay = record.ok().flatten().ok_or(error)?;
         Ok(Ok(replay.map(|body| ResponseBody::local(whole(body)))))
     }
 }

@@ -1,10 +1,10 @@
 //! The end of a request: the release, and its confirmation.
 
 use futures_util::future::poll_immediate;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::settings::Confirm;
-use crate::error::LockError;
+use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::limits::CONFIRMATION;
 use crate::store::Record;
@@ -33,11 +33,11 @@ impl Confirmation {
     }
 }
 
-/// The lock was lost, or it is unknown whether it was held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NotConfirmed;
-
 /// Releases, leaving `record` behind if the lock was held until then, and decides whether the response may go (promise S5).
+///
+/// # Errors
+///
+/// Why the response may not go: the lock was lost, or its release is `Unconfirmed`; with a record also `Invalid`.
 ///
 /// # Cancel safety
 ///
@@ -46,32 +46,54 @@ pub(crate) async fn confirm(
     how: Confirm,
     guard: LockGuard,
     record: Option<Record>,
-) -> Result<Confirmation, NotConfirmed> {
+) -> Result<Confirmation, LockError> {
     let labels = guard.labels();
-    let confirmation = if how == Confirm::Deadline {
-        (!guard.is_lost()).then_some(Confirmation::Lease)
-    } else {
-        // After the release has begun, no renewal changes the deadline.
-        let deadline = (how == Confirm::Store).then(|| guard.deadline());
-        let mut release = guard.end(record);
-        let answer = match poll_immediate(&mut release).await {
-            // The memory of the process answers without a timer.
-            Some(answer) => Some(answer),
-            None => Box::pin(timeout(CONFIRMATION, &mut release)).await.ok(),
-        };
-        // A lock that is known to be lost is not confirmed: its lease may not be over.
-        let by_lease =
-            || !release.is_lost() && deadline.is_some_and(|deadline| Instant::now() < deadline);
-        match answer {
-            Some(Ok(())) => Some(Confirmation::Store),
-            None | Some(Err(LockError::Unavailable(_))) => {
-                by_lease().then_some(Confirmation::Lease)
-            }
-            Some(Err(_)) => None,
-        }
+    let by = match how {
+        Confirm::Deadline if guard.is_lost() => return Err(LockError::Lost),
+        Confirm::Deadline => Confirmation::Lease,
+        Confirm::Store | Confirm::Strict => released(how, guard, record).await?,
     };
-    if let (Some(by), Some(labels)) = (confirmation, &labels) {
+    if let Some(labels) = &labels {
         telemetry::confirmed(labels, by.as_str());
     }
-    confirmation.ok_or(NotConfirmed)
+    Ok(by)
+}
+
+async fn released(
+    how: Confirm,
+    guard: LockGuard,
+    record: Option<Record>,
+) -> Result<Confirmation, LockError> {
+    // After the release has begun, no renewal changes the deadline.
+    let deadline = (how == Confirm::Store).then(|| guard.deadline());
+    let mut release = guard.end(record);
+    let answer = match poll_immediate(&mut release).await {
+        // The memory of the process answers without a timer.
+        Some(answer) => answer,
+        None => Box::pin(in_time(Instant::now() + CONFIRMATION, &mut release)).await,
+    };
+    match answer {
+        Ok(()) => Ok(Confirmation::Store),
+        // It is known to be lost: its lease may not be over.
+        Err(LockError::Unavailable(_)) if release.is_lost() => Err(LockError::Lost),
+        Err(LockError::Unavailable(_))
+            if deadline.is_some_and(|deadline| Instant::now() < deadline) =>
+        {
+            Ok(Confirmation::Lease)
+        }
+        Err(LockError::Unavailable(error) | LockError::Conflict(error)) => {
+            Err(LockError::Unconfirmed(error))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What the store answers before `until`.
+pub(crate) async fn in_time<T>(
+    until: Instant,
+    answer: impl Future<Output = Result<T, LockError>>,
+) -> Result<T, LockError> {
+    let answer = timeout_at(until, answer).await;
+    answer
+        .unwrap_or_else(|elapsed| Err(StoreError::new(StoreErrorKind::Unanswered, elapsed).into()))
 }

@@ -9,7 +9,7 @@ use http_body::Body;
 
 use super::DistributedLockLayer;
 use super::body::{ResponseBody, guarded};
-use super::confirm::{Confirmation, NotConfirmed, confirm};
+use super::confirm::{Confirmation, confirm};
 use super::policy::Policy;
 use super::respond::Head;
 use super::serve::{Claim, FinalResponse, HandlerOutcome, NotAdmitted, Protocol};
@@ -18,7 +18,7 @@ use super::settings::{Confirm, OnLost, ReleaseOn};
 use super::take_body::TakesBody;
 use super::timing::LockTiming;
 use super::unless_lost::unless_lost;
-use crate::error::BoxError;
+use crate::error::{BoxError, LockError};
 use crate::telemetry::Route;
 
 impl<const STREAMED: bool, B, R> Protocol<B, R> for DistributedLockLayer<STREAMED>
@@ -53,19 +53,19 @@ where
         mut claim: Claim<Confirm>,
         head: &Head,
         handled: HandlerOutcome<Response<R>, E>,
-    ) -> impl Future<Output = Result<FinalResponse<R, E>, NotConfirmed>> + Send {
+    ) -> impl Future<Output = Result<FinalResponse<R, E>, LockError>> + Send {
         let (policy, how) = (&self.policy, claim.context);
         // Not an `async fn`, which moves its arguments once more.
         async move {
-            match &handled {
-                Err(NotConfirmed) => return Err(NotConfirmed),
-                Ok(Ok(response))
+            let result = handled?;
+            match &result {
+                Ok(response)
                     if policy.release_on == ReleaseOn::BodyEnd
                         && has_body(response, &head.method) =>
                 {
                     // The head goes out before the lock is released.
                     let length = length(response);
-                    return Ok(handled?.map(|mut response| {
+                    return Ok(result.map(|mut response| {
                         LockTiming::of(&mut claim.timed, None).put(&mut response);
                         response.map(|body| {
                             let (guard, timed) = (claim.guard, claim.timed);
@@ -74,10 +74,10 @@ where
                         })
                     }));
                 }
-                Ok(_) => {}
+                _ => {}
             }
             let by = confirm(how, claim.guard, None).await?;
-            Ok(handled?.map(|mut response| {
+            Ok(result.map(|mut response| {
                 if by == Confirmation::Lease && how == Confirm::Store {
                     policy.warn_of_lease();
                 }

@@ -64,6 +64,13 @@ impl Rejection {
         }
     }
 
+    /// Why the response of a handler is withheld: whatever the reason is, the client does not know the outcome.
+    pub(crate) fn ended(error: LockError) -> Self {
+        let mut rejection = Self::new(RejectionKind::Lost);
+        rejection.cause = Some(error);
+        rejection
+    }
+
     /// The same, of this kind if the lock was in use until the wait was over.
     pub(crate) fn contended_as(self, kind: RejectionKind) -> Self {
         match self.kind {

@@ -37,7 +37,7 @@ impl LockHandle {
         extensions.get::<RequestLock>()?.lock.as_ref()
     }
 
-    /// Takes one more share in the lock that a layer holds around a request, at once: it is held until that guard has ended too, even
+    /// Takes one more share in the lock that a [`DistributedLockLayer`](super::DistributedLockLayer) holds around a request, at once: it is held until that guard has ended too, even
     /// beyond the response.
     ///
     /// ```
@@ -55,8 +55,9 @@ impl LockHandle {
     ///
     /// # Errors
     ///
-    /// [`LockError::Lost`] if the lock is lost, and [`LockError::Invalid`] if it has ended, or is not that of a layer on this client:
-    /// the handle of a [`LockGuard`] does not know its owner.
+    /// [`LockError::Lost`] if the lock is lost, and [`LockError::Invalid`] if it has ended, or is not that of a
+    /// [`DistributedLockLayer`](super::DistributedLockLayer) on this client. The handle of a [`LockGuard`] does not know its owner, and
+    /// the lock of an [`IdempotencyLayer`](crate::IdempotencyLayer) must end with its response, which is recorded in the same step.
     ///
     /// # Cancel safety
     ///
@@ -64,8 +65,9 @@ impl LockHandle {
     pub async fn share(&self, client: &LockClient) -> Result<LockGuard, LockError> {
         let Some(owner) = self.owner().filter(|_| self.id().client() == client.id()) else {
             return Err(LockError::invalid(
-                "only the lock of a layer can be shared by its handle, with the client of that layer: name the owner of another \
-                 guard by `LockRequest::owner`",
+                "only the lock of a `DistributedLockLayer` can be shared by its handle, with the client of that layer: name the \
+                 owner of another guard by `LockRequest::owner`. The lock of an `IdempotencyLayer` ends with the response: do \
+                 the work before, or under a lock of its own",
             ));
         };
         if self.is_lost() {

@@ -11,7 +11,6 @@ use tower_service::Service;
 use tracing::Instrument;
 
 use super::body::{LocalBody, ResponseBody};
-use super::confirm::NotConfirmed;
 use super::hold_times::TimedHold;
 use super::rejection::{Rejection, RejectionKind};
 use super::respond::Head;
@@ -53,7 +52,7 @@ pub(crate) trait Protocol<B, R>: Clone + Send + Sync + 'static {
         claim: Claim<Self::Context>,
         head: &Head,
         handled: HandlerOutcome<Self::Handled, E>,
-    ) -> impl Future<Output = Result<FinalResponse<R, E>, NotConfirmed>> + Send;
+    ) -> impl Future<Output = Result<FinalResponse<R, E>, LockError>> + Send;
 
     fn settings(&self) -> &ServeSettings;
 }
@@ -88,7 +87,7 @@ impl<B> From<KeyError> for NotAdmitted<B> {
             #[cfg(feature = "axum")]
             Cause::NotOfTheRoute(reason) => LockError::invalid(reason).into(),
             Cause::BodyUnread => LockError::invalid(
-                "the key is in the request's body, which was not read: leave out `stream_body`, and take the key of a gRPC call from its head",
+                "the key is in the request's body, which was not read: leave out `stream_body`, or take the key from the head",
             )
             .into(),
             Cause::Response(mut response) => {
@@ -109,7 +108,7 @@ pub(crate) struct Claim<D> {
 }
 
 /// What a handler has led to: a response, an error of the inner service, or the loss of its lock.
-pub(crate) type HandlerOutcome<H, E> = Result<Result<H, E>, NotConfirmed>;
+pub(crate) type HandlerOutcome<H, E> = Result<Result<H, E>, LockError>;
 
 /// A response, or the error of the inner service.
 pub(crate) type FinalResponse<R, E> = Result<Response<ResponseBody<R>>, E>;
@@ -137,7 +136,9 @@ where
             let calling = Oneshot::new(inner, Request::from_parts(parts, body));
             return match in_task(settings, calling).await {
                 Some(response) => Ok(response?.map(ResponseBody::handlers)),
-                None => Ok(settings.responder.refuse(LockError::Lost.into(), &head)),
+                None => Ok(settings
+                    .responder
+                    .refuse(Rejection::ended(LockError::Lost), &head)),
             };
         }
         Err(NotAdmitted::Bypass(body) | NotAdmitted::Unlocked(body)) => {
@@ -158,12 +159,12 @@ where
             let (task, of) = (layer.clone(), head.clone());
             let work = async move { finished(&task, &of, claim, calling).await };
             let finished = in_task(layer.settings(), work).await;
-            finished.unwrap_or(Err(NotConfirmed))
+            finished.unwrap_or(Err(LockError::Lost))
         }
     };
-    finished.unwrap_or_else(|NotConfirmed| {
+    finished.unwrap_or_else(|error| {
         let responder = &layer.settings().responder;
-        Ok(responder.refuse(LockError::Lost.into(), &head))
+        Ok(responder.refuse(Rejection::ended(error), &head))
     })
 }
 
@@ -182,7 +183,7 @@ fn finished<L, B, R, E>(
     head: &Head,
     claim: Claim<L::Context>,
     calling: impl Future<Output = Result<Response<R>, E>> + Send,
-) -> impl Future<Output = Result<FinalResponse<R, E>, NotConfirmed>> + Send
+) -> impl Future<Output = Result<FinalResponse<R, E>, LockError>> + Send
 where
     E: Send,
     L: Protocol<B, R>,

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-use super::confirm::NotConfirmed;
+use crate::error::LockError;
 use crate::guard::LockGuard;
 
 /// Drives `handling` until it is done, or the lock of `watched` is lost.
@@ -14,14 +14,14 @@ use crate::guard::LockGuard;
 pub(crate) fn unless_lost<F: Future>(
     mut watched: Option<&LockGuard>,
     mut handling: Pin<&mut F>,
-) -> impl Future<Output = Result<F::Output, NotConfirmed>> {
+) -> impl Future<Output = Result<F::Output, LockError>> {
     // Boxed, because it is large, and a handler that never waits is served without it.
     let mut lost: Option<Pin<Box<dyn Future<Output = ()> + Send>>> = None;
     poll_fn(move |cx| {
         if let Some(lost) = &mut lost
             && lost.as_mut().poll(cx).is_ready()
         {
-            return Poll::Ready(Err(NotConfirmed));
+            return Poll::Ready(Err(LockError::Lost));
         }
         if let Poll::Ready(done) = handling.as_mut().poll(cx) {
             return Poll::Ready(Ok(done));
@@ -30,6 +30,6 @@ pub(crate) fn unless_lost<F: Future>(
             return Poll::Pending;
         };
         let watch = lost.insert(Box::pin(guard.lost()));
-        watch.as_mut().poll(cx).map(|()| Err(NotConfirmed))
+        watch.as_mut().poll(cx).map(|()| Err(LockError::Lost))
     })
 }

@@ -11,7 +11,7 @@ use super::{LocalBody, local, poll_bytes};
 use crate::client::Held;
 use crate::error::{BoxError, LockError};
 use crate::guard::LockGuard;
-use crate::layer::confirm::{NotConfirmed, confirm};
+use crate::layer::confirm::confirm;
 use crate::layer::hold_times::TimedHold;
 use crate::layer::settings::{Confirm, OnLost};
 use crate::layer::unless_lost::unless_lost;
@@ -54,8 +54,7 @@ where
                 let next = poll_fn(|cx| poll_bytes(body.as_mut(), cx));
                 unless_lost(watched, pin!(held.around(next))).await
             };
-            let frame = frame.map_err(|NotConfirmed| LockError::Lost)?;
-            let frame = frame.transpose()?;
+            let frame = frame?.transpose()?;
             let is_last = frame.as_ref().is_none_or(|frame| {
                 length = length.map(|length| length.saturating_sub(sent(frame)));
                 frame.is_trailers() || length == Some(0) || body.is_end_stream()
@@ -64,8 +63,7 @@ where
                 let rest = (body, Some((guard, timed)), length);
                 return Ok(frame.map(|frame| ((frame, false), rest)));
             }
-            let confirmed = confirm(how, guard, None).await;
-            confirmed.map_err(|NotConfirmed| LockError::Lost)?;
+            confirm(how, guard, None).await?;
             let is_end = body.is_end_stream();
             Ok(frame.map(|frame| ((frame, is_end), (body, None, length))))
         }

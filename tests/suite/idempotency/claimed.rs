@@ -1,13 +1,16 @@
 //! The name of the record, as the handler gets it, and what else the handler gets.
 
+use std::sync::{Arc, Mutex};
+
 use axum::body::Body;
+use axum::handler::Handler;
 use axum::routing::post;
 use axum::{Extension, Router};
 use http::{Request, StatusCode};
 use tower_distributed_lock::idempotency::{IdempotencyKey, Recording};
 use tower_distributed_lock::{
-    DistributedLockLayer, IdempotencyLayer, LockAdmin, LockClient, LockHandle, MemoryStore, Owner,
-    key,
+    DistributedLockLayer, IdempotencyLayer, LockAdmin, LockClient, LockError, LockHandle,
+    MemoryStore, Owner, Rejection, RejectionKind, key,
 };
 
 use super::{Runs, answering, is_replay, pay, problem, remembering, request, send, text};
@@ -19,6 +22,14 @@ impl AsRef<str> for User {
     fn as_ref(&self) -> &str {
         self.0
     }
+}
+
+fn answering_with_lock<H, T>(layer: IdempotencyLayer, handler: H) -> Router
+where
+    H: Handler<T, ()>,
+    T: 'static,
+{
+    Router::new().route("/payments", post(handler)).layer(layer)
 }
 
 fn naming(layer: IdempotencyLayer) -> Router {
@@ -160,4 +171,43 @@ async fn a_lock_layer_further_in_shows_its_own_lock() {
     assert_eq!(text(pay(&app).await).await, "path:/payments");
     assert!(is_replay(&pay(&app).await));
     assert_eq!(runs.count(), 1);
+}
+
+/// It would still have the hold at the end of the request, which is then neither recorded nor confirmed.
+#[tokio::test(start_paused = true)]
+async fn the_lock_of_a_request_cannot_be_shared_beyond_its_response() {
+    let (_store, locks, layer) = remembering();
+    let app = answering_with_lock(layer, async move |lock: LockHandle| {
+        let refused = lock
+            .share(&locks)
+            .await
+            .map(drop)
+            .expect_err("it is not shared");
+        assert!(matches!(refused, LockError::Invalid(_)), "{refused:?}");
+        "refused"
+    });
+    assert_eq!(text(pay(&app).await).await, "refused");
+    assert!(is_replay(&pay(&app).await));
+}
+
+/// By its owner it can, and the log says what is wrong.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_the_handler_has_taken_once_more_is_no_loss() {
+    let (_store, locks, layer) = remembering();
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let keeping = async move |lock: LockHandle, owner: Owner| {
+        let guard = locks.lock(lock.key()).owner(&owner).await.unwrap();
+        kept.lock().unwrap().push(guard);
+    };
+    let app = answering_with_lock(layer, keeping);
+    let response = pay(&app).await;
+    let rejection = response.extensions().get::<Rejection>().unwrap();
+    assert_eq!(
+        rejection.kind(),
+        RejectionKind::Lost,
+        "its outcome is unknown"
+    );
+    assert!(rejection.to_string().contains("is shared"), "{rejection}");
+    let (status, problem) = problem(response).await;
+    assert_eq!((status, &problem["outcome"]), (500, &"unknown".into()));
 }

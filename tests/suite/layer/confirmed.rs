@@ -11,8 +11,8 @@ use axum::routing::any;
 use tokio::time::Instant;
 use tower_distributed_lock::layer::{Confirmation, LockTiming, ReadPolicy};
 use tower_distributed_lock::{
-    Confirm, DistributedLockLayer, Lease, LockError, LockHandle, OnLost, OnUnavailable, ReleaseOn,
-    key,
+    Confirm, DistributedLockLayer, Lease, LockError, LockHandle, OnLost, OnUnavailable, Rejection,
+    ReleaseOn, key,
 };
 
 use super::store::{SLOW, TestStore};
@@ -317,5 +317,35 @@ async fn a_response_whose_body_holds_a_lock_has_no_confirmation_of_another_layer
             let found = confirmation(&response);
             assert_eq!(found, None, "{inside:?} inside, {confirm:?}");
         }
+    }
+}
+
+/// For the log and for layers further out: an outage is no loss.
+#[tokio::test(start_paused = true)]
+async fn the_cause_of_an_unconfirmed_end_is_told() {
+    for (silent, steals) in [(false, false), (true, false), (false, true)] {
+        let (store, _locks, layer) = locking();
+        let ending = {
+            let store = store.clone();
+            async move || {
+                match steals {
+                    true => store.steal().await,
+                    false => store.unplug(!silent),
+                }
+                store.silence(silent);
+            }
+        };
+        let app = Router::new()
+            .route("/orders/{id}", any(ending))
+            .layer(layer);
+        let response = put(&app, "/orders/1").await;
+        assert_eq!(response.status(), 500);
+        let cause = response.extensions().get::<Rejection>().unwrap().cause();
+        let is_told = match cause {
+            Some(LockError::Lost) => steals,
+            Some(LockError::Unconfirmed(_)) => !steals,
+            _ => false,
+        };
+        assert!(is_told, "{silent} {steals}: {cause:?}");
     }
 }
