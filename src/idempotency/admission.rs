@@ -18,7 +18,8 @@ use super::record::decode;
 use crate::error::BoxError;
 use crate::guard::LockGuard;
 use crate::layer::{
-    Claim, NotAdmitted, Rejection, RejectionKind, RequestLock, WholeBody, extract, in_time, whole,
+    Claim, NotAdmitted, OnMissing, Rejection, RejectionKind, RequestLock, WholeBody, extract,
+    in_time, whole,
 };
 use crate::limits::{FOR_EVER, LAST_MOMENT};
 use crate::lock::LockKey;
@@ -46,8 +47,12 @@ impl IdempotencyLayer {
         B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
     {
         let (extracted, body) = extract::<WholeBody, B>(&self.settings.key, parts, body).await?;
+        let on_missing = match &extracted {
+            Err(error) if error.is_of_the_program() => OnMissing::Reject,
+            _ => self.settings.on_missing,
+        };
         // Without a key there is no promise.
-        let Some(keys) = self.settings.on_missing.keys(extracted)? else {
+        let Some(keys) = on_missing.keys(extracted)? else {
             return Err(NotAdmitted::Bypass(body.body));
         };
         let (name, scope) = self.settings.name(parts, keys)?;

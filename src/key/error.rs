@@ -66,10 +66,14 @@ impl KeyError {
     }
 
     pub(crate) fn is_missing(&self) -> bool {
+        self.is_of_the_program() || matches!(self.0, Cause::Missing(_))
+    }
+
+    /// Whether no request of the route has a key.
+    pub(crate) fn is_of_the_program(&self) -> bool {
         match self.0 {
             #[cfg(feature = "axum")]
             Cause::NotOfTheRoute(_) => true,
-            Cause::Missing(_) => true,
             _ => false,
         }
     }

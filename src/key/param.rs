@@ -13,8 +13,8 @@ use crate::lock::{LockKey, Resource};
 /// `key::param(ORDERS, "id")`, and a job locks it with `locks.lock(ORDERS.id(42))`: see [`Resource`].
 ///
 /// A route without the parameter is an error in the program: 500 `lock-misconfigured`, and an error in the log, unless
-/// [`OnMissing`](crate::OnMissing) decides otherwise. Add the layer to the routes that have the parameter, by
-/// `route_layer`. A request that matches no route has no key (400).
+/// [`OnMissing`](crate::OnMissing) of a [`DistributedLockLayer`](crate::DistributedLockLayer) decides otherwise. Add the layer to the
+/// routes that have the parameter, by `route_layer`. A request that matches no route has no key (400).
 ///
 /// **Wrong where the handler reads two texts as one value**: `Path<u64>` reads `1`, `01` and `+1` as the same order, and a file
 /// system `a/b`, `a//b` and `a/./b` as the same file. Then use [`extract`](super::extract()).

@@ -7,7 +7,7 @@ use axum::{Extension, Router};
 use http::Request;
 use http::request::Parts;
 use tower_distributed_lock::idempotency::Recording;
-use tower_distributed_lock::{IdempotencyLayer, LockClient, MemoryStore};
+use tower_distributed_lock::{IdempotencyLayer, LockClient, MemoryStore, key};
 use tracing::Level;
 
 use super::{is_replay, problem, remembering, send, text};
@@ -297,4 +297,21 @@ async fn a_record_is_found_again_after_a_parameter_is_renamed() {
             assert_eq!(is_replay(&answer), repeated, "{route}");
         }
     }
+}
+
+/// Otherwise every request of the route would pass unprotected, although the program names a key.
+#[tokio::test(start_paused = true)]
+async fn a_route_without_the_parameter_of_the_key_is_a_mistake_of_the_program() {
+    let (_store, _locks, layer) = remembering();
+    let app = Router::new()
+        .route("/orders/{id}", any(async || "one order"))
+        .route("/orders", any(async || "order"))
+        .layer(layer.key(key::param("lock:order", "id")));
+    let (status, problem) = problem(under(&app, "POST", "/orders", None).await).await;
+    assert_eq!(
+        (status, &problem["type"]),
+        (500, &"lock-misconfigured".into())
+    );
+    assert!(!is_replay(&under(&app, "POST", "/orders/1", None).await));
+    assert!(is_replay(&under(&app, "POST", "/orders/1", None).await));
 }
