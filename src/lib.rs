@@ -63,7 +63,7 @@
 //! | <a id="body-too-large"></a>`body-too-large` | 413 | send a shorter body |
 //! | <a id="body-timeout"></a>`body-timeout` | 400 | send the body within a minute |
 //! | <a id="body-unreadable"></a>`body-unreadable` | 400 | send the body to its end |
-//! | <a id="body-budget"></a>`body-budget` | 503 | repeat after `Retry-After`: too many bodies wait for their locks |
+//! | <a id="body-budget"></a>`body-budget` | 503 | repeat after `Retry-After`: too many bodies wait for this lock |
 //! | <a id="request-in-progress"></a>`request-in-progress` | 409 | repeat after `Retry-After`: the first request with this idempotency key still runs |
 //! | <a id="key-reused"></a>`key-reused` | 422 | choose a new idempotency key: this one was used for another request |
 //! | <a id="record-unreadable"></a>`record-unreadable` | 500 | nothing: the recorded answer cannot be read |

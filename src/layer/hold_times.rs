@@ -17,7 +17,7 @@ const CAP: Duration = Duration::from_secs(10);
 /// Clients that are refused together are spread over at least this long.
 const SPREAD: Duration = Duration::from_secs(2);
 
-/// How many averages a layer keeps. Two of a few routes rarely share one.
+/// How many averages a layer keeps. Of ten routes, two share one with a probability of one half.
 const SLOTS: usize = 64;
 
 /// How long the requests of a layer hold their locks: a moving average for each route, in microseconds; 0 before the first

@@ -33,7 +33,8 @@ pub enum OnCancel {
     /// It is dropped with the request, and the lock is released.
     #[default]
     Drop,
-    /// From the grant it runs in a task of its own, to its end, and the lock is held until then. Use it for work that must not be
+    /// From the grant it runs in a task of its own, to its end, and the lock is held until then. Task-locals of layers further out are
+    /// not there: pass such values in the request's extensions. Use it for work that must not be
     /// interrupted when a webhook sender disconnects. A request that still waits for its lock ends with its client. One that
     /// [proceeds](OnUnavailable::Proceed) without its lock runs to its end too.
     ///

@@ -65,7 +65,7 @@ kinds! {
     BodyUnreadable = BAD_REQUEST, "body-unreadable", InvalidArgument, "The request body could not be read";
     /// The request's body took longer than a minute to arrive: 400 `body-timeout`. Not 408, which clients repeat by themselves.
     BodyTimeout = BAD_REQUEST, "body-timeout", DeadlineExceeded, "The request body took too long to arrive";
-    /// There is no room for the request's body beside those of others: 503 `body-budget`. See
+    /// There is no room for the request's body beside those that wait for the same key: 503 `body-budget`. See
     /// [`stream_body`](crate::DistributedLockLayer::stream_body).
     BodyBudget = SERVICE_UNAVAILABLE, "body-budget", ResourceExhausted, "Too many request bodies wait for their locks";
     /// A request with the same idempotency key was under way until the wait was over: 409 `request-in-progress`.

@@ -102,10 +102,8 @@ async fn the_content_type_of_a_request_does_not_leave_its_body_unread() {
         assert_eq!(answer.status(), 400, "{content_type}");
         assert_eq!(store.asked(), 1, "it locked nothing");
         let keyed = layer.key(key::json_field("lock:chat", "/id"));
-        let answer = send(
-            &routes.clone().layer(keyed),
-            call(content_type, r#"{"id":1}"#.into()),
-        );
+        let keyed = routes.clone().layer(keyed);
+        let answer = send(&keyed, call(content_type, r#"{"id":1}"#.into()));
         assert_eq!(answer.await.status(), 200, "{content_type}");
     }
 }
