@@ -112,15 +112,19 @@ impl<'a> Ticket<'a> {
 
     /// Waits for a grant.
     pub(super) async fn wait(&mut self, wait: Wait) -> Result<Share, LockError> {
-        match timeout_at(wait.until, poll_fn(|cx| self.poll(cx))).await {
-            Ok(given) => {
-                if let Ok(share) = &given {
-                    self.tell(share);
-                }
-                given
-            }
+        match timeout_at(wait.until, self.given()).await {
+            Ok(given) => given,
             Err(_) => Err(self.why_not()),
         }
+    }
+
+    /// The same without an end.
+    pub(super) async fn given(&mut self) -> Result<Share, LockError> {
+        let given = poll_fn(|cx| self.poll(cx)).await;
+        if let Ok(share) = &given {
+            self.tell(share);
+        }
+        given
     }
 
     /// Reports the grant, for which the request has waited.
