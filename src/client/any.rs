@@ -72,7 +72,7 @@ async fn ask_any(ticket: &mut Ticket<'_>, wait: Wait) -> Result<Option<Share>, L
             biased; // without chance, a simulation replays
             answer = unless_closed(core, wait, asking) => answer?,
             // One of the keys for which it waits already.
-            given = ticket.given() => return given.map(Some),
+            share = ticket.given() => return Ok(Some(share)),
         }
     };
     let retry_after = match answer {

@@ -112,19 +112,26 @@ impl<'a> Ticket<'a> {
 
     /// Waits for a grant.
     pub(super) async fn wait(&mut self, wait: Wait) -> Result<Share, LockError> {
-        match timeout_at(wait.until, self.given()).await {
-            Ok(given) => given,
+        match timeout_at(wait.until, poll_fn(|cx| self.poll(cx))).await {
+            Ok(given) => {
+                if let Ok(share) = &given {
+                    self.tell(share);
+                }
+                given
+            }
             Err(_) => Err(self.why_not()),
         }
     }
 
-    /// The same without an end.
-    pub(super) async fn given(&mut self) -> Result<Share, LockError> {
-        let given = poll_fn(|cx| self.poll(cx)).await;
-        if let Ok(share) = &given {
-            self.tell(share);
-        }
-        given
+    /// Waits for a grant of a key for which it waits already, while it asks for others. All else is found out afterwards.
+    pub(super) async fn given(&self) -> Share {
+        let given = poll_fn(|cx| match &self.slot {
+            Some(slot) => slot.poll_grant(cx),
+            None => Poll::Pending,
+        });
+        let share = self.core.share(given.await);
+        self.tell(&share);
+        share
     }
 
     /// Reports the grant, for which the request has waited.
