@@ -1,5 +1,7 @@
 //! Asking for a hold.
 
+use std::mem;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,7 +10,7 @@ use tower_distributed_lock::store::{Attempt, Feature, LockStore, Outcome};
 
 use crate::QuorumStore;
 use crate::ballot::{Vote, Votes, answered, majority, no_majority};
-use crate::ledger::{Place, Seat, after, is_unanswered};
+use crate::ledger::{Entry, Left, after, is_unanswered};
 
 /// How long the other stores may take at least when a majority has granted.
 const GRACE: Duration = Duration::from_millis(5);
@@ -21,8 +23,10 @@ impl<S: LockStore> QuorumStore<S> {
         }
         let started = Instant::now();
         let until = self.deadline(Some(attempt.lease));
-        let entry = self.entry(&attempt.hold, Seat::Empty, attempt.lease);
-        let mut ballot = self.in_turn(&attempt, &entry, move |place| place.acquire(until));
+        let entry = self.entry(&attempt.hold, false, attempt.lease);
+        entry.reopen();
+        let mut ballot =
+            self.ballot(|quorum, at| quorum.acquire_in(at, attempt.clone(), entry.clone(), until));
         ballot.wait(until, is_decided).await;
         // Only what has granted before the answer counts when the hold is confirmed: the others get the same time again.
         let grace = Instant::now() + GRACE.max(started.elapsed());
@@ -42,59 +46,47 @@ impl<S: LockStore> QuorumStore<S> {
             Some(outcome) => Ok(outcome),
             None => Err(no_majority(&ballot.votes, true)),
         };
-        let is_granted = matches!(outcome, Ok(Outcome::Granted { .. }));
-        if is_granted {
+        // What the outcome has no use for is taken back. A grant that was needed stays, and so does a waiter.
+        let wanted = match outcome {
+            Ok(Outcome::Granted { .. }) => Left::Hold,
+            Ok(Outcome::Refused { .. }) => Left::Waiter,
+            Err(_) => Left::Nothing,
+        };
+        if wanted == Left::Hold {
             pace.granted();
         }
-        entry.count(|at| is_granted && ballot.votes[at].as_ref().is_some_and(is_grant));
-        let answer = outcome.clone();
-        let follow = move |vote, place: Place<S>| place.follow(vote, outcome.clone());
-        self.shared.running.spawn(ballot.finish(follow));
-        answer
+        let has_granted = |at: usize| ballot.votes[at].as_ref().is_some_and(is_grant);
+        entry.decide(wanted, |at| wanted == Left::Hold && has_granted(at));
+        self.settle(ballot, &attempt, &entry);
+        outcome
     }
-}
 
-impl<S: LockStore> Place<S> {
-    async fn acquire(self, until: Instant) -> (Vote<Outcome>, Self) {
-        let before = self.seat(|seat| *seat);
-        let unsent = match before {
-            Seat::Doubtful => Some(StoreErrorKind::Unanswered),
+    async fn acquire_in(
+        self,
+        at: usize,
+        attempt: Attempt,
+        entry: Arc<Entry>,
+        until: Instant,
+    ) -> Vote<Outcome> {
+        let mut left = entry.left[at].lock().await;
+        let unsent = match *left {
+            Left::Doubtful => Some(StoreErrorKind::Unanswered),
             _ if Instant::now() >= until => Some(StoreErrorKind::Unreachable),
             _ => None,
         };
         if let Some(kind) = unsent {
             let why = "an earlier question about this hold went unanswered, or takes too long";
-            return (Err(StoreError::new(kind, why)), self);
+            return Err(StoreError::new(kind, why));
         }
-        self.seat(|seat| *seat = Seat::Used);
-        let answer = self.store().acquire(&self.attempt).await;
-        let left = match &answer {
-            Err(error) if is_unanswered(error) => Seat::Doubtful,
-            Ok(Outcome::Granted { .. }) => Seat::Used,
-            Ok(Outcome::Refused { .. }) if self.attempt.patience.is_some() => Seat::Used,
-            _ if before == Seat::Empty => Seat::Empty,
-            _ => Seat::Used,
+        let before = mem::replace(&mut *left, Left::Doubtful);
+        let answer = self.shared.stores[at].acquire(&attempt).await;
+        *left = match &answer {
+            Ok(Outcome::Granted { .. }) => Left::Hold,
+            Ok(Outcome::Refused { .. }) if attempt.patience.is_some() => Left::Waiter,
+            Err(error) if is_unanswered(error) => Left::Doubtful,
+            _ => before,
         };
-        self.seat(|seat| *seat = left);
-        (answer, self)
-    }
-
-    /// Takes back what the outcome has no use for. A grant that was needed stays, and so does a waiter.
-    async fn follow(self, vote: Vote<Outcome>, outcome: Vote<Outcome>) {
-        use Outcome::{Granted, Refused};
-        match (outcome, vote) {
-            (Ok(Granted { .. }), Ok(Granted { .. })) | (Ok(Refused { .. }), Ok(Refused { .. })) => {
-            }
-            (_, Err(error)) if !is_unanswered(&error) => {}
-            (_, vote) => {
-                if is_grant(&vote) {
-                    self.quorum
-                        .pace(&self.attempt.hold.key)
-                        .pause(Duration::ZERO);
-                }
-                self.undo().await;
-            }
-        }
+        answer
     }
 }
 

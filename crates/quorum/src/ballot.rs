@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use futures_util::future::{BoxFuture, FutureExt, join_all};
+use futures_util::future::{BoxFuture, FutureExt, JoinAll, join_all};
 use tokio::time::{Instant, timeout_at};
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 
@@ -13,25 +13,21 @@ pub(crate) type Vote<T> = Result<T, StoreError>;
 /// What the stores have answered so far.
 pub(crate) type Votes<T> = [Option<Vote<T>>];
 
-/// One question to all stores, their votes, and what each that has voted keeps in its `place` until the question is over.
-pub(crate) struct Ballot<T, P> {
+/// One question to all stores, and their votes.
+pub(crate) struct Ballot<T> {
     pub(crate) votes: Vec<Option<Vote<T>>>,
-    places: Vec<Option<P>>,
-    questions: Vec<BoxFuture<'static, (Vote<T>, P)>>,
+    questions: Vec<BoxFuture<'static, Vote<T>>>,
 }
 
-impl<T, P> Ballot<T, P> {
+impl<T> Ballot<T> {
     /// Nothing is asked before [`Ballot::wait`].
     pub(crate) fn new<F>(questions: impl Iterator<Item = F>) -> Self
     where
-        F: Future<Output = (Vote<T>, P)> + Send + 'static,
+        F: Future<Output = Vote<T>> + Send + 'static,
     {
         let questions: Vec<_> = questions.map(|question| question.boxed()).collect();
-        Self {
-            votes: questions.iter().map(|_| None).collect(),
-            places: questions.iter().map(|_| None).collect(),
-            questions,
-        }
+        let votes = questions.iter().map(|_| None).collect();
+        Self { votes, questions }
     }
 
     /// Asks every store, in order, and waits until the votes decide or all stores have voted, but not longer than `until`.
@@ -42,11 +38,11 @@ impl<T, P> Ballot<T, P> {
         decided: impl Fn(&Votes<T>) -> bool,
     ) -> bool {
         let votes = poll_fn(|cx| {
-            for (at, question) in self.questions.iter_mut().enumerate() {
-                if self.votes[at].is_none()
-                    && let Poll::Ready((vote, place)) = question.poll_unpin(cx)
+            for (vote, question) in self.votes.iter_mut().zip(&mut self.questions) {
+                if vote.is_none()
+                    && let Poll::Ready(answer) = question.poll_unpin(cx)
                 {
-                    (self.votes[at], self.places[at]) = (Some(vote), Some(place));
+                    *vote = Some(answer);
                 }
             }
             match decided(&self.votes) || self.votes.iter().all(Option::is_some) {
@@ -68,21 +64,10 @@ impl<T, P> Ballot<T, P> {
         decide(&self.votes).ok_or_else(|| no_majority(&self.votes, changes))
     }
 
-    /// Hands every vote to `follow`, those that are missing when they come.
-    pub(crate) async fn finish<G: Future>(self, follow: impl Fn(Vote<T>, P) -> G) {
-        let (follow, voted) = (&follow, self.votes.into_iter().zip(self.places));
-        let all = voted
-            .zip(self.questions)
-            .map(|(voted, question)| async move {
-                match voted {
-                    (Some(vote), Some(place)) => follow(vote, place).await,
-                    _ => {
-                        let (vote, place) = question.await;
-                        follow(vote, place).await
-                    }
-                }
-            });
-        join_all(all).await;
+    /// The questions that are not answered yet.
+    pub(crate) fn rest(self) -> JoinAll<BoxFuture<'static, Vote<T>>> {
+        let all = self.votes.into_iter().zip(self.questions);
+        join_all(all.filter_map(|(vote, question)| vote.is_none().then_some(question)))
     }
 }
 

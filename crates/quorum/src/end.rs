@@ -1,5 +1,6 @@
 //! Ending a hold or an attempt.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
@@ -8,17 +9,16 @@ use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore, LockStoreExt
 
 use crate::QuorumStore;
 use crate::ballot::{Vote, Votes, most_answered};
-use crate::ledger::{Place, Seat};
+use crate::ledger::{Entry, Left, Proof};
 
 impl<S: LockStore> QuorumStore<S> {
     /// Releases everywhere. A release that too few stores answered may be repeated: what they said is kept.
     pub(crate) async fn release_majority(&self, hold: &Hold) -> Vote<Released> {
-        // It names the hold where it has to be withdrawn.
-        let attempt = Attempt::new(hold.clone(), Duration::ZERO).in_line(false);
-        let entry = self.entry(hold, Seat::Counts, Duration::ZERO);
-        let mut ballot = self.in_turn(&attempt, &entry, Place::release);
+        let entry = self.entry(hold, true, Duration::ZERO);
+        let mut ballot =
+            self.ballot(|quorum, at| quorum.release_in(at, hold.clone(), entry.clone()));
         let decide = |votes: &Votes<Released>| {
-            let carried = |_, seat| (seat == Seat::Released).then_some(HoldStatus::Held);
+            let carried = |_, proof| (proof == Proof::Released).then_some(HoldStatus::Held);
             let status = entry.unbroken(carried)?;
             // As many as any of the stores has woken.
             let notified = votes.iter().flatten().flatten().map(|vote| vote.notified);
@@ -26,59 +26,47 @@ impl<S: LockStore> QuorumStore<S> {
         };
         let released = ballot.decision(self.deadline(None), true, decide).await;
         // A release that is not decided is tried again by the caller.
-        let is_over = released.is_ok();
-        if is_over {
-            entry.end(Seat::Used);
+        if released.is_ok() {
+            entry.decide(Left::Nothing, |_| false);
         }
-        let follow = move |_, place: Place<S>| async move {
-            if is_over {
-                place.undo().await;
-            }
-        };
-        self.shared.running.spawn(ballot.finish(follow));
+        // It names the hold where it has to be withdrawn.
+        let attempt = Attempt::new(hold.clone(), Duration::ZERO).in_line(false);
+        self.settle(ballot, &attempt, &entry);
         released
+    }
+
+    async fn release_in(self, at: usize, hold: Hold, entry: Arc<Entry>) -> Vote<Released> {
+        let mut left = entry.left[at].lock().await;
+        let before = entry.proof(at);
+        match before {
+            Proof::Carries | Proof::Unsure => {}
+            Proof::Released => return Ok(HoldStatus::Held.into()),
+            // What may be there is withdrawn.
+            Proof::Absent => return Ok(HoldStatus::Gone.into()),
+        }
+        let answer = self.shared.stores[at].release_one(&hold).await;
+        let (now_left, shown) = match answer.as_ref().map(|released| released.status) {
+            Ok(HoldStatus::Held) => (Left::Nothing, Proof::Released),
+            // An earlier release may have ended the hold.
+            Ok(HoldStatus::Gone) if before == Proof::Unsure => (Left::Nothing, before),
+            Ok(HoldStatus::Gone) => (Left::Nothing, Proof::Absent),
+            Err(error) if has_no_effect(error) => (*left, before),
+            _ => (*left, Proof::Unsure),
+        };
+        *left = now_left;
+        entry.prove(at, shown);
+        answer
     }
 
     /// Withdraws everywhere.
     pub(crate) async fn withdraw_majority(&self, attempt: Attempt, unanswered: bool) -> Vote<()> {
-        let left = if unanswered {
-            Seat::Doubtful
-        } else {
-            Seat::Used
-        };
-        let entry = self.entry(&attempt.hold, Seat::Counts, attempt.lease);
-        entry.end(left);
-        let mut ballot = self.in_turn(&attempt, &entry, Place::withdraw);
+        let entry = self.entry(&attempt.hold, true, attempt.lease);
+        entry.decide(Left::Nothing, |_| false);
+        let mut ballot = self.clearing(&attempt, &entry, unanswered);
         let deadline = self.deadline(None);
         let withdrawn = ballot.decision(deadline, true, most_answered).await;
-        let follow = |_, place: Place<S>| place.undo();
-        self.shared.running.spawn(ballot.finish(follow));
+        self.shared.running.spawn(ballot.rest());
         withdrawn
-    }
-}
-
-impl<S: LockStore> Place<S> {
-    async fn release(self) -> (Vote<Released>, Self) {
-        match self.seat(|seat| *seat) {
-            Seat::Counts | Seat::Unsure => {}
-            Seat::Released => return (Ok(HoldStatus::Held.into()), self),
-            // What may be there is withdrawn.
-            Seat::Empty | Seat::Used | Seat::Doubtful => {
-                return (Ok(HoldStatus::Gone.into()), self);
-            }
-        }
-        let answer = self.store().release_one(&self.attempt.hold).await;
-        let status = answer.as_ref().map(|released| released.status);
-        self.seat(|seat| match (status, *seat) {
-            (Ok(HoldStatus::Held), Seat::Counts | Seat::Unsure) => *seat = Seat::Released,
-            // An earlier release may have ended the hold.
-            (Ok(HoldStatus::Gone), Seat::Unsure) => {}
-            (Ok(HoldStatus::Held | HoldStatus::Gone), _) => *seat = Seat::Empty,
-            (Err(error), _) if has_no_effect(error) => {}
-            (_, Seat::Counts) => *seat = Seat::Unsure,
-            _ => {}
-        });
-        (answer, self)
     }
 }
 

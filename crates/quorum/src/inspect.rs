@@ -1,6 +1,5 @@
 //! One key in all stores, for an operator, and the audit of all stores.
 
-use std::future::ready;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -19,22 +18,18 @@ const LONGEST_AUDIT: Duration = Duration::from_secs(10);
 /// A hold counts while a majority carries it: holds of a minority are not shown. Nothing is listed.
 impl<S: Inspect> Inspect for QuorumStore<S> {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
-        let mut ballot = self.ballot(|quorum, at| {
-            let key = key.clone();
-            async move { (quorum.shared.stores[at].inspect(&key).await, ()) }
-        });
-        // A question that takes too long is dropped.
-        ballot.wait(self.deadline(None), |_| false).await;
-        match most_answered(&ballot.votes) {
-            Some(()) => Ok(together(ballot.votes)),
-            None => Err(no_majority(&ballot.votes, false)),
+        let seen = self.each(self.store_timeout, |store| store.inspect(key));
+        let seen = seen.await;
+        match most_answered(&seen) {
+            Some(()) => Ok(together(seen)),
+            None => Err(no_majority(&seen, false)),
         }
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
         let mut ballot = self.ballot(|quorum, at| {
             let key = key.clone();
-            async move { (quorum.shared.stores[at].force_unlock(&key).await, ()) }
+            async move { quorum.shared.stores[at].force_unlock(&key).await }
         });
         let until = self.deadline(None);
         // Not only for a majority: the caller finds the lock free in each store that is in time.
@@ -44,22 +39,31 @@ impl<S: Inspect> Inspect for QuorumStore<S> {
             most_answered(votes).map(|()| was_held)
         };
         let unlocked = ballot.decision(until, true, was_held).await;
-        self.shared.running.spawn(ballot.finish(|_, ()| ready(())));
+        self.shared.running.spawn(ballot.rest());
         unlocked
     }
 }
 
 impl<S: LockStore> QuorumStore<S> {
+    /// Asks every store, and drops the question to a store that takes longer than `limit`.
+    async fn each<'a, T, F>(&'a self, limit: Duration, ask: impl Fn(&'a S) -> F) -> Vec<Option<T>>
+    where
+        F: Future<Output = T>,
+    {
+        let questions = self.shared.stores.iter();
+        let answers = join_all(questions.map(|store| timeout(limit, ask(store)))).await;
+        answers.into_iter().map(Result::ok).collect()
+    }
+
     /// The audits of all stores, as one. A store that does not answer is part of the report: the others carry the locks.
     pub(crate) async fn audit_all(&self) -> Audit {
         let members = self.stores();
         let mut audit = Audit::new(Deployment::Quorum { members });
-        let audits = self.shared.stores.iter().map(|store| async move {
-            let audited = timeout(LONGEST_AUDIT, store.audit()).await;
-            let silent = || StoreError::new(StoreErrorKind::Unreachable, "the audit took too long");
-            audited.unwrap_or_else(|_| Err(silent()))
-        });
-        audit.members = join_all(audits).await;
+        let silent = || StoreError::new(StoreErrorKind::Unreachable, "the audit took too long");
+        let audits = self.each(LONGEST_AUDIT, S::audit).await.into_iter();
+        audit.members = audits
+            .map(|audited| audited.unwrap_or_else(|| Err(silent())))
+            .collect();
         let id = |member: &Vote<Audit>| member.as_ref().ok()?.server_id.clone();
         let ids: Vec<_> = audit.members.iter().map(id).collect();
         for (n, member) in audit.members.iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
+use tokio::sync::Mutex as Turns;
 use tokio::time::{Instant, sleep};
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore};
@@ -18,77 +18,111 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 /// The pauses between two withdrawals in a store that fails: the first, and the longest. They double.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 
-/// One hold, from its first attempt to its end.
-///
-/// Its seats are locked for no await, and no other mutex is taken under theirs.
+/// One hold, from its first attempt to its end: what is left of it in each store, and what is known of it.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    seats: Mutex<Vec<Seat>>,
-    /// What is done about the hold in a store happens in turns, in the order in which it was asked for: a release never overtakes
-    /// the acquire before it.
-    pub(crate) turns: Vec<Arc<Turns<()>>>,
-    /// Until when it is remembered, unless nothing is left of it before.
-    until: Mutex<Instant>,
+    /// What may be in each store. A question about the hold has its turn in the store until it is answered, so that none overtakes
+    /// another: a release comes after the acquire before it.
+    pub(crate) left: Vec<Turns<Left>>,
+    /// It is locked for no await, and no other mutex is taken under it.
+    known: Mutex<Known>,
 }
 
-/// One hold in one store. Except for the end of its counting, it changes in the store's turn.
+#[derive(Debug)]
+struct Known {
+    proofs: Vec<Proof>,
+    /// What stays in the stores. The rest is withdrawn; while it is not decided, nothing is.
+    wanted: Option<Left>,
+    /// Until when the hold is remembered, unless nothing is left of it before.
+    until: Instant,
+}
+
+/// What may be in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seat {
-    /// Nothing is there.
-    Empty,
-    /// Something may be there: the entry of a waiter, or a grant that does not count.
-    Used,
-    /// The store can prove that the hold was held *all the time*. A store that granted later cannot: the others may have lost
-    /// their data, and another client may have had the lock, before the late grant arrived.
-    Counts,
-    /// It counted until a release went unanswered. If the store carries the hold no longer, this proves nothing.
-    Unsure,
-    /// It counted, and carried the hold until its release.
-    Released,
+pub(crate) enum Left {
+    Nothing,
+    /// The entry of a waiter.
+    Waiter,
+    Hold,
     /// A delayed copy of a question may still arrive. The store is not asked for this hold again before it has withdrawn it, and then
     /// it refuses any copy.
     Doubtful,
 }
 
+/// What a store can prove about a hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// Nothing. It may have granted late: meanwhile the others may have lost their data, and another client may have had the lock.
+    Absent,
+    /// If it carries the hold, the hold was held *all the time*.
+    Carries,
+    /// The same, but a release went unanswered: if it carries the hold no longer, this proves nothing.
+    Unsure,
+    /// It has carried the hold until its release.
+    Released,
+}
+
 impl Entry {
-    pub(crate) fn new(stores: usize, seat: Seat) -> Self {
+    /// A new hold, or one that another client took in all `stores`.
+    pub(crate) fn new(stores: usize, is_held: bool) -> Self {
+        let (left, proof) = match is_held {
+            true => (Left::Hold, Proof::Carries),
+            false => (Left::Nothing, Proof::Absent),
+        };
         Self {
-            seats: Mutex::new(vec![seat; stores]),
-            turns: (0..stores).map(|_| Arc::default()).collect(),
-            until: Mutex::new(Instant::now()),
+            left: (0..stores).map(|_| Turns::new(left)).collect(),
+            known: Mutex::new(Known {
+                proofs: vec![proof; stores],
+                wanted: None,
+                until: Instant::now(),
+            }),
         }
     }
 
     /// Remembers the hold for one more lease.
     pub(crate) fn remember(&self, lease: Duration) {
-        let mut until = lock(&self.until);
+        let until = &mut lock(&self.known).until;
         *until = (*until).max(after(Instant::now(), lease.saturating_add(REMEMBERED)));
     }
 
-    pub(crate) fn is_needed(&self) -> bool {
-        let is_empty = |seat: &Seat| *seat == Seat::Empty;
-        Instant::now() < *lock(&self.until) && !lock(&self.seats).iter().all(is_empty)
+    fn is_over(&self) -> bool {
+        Instant::now() >= lock(&self.known).until
     }
 
-    /// From now on the stores count that are named, and no others.
-    pub(crate) fn count(&self, counts: impl Fn(usize) -> bool) {
-        for (at, seat) in lock(&self.seats).iter_mut().enumerate() {
-            match counts(at) {
-                true => *seat = Seat::Counts,
-                false if *seat == Seat::Counts => *seat = Seat::Used,
-                false => {}
-            }
+    pub(crate) fn is_needed(&self) -> bool {
+        let is_empty = |left: &Turns<_>| matches!(left.try_lock().as_deref(), Ok(Left::Nothing));
+        let is_proven = |proof: &Proof| *proof != Proof::Absent;
+        !self.is_over()
+            && (!self.left.iter().all(is_empty) || lock(&self.known).proofs.iter().any(is_proven))
+    }
+
+    /// Another question begins: nothing is withdrawn before its decision.
+    pub(crate) fn reopen(&self) {
+        lock(&self.known).wanted = None;
+    }
+
+    /// From now on this is `wanted` in the stores, and those that `count` prove that the hold is held.
+    pub(crate) fn decide(&self, wanted: Left, counts: impl Fn(usize) -> bool) {
+        let known = &mut *lock(&self.known);
+        known.wanted = Some(wanted);
+        for (at, proof) in known.proofs.iter_mut().enumerate() {
+            *proof = if counts(at) {
+                Proof::Carries
+            } else {
+                Proof::Absent
+            };
         }
     }
 
-    /// The hold is given up. What may be there counts no longer, and is `left` to be withdrawn.
-    pub(crate) fn end(&self, left: Seat) {
-        for seat in lock(&self.seats).iter_mut() {
-            *seat = match *seat {
-                Seat::Used | Seat::Counts | Seat::Unsure => left,
-                Seat::Released => Seat::Empty,
-                over => over,
-            };
+    pub(crate) fn proof(&self, at: usize) -> Proof {
+        lock(&self.known).proofs[at]
+    }
+
+    /// A store that still counts has shown something else.
+    pub(crate) fn prove(&self, at: usize, shown: Proof) {
+        let proof = &mut lock(&self.known).proofs[at];
+        if *proof != Proof::Absent {
+            *proof = shown;
         }
     }
 
@@ -96,14 +130,14 @@ impl Entry {
     /// that depends on the others.
     pub(crate) fn unbroken(
         &self,
-        said: impl Fn(usize, Seat) -> Option<HoldStatus>,
+        said: impl Fn(usize, Proof) -> Option<HoldStatus>,
     ) -> Option<HoldStatus> {
-        let seats = lock(&self.seats);
-        let counted = |seat| matches!(seat, Seat::Counts | Seat::Unsure | Seat::Released);
-        let counted = seats.iter().enumerate().filter(|(_, seat)| counted(**seat));
-        let said: Vec<_> = counted.map(|(at, seat)| said(at, *seat)).collect();
+        let proofs = &lock(&self.known).proofs;
+        let counted = proofs.iter().enumerate();
+        let counted = counted.filter(|(_, proof)| **proof != Proof::Absent);
+        let said: Vec<_> = counted.map(|(at, proof)| said(at, *proof)).collect();
         let that_say = |status| said.iter().filter(|&&said| said == Some(status)).count();
-        let majority = majority(seats.len());
+        let majority = majority(proofs.len());
         if said.len() - that_say(HoldStatus::Gone) < majority {
             return Some(HoldStatus::Gone);
         }
@@ -111,52 +145,37 @@ impl Entry {
     }
 }
 
-/// One hold in one store, in its turn: nothing else is done about the hold there.
-pub(crate) struct Place<S> {
-    pub(crate) quorum: QuorumStore<S>,
-    pub(crate) attempt: Attempt,
-    pub(crate) entry: Arc<Entry>,
-    /// The number of the store.
-    pub(crate) at: usize,
-    pub(crate) _turn: OwnedMutexGuard<()>,
-}
-
-impl<S: LockStore> Place<S> {
-    pub(crate) fn store(&self) -> &S {
-        &self.quorum.shared.stores[self.at]
-    }
-
-    /// Reads or changes the seat.
-    pub(crate) fn seat<R>(&self, change: impl FnOnce(&mut Seat) -> R) -> R {
-        change(&mut lock(&self.entry.seats)[self.at])
-    }
-
-    /// Withdraws what may be in the store.
-    pub(crate) async fn withdraw(self) -> (Vote<()>, Self) {
-        let seat = self.seat(|seat| *seat);
-        if seat == Seat::Empty {
-            return (Ok(()), self);
-        }
-        let unanswered = seat == Seat::Doubtful;
-        let answer = self.store().withdraw(&self.attempt, unanswered).await;
-        self.seat(|seat| match &answer {
-            Ok(()) => *seat = Seat::Empty,
-            // It may still take effect, even on a later hold with this name.
-            Err(error) if is_unanswered(error) => *seat = Seat::Doubtful,
-            Err(_) => {}
-        });
-        (answer, self)
-    }
-
-    /// The same, again and again, until the store has answered or the hold is forgotten.
-    pub(crate) async fn undo(mut self) {
+impl<S: LockStore> QuorumStore<S> {
+    /// Withdraws what is not wanted in a store, again and again, until the store has answered or the hold is forgotten.
+    pub(crate) async fn clear(
+        self,
+        at: usize,
+        attempt: Attempt,
+        entry: Arc<Entry>,
+        unanswered: bool,
+    ) -> Vote<()> {
         let mut pause = PAUSE.0;
         loop {
-            let (answer, place) = self.withdraw().await;
-            if answer.is_ok() || Instant::now() >= *lock(&place.entry.until) {
-                return;
+            let mut left = entry.left[at].lock().await;
+            let wanted = lock(&entry.known).wanted;
+            if *left == Left::Nothing || wanted.is_none_or(|wanted| wanted == *left) {
+                return Ok(());
             }
-            self = place;
+            if (*left, wanted) == (Left::Hold, Some(Left::Waiter)) {
+                self.pace(&attempt.hold.key).pause(Duration::ZERO);
+            }
+            let unanswered = unanswered || *left == Left::Doubtful;
+            let answer = self.shared.stores[at].withdraw(&attempt, unanswered).await;
+            match &answer {
+                Ok(()) => *left = Left::Nothing,
+                // It may still take effect, even on a later hold with this name.
+                Err(error) if is_unanswered(error) => *left = Left::Doubtful,
+                Err(_) => {}
+            }
+            if answer.is_ok() || entry.is_over() {
+                return answer;
+            }
+            drop(left);
             sleep(pause.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
             pause = PAUSE.1.min(pause * 2);
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use tower_distributed_lock::audit::Audit;
@@ -28,7 +28,7 @@ mod tests;
 mod wakeups;
 
 use ballot::{Ballot, Vote};
-use ledger::{Entry, Place, Seat, after, is_unanswered};
+use ledger::{Entry, after, is_unanswered};
 use table::Table;
 use wakeups::Pace;
 
@@ -177,44 +177,29 @@ impl<S: LockStore> QuorumStore<S> {
     }
 
     /// A question to every store.
-    fn ballot<T, P, F>(&self, ask: impl Fn(Self, usize) -> F) -> Ballot<T, P>
+    fn ballot<T, F>(&self, ask: impl Fn(Self, usize) -> F) -> Ballot<T>
     where
-        F: Future<Output = (Vote<T>, P)> + Send + 'static,
+        F: Future<Output = Vote<T>> + Send + 'static,
     {
         Ballot::new((0..self.stores()).map(|at| ask(self.clone(), at)))
     }
 
-    /// A question about a hold. In each store, what is asked about the hold is asked in the order of these calls: a release never
-    /// overtakes the acquire before it.
-    fn in_turn<T, F>(
-        &self,
-        attempt: &Attempt,
-        entry: &Arc<Entry>,
-        ask: impl Fn(Place<S>) -> F + Copy + Send + 'static,
-    ) -> Ballot<T, Place<S>>
-    where
-        F: Future<Output = (Vote<T>, Place<S>)> + Send + 'static,
-    {
-        self.ballot(|quorum, at| {
-            let (attempt, entry) = (attempt.clone(), entry.clone());
-            async move {
-                let _turn = entry.turns[at].clone().lock_owned().await;
-                ask(Place {
-                    quorum,
-                    attempt,
-                    entry,
-                    at,
-                    _turn,
-                })
-                .await
-            }
-        })
+    /// Withdraws in every store what is not wanted there of the hold of `attempt`.
+    fn clearing(&self, attempt: &Attempt, entry: &Arc<Entry>, unanswered: bool) -> Ballot<()> {
+        self.ballot(|quorum, at| quorum.clear(at, attempt.clone(), entry.clone(), unanswered))
     }
 
-    /// What is known of a hold. If nothing is, each of its seats is this one: `Empty` for a new hold, `Counts` for one that another
-    /// client took. It is remembered for this lease.
-    fn entry(&self, hold: &Hold, unknown: Seat, lease: Duration) -> Arc<Entry> {
-        let new = || Entry::new(self.stores(), unknown);
+    /// Goes on, after the answer, with what the stores were asked, and then withdraws what is not wanted.
+    fn settle<T: Send + 'static>(&self, asked: Ballot<T>, attempt: &Attempt, entry: &Arc<Entry>) {
+        let clearing = self.clearing(attempt, entry, false);
+        self.shared
+            .running
+            .spawn(join(asked.rest(), clearing.rest()));
+    }
+
+    /// What is known of a hold, which is remembered for this lease. If nothing is, it is new, or another client holds it.
+    fn entry(&self, hold: &Hold, is_held: bool, lease: Duration) -> Arc<Entry> {
+        let new = || Entry::new(self.stores(), is_held);
         let entry = self.shared.ledger.get(hold.clone(), new);
         entry.remember(lease);
         entry

@@ -1,6 +1,5 @@
 //! Renewals and checks of holds.
 
-use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use tower_distributed_lock::store::{HoldStatus, LockStore, Renewal};
 
 use crate::QuorumStore;
 use crate::ballot::{Vote, Votes, most_answered, no_majority};
-use crate::ledger::{Entry, Seat};
+use crate::ledger::Entry;
 
 /// A hold that is asked about.
 struct Asked {
@@ -28,7 +27,7 @@ impl<S: LockStore> QuorumStore<S> {
         let renewals: Arc<[Renewal]> = renewals.into();
         let mut ballot = self.ballot(|quorum, at| {
             let renewals = renewals.clone();
-            async move { (quorum.shared.stores[at].renew(&renewals).await, ()) }
+            async move { quorum.shared.stores[at].renew(&renewals).await }
         });
         let mut limits: Vec<_> = asked.iter().map(|hold| hold.until).collect();
         limits.push(self.deadline(None));
@@ -45,13 +44,13 @@ impl<S: LockStore> QuorumStore<S> {
             }
         }
         let decision = decide(&asked, &ballot.votes);
-        self.shared.running.spawn(ballot.finish(|_, ()| ready(())));
+        self.shared.running.spawn(ballot.rest());
         decision
     }
 
     fn asked(&self, renewal: &Renewal) -> Asked {
         Asked {
-            entry: self.entry(&renewal.hold, Seat::Counts, Duration::ZERO),
+            entry: self.entry(&renewal.hold, true, Duration::ZERO),
             lease: renewal.lease,
             until: self.deadline(renewal.lease),
         }

@@ -52,19 +52,20 @@ impl Pace {
 impl<S: LockStore> QuorumStore<S> {
     /// Subscribes in every store, and returns when a majority has answered. Every holder has its hold in a store of that majority.
     pub(crate) async fn subscribe_majority(&self, attempt: Attempt) -> Vote<Wakeups> {
-        let mut ballot = self.ballot(|quorum, at| {
-            let attempt = attempt.clone();
-            async move { (quorum.shared.stores[at].subscribe(&attempt).await, at) }
-        });
-        let subscribed = ballot
-            .decision(self.deadline(None), false, most_answered)
-            .await;
         let (signal, wakeups) = watch::channel(());
-        let (quorum, pace) = (self.clone(), self.pace(&attempt.hold.key));
-        tokio::spawn(ballot.finish(move |subscribed, at| {
-            let (quorum, attempt, pace) = (quorum.clone(), attempt.clone(), pace.clone());
-            quorum.listen(at, attempt, pace, signal.clone(), subscribed)
-        }));
+        let pace = self.pace(&attempt.hold.key);
+        let mut ballot = self.ballot(|quorum, at| {
+            let (attempt, pace, signal) = (attempt.clone(), pace.clone(), signal.clone());
+            async move {
+                let heard = quorum.shared.stores[at].subscribe(&attempt).await;
+                let vote = heard.as_ref().map(drop).map_err(Clone::clone);
+                tokio::spawn(quorum.listen(at, attempt, pace, signal, heard));
+                vote
+            }
+        });
+        let until = self.deadline(None);
+        let subscribed = ballot.decision(until, false, most_answered).await;
+        tokio::spawn(ballot.rest());
         subscribed.map(|()| Wakeups::new(wakeups, ()))
     }
 
@@ -76,12 +77,12 @@ impl<S: LockStore> QuorumStore<S> {
         attempt: Attempt,
         pace: Arc<Pace>,
         signal: watch::Sender<()>,
-        mut subscribed: Vote<Wakeups>,
+        mut heard: Vote<Wakeups>,
     ) {
         loop {
             let again = Instant::now() + RETRY;
-            let hear = async {
-                if let Ok(wakeups) = &mut subscribed {
+            let hearing = async {
+                if let Ok(wakeups) = &mut heard {
                     while wakeups.wait().await {
                         let (quiet_until, _) = *lock(&pace.0);
                         sleep_until(quiet_until).await;
@@ -93,12 +94,10 @@ impl<S: LockStore> QuorumStore<S> {
             tokio::select! {
                 biased; // without chance, a simulation replays
                 () = signal.closed() => return,
-                () = hear => {}
+                () = hearing => {}
             }
-            subscribed = self.shared.stores[at].subscribe(&attempt).await;
-            if subscribed.is_ok() {
-                signal.send_replace(()); // What happened meanwhile was missed.
-            }
+            heard = self.shared.stores[at].subscribe(&attempt).await;
+            signal.send_replace(()); // What happened meanwhile was missed.
         }
     }
 }
