@@ -10,7 +10,7 @@ use tower_distributed_lock::store::{Attempt, Feature, LockStore, Outcome};
 
 use crate::QuorumStore;
 use crate::ballot::{Vote, Votes, answered, majority, no_majority};
-use crate::ledger::{Entry, Left, after, is_unanswered};
+use crate::ledger::{Entry, IS_NEW, Left, is_unanswered};
 
 /// How long the other stores may take at least when a majority has granted.
 const GRACE: Duration = Duration::from_millis(5);
@@ -23,22 +23,19 @@ impl<S: LockStore> QuorumStore<S> {
         }
         let started = Instant::now();
         let until = self.deadline(Some(attempt.lease));
-        let entry = self.entry(&attempt.hold, false, attempt.lease);
-        entry.reopen();
+        let entry = self.entry(&attempt.hold, IS_NEW, attempt.lease);
+        entry.known().wanted = None;
         let mut ballot =
-            self.ballot(|quorum, at| quorum.acquire_in(at, attempt.clone(), entry.clone(), until));
+            self.ballot(|quorum, at| quorum.acquire_in(at, attempt.clone(), entry.clone()));
         ballot.wait(until, is_decided).await;
         // Only what has granted before the answer counts when the hold is confirmed: the others get the same time again.
         let grace = Instant::now() + GRACE.max(started.elapsed());
         let is_refused = |votes: &Votes<_>| grants(votes) < majority(votes.len());
         ballot.wait(grace.min(until), is_refused).await;
 
-        // Something must be left of the lease by clocks that drift by 1 % and 2 ms.
-        let drift = attempt.lease / 100 + Duration::from_millis(2);
-        let valid_until = after(started, attempt.lease.saturating_sub(drift));
+        // Whether enough of the lease is left, the client checks, as it does for every store.
         let pace = self.pace(&attempt.hold.key);
         let outcome = match outcome(&ballot.votes) {
-            Some(Outcome::Granted { .. }) if Instant::now() > valid_until => Err(too_late()),
             Some(Outcome::Refused { retry_after }) if grants(&ballot.votes) > 0 => {
                 let retry_after = pace.pause(started.elapsed()).min(retry_after);
                 Ok(Outcome::Refused { retry_after })
@@ -56,27 +53,17 @@ impl<S: LockStore> QuorumStore<S> {
             pace.granted();
         }
         let has_granted = |at: usize| ballot.votes[at].as_ref().is_some_and(is_grant);
-        entry.decide(wanted, |at| wanted == Left::Hold && has_granted(at));
+        let counts = |at| wanted == Left::Hold && has_granted(at);
+        entry.known().decide(wanted, counts);
         self.settle(ballot, &attempt, &entry);
         outcome
     }
 
-    async fn acquire_in(
-        self,
-        at: usize,
-        attempt: Attempt,
-        entry: Arc<Entry>,
-        until: Instant,
-    ) -> Vote<Outcome> {
+    async fn acquire_in(self, at: usize, attempt: Attempt, entry: Arc<Entry>) -> Vote<Outcome> {
         let mut left = entry.left[at].lock().await;
-        let unsent = match *left {
-            Left::Doubtful => Some(StoreErrorKind::Unanswered),
-            _ if Instant::now() >= until => Some(StoreErrorKind::Unreachable),
-            _ => None,
-        };
-        if let Some(kind) = unsent {
-            let why = "an earlier question about this hold went unanswered, or takes too long";
-            return Err(StoreError::new(kind, why));
+        if *left == Left::Doubtful {
+            let why = "an earlier question about this hold went unanswered";
+            return Err(StoreError::new(StoreErrorKind::Unanswered, why));
         }
         let before = mem::replace(&mut *left, Left::Doubtful);
         let answer = self.shared.stores[at].acquire(&attempt).await;
@@ -88,11 +75,6 @@ impl<S: LockStore> QuorumStore<S> {
         };
         answer
     }
-}
-
-fn too_late() -> StoreError {
-    let why = "a majority granted, but too late: too little of the lease is left";
-    StoreError::new(StoreErrorKind::Unanswered, why)
 }
 
 fn is_grant(vote: &Vote<Outcome>) -> bool {
@@ -110,7 +92,7 @@ fn is_decided(votes: &Votes<Outcome>) -> bool {
     granted >= majority || granted + open < majority && answered(votes) >= majority
 }
 
-/// The answer of a majority. It may be free when enough leases have ended.
+/// The answer of a majority.
 fn outcome(votes: &Votes<Outcome>) -> Option<Outcome> {
     let (majority, granted) = (majority(votes.len()), grants(votes));
     if granted >= majority {
@@ -122,6 +104,7 @@ fn outcome(votes: &Votes<Outcome>) -> Option<Outcome> {
     };
     let mut hints: Vec<_> = votes.iter().flatten().flatten().filter_map(hint).collect();
     hints.sort_unstable();
+    // It may be free when enough leases have ended.
     let enough = hints.get(majority - granted - 1).or(hints.last());
     let retry_after = enough.copied().unwrap_or_default();
     (answered(votes) >= majority).then_some(Outcome::Refused { retry_after })

@@ -65,8 +65,8 @@ impl<T> Ballot<T> {
     }
 
     /// The questions that are not answered yet.
-    pub(crate) fn rest(self) -> JoinAll<BoxFuture<'static, Vote<T>>> {
-        let all = self.votes.into_iter().zip(self.questions);
+    pub(crate) fn rest(&mut self) -> JoinAll<BoxFuture<'static, Vote<T>>> {
+        let all = self.votes.iter().zip(self.questions.drain(..));
         join_all(all.filter_map(|(vote, question)| vote.is_none().then_some(question)))
     }
 }

@@ -1,5 +1,6 @@
 //! One key in all stores, for an operator, and the audit of all stores.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -10,7 +11,7 @@ use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::store::{Holder, Inspect, Inspection, LockStore};
 
 use crate::QuorumStore;
-use crate::ballot::{Vote, Votes, majority, most_answered, no_majority};
+use crate::ballot::{Vote, majority, most_answered, no_majority};
 
 /// How long a store may take for its audit.
 const LONGEST_AUDIT: Duration = Duration::from_secs(10);
@@ -20,10 +21,8 @@ impl<S: Inspect> Inspect for QuorumStore<S> {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
         let seen = self.each(self.store_timeout, |store| store.inspect(key));
         let seen = seen.await;
-        match most_answered(&seen) {
-            Some(()) => Ok(together(seen)),
-            None => Err(no_majority(&seen, false)),
-        }
+        most_answered(&seen).ok_or_else(|| no_majority(&seen, false))?;
+        Ok(together(seen))
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
@@ -31,16 +30,12 @@ impl<S: Inspect> Inspect for QuorumStore<S> {
             let key = key.clone();
             async move { quorum.shared.stores[at].force_unlock(&key).await }
         });
-        let until = self.deadline(None);
         // Not only for a majority: the caller finds the lock free in each store that is in time.
-        ballot.wait(until, |_| false).await;
-        let was_held = |votes: &Votes<bool>| {
-            let was_held = votes.iter().flatten().flatten().any(|&held| held);
-            most_answered(votes).map(|()| was_held)
-        };
-        let unlocked = ballot.decision(until, true, was_held).await;
+        ballot.wait(self.deadline(None), |_| false).await;
         self.shared.running.spawn(ballot.rest());
-        unlocked
+        let votes = &ballot.votes;
+        most_answered(votes).ok_or_else(|| no_majority(votes, true))?;
+        Ok(votes.iter().flatten().flatten().any(|&held| held))
     }
 }
 
@@ -98,16 +93,12 @@ fn together(seen: Vec<Option<Vote<Inspection>>>) -> Inspection {
             }
         }
     }
-    while let Some(mut holder) = holders.pop() {
-        let is_same = |other: &mut Holder| other.id == holder.id && other.mode == holder.mode;
-        let others = holders.extract_if(.., is_same);
-        let mut lives: Vec<_> = others.map(|other| other.remaining).collect();
-        lives.push(holder.remaining);
-        lives.sort_unstable();
-        // It counts as long as a majority carries it.
-        if let Some(first_to_end) = lives.len().checked_sub(majority) {
-            holder.remaining = lives[first_to_end];
-            together.holders.push(holder);
+    // A hold counts as long as a majority carries it: until the store ends it that makes them one.
+    holders.sort_by_key(|holder| Reverse(holder.remaining));
+    for (n, holder) in (1..).zip(&holders) {
+        let is_same = |other: &&Holder| other.id == holder.id && other.mode == holder.mode;
+        if holders[..n].iter().filter(is_same).count() == majority {
+            together.holders.push(holder.clone());
         }
     }
     together

@@ -1,6 +1,6 @@
 //! What is known of each hold.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Mutex as Turns;
@@ -29,10 +29,10 @@ pub(crate) struct Entry {
 }
 
 #[derive(Debug)]
-struct Known {
-    proofs: Vec<Proof>,
+pub(crate) struct Known {
+    pub(crate) proofs: Vec<Proof>,
     /// What stays in the stores. The rest is withdrawn; while it is not decided, nothing is.
-    wanted: Option<Left>,
+    pub(crate) wanted: Option<Left>,
     /// Until when the hold is remembered, unless nothing is left of it before.
     until: Instant,
 }
@@ -62,67 +62,56 @@ pub(crate) enum Proof {
     Released,
 }
 
+/// A hold that nobody has asked for yet.
+pub(crate) const IS_NEW: (Left, Proof) = (Left::Nothing, Proof::Absent);
+
+/// A hold that another client took, in all stores.
+pub(crate) const IS_HELD: (Left, Proof) = (Left::Hold, Proof::Carries);
+
 impl Entry {
-    /// A new hold, or one that another client took in all `stores`.
-    pub(crate) fn new(stores: usize, is_held: bool) -> Self {
-        let (left, proof) = match is_held {
-            true => (Left::Hold, Proof::Carries),
-            false => (Left::Nothing, Proof::Absent),
+    pub(crate) fn new(stores: usize, (left, proof): (Left, Proof)) -> Self {
+        let known = Known {
+            proofs: vec![proof; stores],
+            wanted: None,
+            until: Instant::now(),
         };
         Self {
             left: (0..stores).map(|_| Turns::new(left)).collect(),
-            known: Mutex::new(Known {
-                proofs: vec![proof; stores],
-                wanted: None,
-                until: Instant::now(),
-            }),
+            known: Mutex::new(known),
         }
     }
 
-    /// Remembers the hold for one more lease.
-    pub(crate) fn remember(&self, lease: Duration) {
-        let until = &mut lock(&self.known).until;
-        *until = (*until).max(after(Instant::now(), lease.saturating_add(REMEMBERED)));
-    }
-
-    fn is_over(&self) -> bool {
-        Instant::now() >= lock(&self.known).until
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+        lock(&self.known)
     }
 
     pub(crate) fn is_needed(&self) -> bool {
         let is_empty = |left: &Turns<_>| matches!(left.try_lock().as_deref(), Ok(Left::Nothing));
-        let is_proven = |proof: &Proof| *proof != Proof::Absent;
-        !self.is_over()
-            && (!self.left.iter().all(is_empty) || lock(&self.known).proofs.iter().any(is_proven))
+        let known = self.known();
+        let is_known = known.proofs.iter().any(|proof| *proof != Proof::Absent);
+        !known.is_over() && (is_known || !self.left.iter().all(is_empty))
+    }
+}
+
+impl Known {
+    /// Remembers the hold for one more lease.
+    pub(crate) fn remember(&mut self, lease: Duration) {
+        let until = after(Instant::now(), lease.saturating_add(REMEMBERED));
+        self.until = self.until.max(until);
     }
 
-    /// Another question begins: nothing is withdrawn before its decision.
-    pub(crate) fn reopen(&self) {
-        lock(&self.known).wanted = None;
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.until
     }
 
     /// From now on this is `wanted` in the stores, and those that `count` prove that the hold is held.
-    pub(crate) fn decide(&self, wanted: Left, counts: impl Fn(usize) -> bool) {
-        let known = &mut *lock(&self.known);
-        known.wanted = Some(wanted);
-        for (at, proof) in known.proofs.iter_mut().enumerate() {
-            *proof = if counts(at) {
-                Proof::Carries
-            } else {
-                Proof::Absent
+    pub(crate) fn decide(&mut self, wanted: Left, counts: impl Fn(usize) -> bool) {
+        self.wanted = Some(wanted);
+        for (at, proof) in self.proofs.iter_mut().enumerate() {
+            *proof = match counts(at) {
+                true => Proof::Carries,
+                false => Proof::Absent,
             };
-        }
-    }
-
-    pub(crate) fn proof(&self, at: usize) -> Proof {
-        lock(&self.known).proofs[at]
-    }
-
-    /// A store that still counts has shown something else.
-    pub(crate) fn prove(&self, at: usize, shown: Proof) {
-        let proof = &mut lock(&self.known).proofs[at];
-        if *proof != Proof::Absent {
-            *proof = shown;
         }
     }
 
@@ -132,12 +121,11 @@ impl Entry {
         &self,
         said: impl Fn(usize, Proof) -> Option<HoldStatus>,
     ) -> Option<HoldStatus> {
-        let proofs = &lock(&self.known).proofs;
-        let counted = proofs.iter().enumerate();
+        let counted = (0..).zip(&self.proofs);
         let counted = counted.filter(|(_, proof)| **proof != Proof::Absent);
         let said: Vec<_> = counted.map(|(at, proof)| said(at, *proof)).collect();
         let that_say = |status| said.iter().filter(|&&said| said == Some(status)).count();
-        let majority = majority(proofs.len());
+        let majority = majority(self.proofs.len());
         if said.len() - that_say(HoldStatus::Gone) < majority {
             return Some(HoldStatus::Gone);
         }
@@ -157,7 +145,7 @@ impl<S: LockStore> QuorumStore<S> {
         let mut pause = PAUSE.0;
         loop {
             let mut left = entry.left[at].lock().await;
-            let wanted = lock(&entry.known).wanted;
+            let wanted = entry.known().wanted;
             if *left == Left::Nothing || wanted.is_none_or(|wanted| wanted == *left) {
                 return Ok(());
             }
@@ -172,7 +160,7 @@ impl<S: LockStore> QuorumStore<S> {
                 Err(error) if is_unanswered(error) => *left = Left::Doubtful,
                 Err(_) => {}
             }
-            if answer.is_ok() || entry.is_over() {
+            if answer.is_ok() || entry.known().is_over() {
                 return answer;
             }
             drop(left);

@@ -28,7 +28,7 @@ mod tests;
 mod wakeups;
 
 use ballot::{Ballot, Vote};
-use ledger::{Entry, after, is_unanswered};
+use ledger::{Entry, Left, Proof, after, is_unanswered};
 use table::Table;
 use wakeups::Pace;
 
@@ -189,19 +189,21 @@ impl<S: LockStore> QuorumStore<S> {
         self.ballot(|quorum, at| quorum.clear(at, attempt.clone(), entry.clone(), unanswered))
     }
 
-    /// Goes on, after the answer, with what the stores were asked, and then withdraws what is not wanted.
-    fn settle<T: Send + 'static>(&self, asked: Ballot<T>, attempt: &Attempt, entry: &Arc<Entry>) {
-        let clearing = self.clearing(attempt, entry, false);
-        self.shared
-            .running
-            .spawn(join(asked.rest(), clearing.rest()));
+    /// Withdraws what is not wanted of the hold of `attempt`, after the stores have answered what they are `asked` about it.
+    fn settle<T>(&self, mut asked: Ballot<T>, attempt: &Attempt, entry: &Arc<Entry>)
+    where
+        T: Send + 'static,
+    {
+        let mut clearing = self.clearing(attempt, entry, false);
+        let all = join(asked.rest(), clearing.rest());
+        self.shared.running.spawn(all);
     }
 
-    /// What is known of a hold, which is remembered for this lease. If nothing is, it is new, or another client holds it.
-    fn entry(&self, hold: &Hold, is_held: bool, lease: Duration) -> Arc<Entry> {
-        let new = || Entry::new(self.stores(), is_held);
+    /// What is known of a hold, which is remembered for this lease; `unknown` if nothing is.
+    fn entry(&self, hold: &Hold, unknown: (Left, Proof), lease: Duration) -> Arc<Entry> {
+        let new = || Entry::new(self.stores(), unknown);
         let entry = self.shared.ledger.get(hold.clone(), new);
-        entry.remember(lease);
+        entry.known().remember(lease);
         entry
     }
 
