@@ -6,6 +6,9 @@ use std::task::Poll;
 use futures_util::future::{BoxFuture, FutureExt, JoinAll, join_all};
 use tokio::time::{Instant, timeout_at};
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::store::LockStore;
+
+use crate::QuorumStore;
 
 /// What a store answered.
 pub(crate) type Vote<T> = Result<T, StoreError>;
@@ -19,17 +22,21 @@ pub(crate) struct Ballot<T> {
     questions: Vec<BoxFuture<'static, Vote<T>>>,
 }
 
-impl<T> Ballot<T> {
-    /// Nothing is asked before [`Ballot::wait`].
-    pub(crate) fn new<F>(questions: impl Iterator<Item = F>) -> Self
+impl<S: LockStore> QuorumStore<S> {
+    /// A question to every store. Nothing is asked before [`Ballot::wait`].
+    pub(crate) fn ballot<T, F>(&self, ask: impl Fn(Self, usize) -> F) -> Ballot<T>
     where
         F: Future<Output = Vote<T>> + Send + 'static,
     {
-        let questions: Vec<_> = questions.map(|question| question.boxed()).collect();
-        let votes = questions.iter().map(|_| None).collect();
-        Self { votes, questions }
+        let stores = 0..self.shared.stores.len();
+        Ballot {
+            votes: stores.clone().map(|_| None).collect(),
+            questions: stores.map(|at| ask(self.clone(), at).boxed()).collect(),
+        }
     }
+}
 
+impl<T> Ballot<T> {
     /// Asks every store, in order, and waits until the votes decide or all stores have voted, but not longer than `until`.
     /// Returns whether it is over.
     pub(crate) async fn wait(
@@ -45,23 +52,12 @@ impl<T> Ballot<T> {
                     *vote = Some(answer);
                 }
             }
-            match decided(&self.votes) || self.votes.iter().all(Option::is_some) {
+            match decided(&self.votes) || open(&self.votes) == 0 {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }
         });
         timeout_at(until, votes).await.is_ok()
-    }
-
-    /// Waits for a decision. Without one the question fails; `changes` says whether it changes a store that answers it.
-    pub(crate) async fn decision<R>(
-        &mut self,
-        until: Instant,
-        changes: bool,
-        decide: impl Fn(&Votes<T>) -> Option<R>,
-    ) -> Vote<R> {
-        self.wait(until, |votes| decide(votes).is_some()).await;
-        decide(&self.votes).ok_or_else(|| no_majority(&self.votes, changes))
     }
 
     /// The questions that are not answered yet.
@@ -76,8 +72,13 @@ pub(crate) fn majority(stores: usize) -> usize {
     stores / 2 + 1
 }
 
+/// How many stores have not voted.
+pub(crate) fn open<T>(votes: &Votes<T>) -> usize {
+    votes.iter().filter(|vote| vote.is_none()).count()
+}
+
 /// How many stores have answered without an error.
-pub(crate) fn answered<T>(votes: &Votes<T>) -> usize {
+fn answered<T>(votes: &Votes<T>) -> usize {
     votes.iter().flatten().filter(|vote| vote.is_ok()).count()
 }
 
@@ -96,7 +97,7 @@ pub(crate) fn no_majority<T>(votes: &Votes<T>, changes: bool) -> StoreError {
         .collect();
     let count = |kind| errors.iter().filter(|error| error.kind() == kind).count();
     let (of, answered) = (votes.len(), answered(votes));
-    let is_unknown = votes.iter().any(Option::is_none) || count(Unanswered) > 0;
+    let is_unknown = open(votes) + count(Unanswered) > 0;
     let kind = match () {
         () if count(Conflict) >= majority(of) => Conflict,
         () if count(Refused) >= majority(of) => Refused,
@@ -117,7 +118,7 @@ pub(crate) fn no_majority<T>(votes: &Votes<T>, changes: bool) -> StoreError {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("no majority: of {of} stores {answered} answered and {failed} failed")]
+#[error("no majority in time: of {of} stores {answered} answered and {failed} failed")]
 struct NoMajority {
     of: usize,
     answered: usize,

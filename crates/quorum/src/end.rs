@@ -1,41 +1,27 @@
-//! Ending a hold or an attempt.
+//! Ending a hold in one store.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::sleep;
 use tower_distributed_lock::error::StoreErrorKind::{Transient, Unreachable};
 use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore, LockStoreExt, Released};
 
 use crate::QuorumStore;
-use crate::ballot::{Vote, Votes, most_answered};
-use crate::ledger::{Entry, IS_HELD, Left, Proof};
+use crate::ballot::Vote;
+use crate::ledger::{Entry, Left, Proof, is_unanswered};
+
+/// The pauses between two withdrawals in a store that fails: the first, and the longest. They double.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 
 impl<S: LockStore> QuorumStore<S> {
-    /// Releases everywhere. A release that too few stores answered may be repeated: what they said is kept.
-    pub(crate) async fn release_majority(&self, hold: &Hold) -> Vote<Released> {
-        let entry = self.entry(hold, IS_HELD, Duration::ZERO);
-        let mut ballot =
-            self.ballot(|quorum, at| quorum.release_in(at, hold.clone(), entry.clone()));
-        let decide = |votes: &Votes<Released>| {
-            let carried = |_, proof| (proof == Proof::Released).then_some(HoldStatus::Held);
-            let status = entry.known().unbroken(carried)?;
-            // As many as any of the stores has woken.
-            let notified = votes.iter().flatten().flatten().map(|vote| vote.notified);
-            Some(Released::new(status, notified.max().unwrap_or_default()))
-        };
-        let released = ballot.decision(self.deadline(None), true, decide).await;
-        // A release that is not decided is tried again by the caller.
-        if released.is_ok() {
-            entry.known().decide(Left::Nothing, |_| false);
-        }
-        // It names the hold where it has to be withdrawn.
-        let attempt = Attempt::new(hold.clone(), Duration::ZERO).in_line(false);
-        self.settle(ballot, &attempt, &entry);
-        released
-    }
-
-    async fn release_in(self, at: usize, hold: Hold, entry: Arc<Entry>) -> Vote<Released> {
+    pub(crate) async fn release_in(
+        self,
+        at: usize,
+        hold: Hold,
+        entry: Arc<Entry>,
+    ) -> Vote<Released> {
         let mut left = entry.left[at].lock().await;
         let before = entry.known().proofs[at];
         if !matches!(before, Proof::Carries | Proof::Unsure) {
@@ -60,14 +46,38 @@ impl<S: LockStore> QuorumStore<S> {
         answer
     }
 
-    /// Withdraws everywhere.
-    pub(crate) async fn withdraw_majority(&self, attempt: Attempt, unanswered: bool) -> Vote<()> {
-        let entry = self.entry(&attempt.hold, IS_HELD, attempt.lease);
-        entry.known().decide(Left::Nothing, |_| false);
-        let mut ballot = self.clearing(&attempt, &entry, unanswered);
-        let deadline = self.deadline(None);
-        let withdrawn = ballot.decision(deadline, true, most_answered).await;
-        self.shared.running.spawn(ballot.rest());
-        withdrawn
+    /// Withdraws what is not wanted in a store, again and again, until the store has answered or the hold is forgotten.
+    pub(crate) async fn clear_in(
+        self,
+        at: usize,
+        attempt: Attempt,
+        entry: Arc<Entry>,
+        unanswered: bool,
+    ) -> Vote<()> {
+        let mut pause = PAUSE.0;
+        loop {
+            let mut left = entry.left[at].lock().await;
+            let wanted = entry.known().wanted;
+            if *left == Left::Nothing || wanted.is_none_or(|wanted| wanted == *left) {
+                return Ok(());
+            }
+            if (*left, wanted) == (Left::Hold, Some(Left::Waiter)) {
+                self.pace(&attempt.hold.key).pause(Duration::ZERO);
+            }
+            let unanswered = unanswered || *left == Left::Doubtful;
+            let answer = self.shared.stores[at].withdraw(&attempt, unanswered).await;
+            match &answer {
+                Ok(()) => *left = Left::Nothing,
+                // It may still take effect, even on a later hold with this name.
+                Err(error) if is_unanswered(error) => *left = Left::Doubtful,
+                Err(_) => {}
+            }
+            if answer.is_ok() || entry.known().is_over() {
+                return answer;
+            }
+            drop(left);
+            sleep(pause.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
+            pause = PAUSE.1.min(pause * 2);
+        }
     }
 }

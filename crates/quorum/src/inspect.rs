@@ -1,6 +1,7 @@
 //! One key in all stores, for an operator, and the audit of all stores.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -11,7 +12,7 @@ use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::store::{Holder, Inspect, Inspection, LockStore};
 
 use crate::QuorumStore;
-use crate::ballot::{Vote, majority, most_answered, no_majority};
+use crate::ballot::{Vote, Votes, majority, most_answered, no_majority};
 
 /// How long a store may take for its audit.
 const LONGEST_AUDIT: Duration = Duration::from_secs(10);
@@ -22,20 +23,19 @@ impl<S: Inspect> Inspect for QuorumStore<S> {
         let seen = self.each(self.store_timeout, |store| store.inspect(key));
         let seen = seen.await;
         most_answered(&seen).ok_or_else(|| no_majority(&seen, false))?;
-        Ok(together(seen))
+        Ok(together(&seen))
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let mut ballot = self.ballot(|quorum, at| {
+        let unlock = |quorum: Self, at: usize| {
             let key = key.clone();
             async move { quorum.shared.stores[at].force_unlock(&key).await }
-        });
-        // Not only for a majority: the caller finds the lock free in each store that is in time.
-        ballot.wait(self.deadline(None), |_| false).await;
-        self.shared.running.spawn(ballot.rest());
-        let votes = &ballot.votes;
-        most_answered(votes).ok_or_else(|| no_majority(votes, true))?;
-        Ok(votes.iter().flatten().flatten().any(|&held| held))
+        };
+        let was_held = |votes: &Votes<bool>| {
+            most_answered(votes)?;
+            Some(votes.iter().flatten().flatten().any(|&held| held))
+        };
+        self.ask(true, unlock, was_held).await
     }
 }
 
@@ -52,7 +52,7 @@ impl<S: LockStore> QuorumStore<S> {
 
     /// The audits of all stores, as one. A store that does not answer is part of the report: the others carry the locks.
     pub(crate) async fn audit_all(&self) -> Audit {
-        let members = self.stores();
+        let members = self.shared.stores.len();
         let mut audit = Audit::new(Deployment::Quorum { members });
         let silent = || StoreError::new(StoreErrorKind::Unreachable, "the audit took too long");
         let audits = self.each(LONGEST_AUDIT, S::audit).await.into_iter();
@@ -80,26 +80,20 @@ impl<S: LockStore> QuorumStore<S> {
 }
 
 /// The holders in a majority of the stores, and the waiters in any.
-fn together(seen: Vec<Option<Vote<Inspection>>>) -> Inspection {
-    let majority = majority(seen.len());
-    let mut together = Inspection::default();
-    let mut holders = Vec::new();
-    for inspection in seen.into_iter().flatten().flatten() {
-        together.truncated |= inspection.truncated;
-        holders.extend(inspection.holders);
-        for waiter in inspection.waiters {
-            if !together.waiters.contains(&waiter) {
-                together.waiters.push(waiter);
-            }
-        }
-    }
-    // A hold counts as long as a majority carries it: until the store ends it that makes them one.
+fn together(seen: &Votes<Inspection>) -> Inspection {
+    let (majority, seen) = (majority(seen.len()), seen.iter().flatten().flatten());
+    let waiters: BTreeSet<_> = seen.clone().flat_map(|one| &one.waiters).cloned().collect();
+    let mut holders: Vec<_> = seen.clone().flat_map(|one| &one.holders).collect();
+    // A hold counts until the store ends it with which they are a majority.
     holders.sort_by_key(|holder| Reverse(holder.remaining));
-    for (n, holder) in (1..).zip(&holders) {
-        let is_same = |other: &&Holder| other.id == holder.id && other.mode == holder.mode;
-        if holders[..n].iter().filter(is_same).count() == majority {
-            together.holders.push(holder.clone());
-        }
-    }
+    let counts = |n: &usize| {
+        let is_same =
+            |other: &&&Holder| (&other.id, other.mode) == (&holders[*n].id, holders[*n].mode);
+        holders[..=*n].iter().filter(is_same).count() == majority
+    };
+    let held = (0..holders.len()).filter(counts);
+    let held = held.map(|n| holders[n].clone()).collect();
+    let mut together = Inspection::new(held, waiters.into_iter().collect());
+    together.truncated = seen.clone().any(|one| one.truncated);
     together
 }

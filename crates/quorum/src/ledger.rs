@@ -1,22 +1,18 @@
 //! What is known of each hold.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Mutex as Turns;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
-use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore};
+use tower_distributed_lock::store::HoldStatus;
 
-use crate::QuorumStore;
-use crate::ballot::{Vote, majority};
+use crate::ballot::majority;
 use crate::table::lock;
 
 /// How much longer than its lease a hold is remembered: for an attempt that is made again, and for a late release.
 const REMEMBERED: Duration = Duration::from_secs(10);
-
-/// The pauses between two withdrawals in a store that fails: the first, and the longest. They double.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 
 /// One hold, from its first attempt to its end: what is left of it in each store, and what is known of it.
 #[derive(Debug)]
@@ -24,7 +20,7 @@ pub(crate) struct Entry {
     /// What may be in each store. A question about the hold has its turn in the store until it is answered, so that none overtakes
     /// another: a release comes after the acquire before it.
     pub(crate) left: Vec<Turns<Left>>,
-    /// It is locked for no await, and no other mutex is taken under it.
+    /// It is locked for no await, and nothing is waited for under it.
     known: Mutex<Known>,
 }
 
@@ -100,15 +96,15 @@ impl Known {
         self.until = self.until.max(until);
     }
 
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         Instant::now() >= self.until
     }
 
-    /// From now on this is `wanted` in the stores, and those that `count` prove that the hold is held.
+    /// From now on this is `wanted` in the stores. If it is the hold, those that `count` prove that it is held.
     pub(crate) fn decide(&mut self, wanted: Left, counts: impl Fn(usize) -> bool) {
         self.wanted = Some(wanted);
         for (at, proof) in self.proofs.iter_mut().enumerate() {
-            *proof = match counts(at) {
+            *proof = match wanted == Left::Hold && counts(at) {
                 true => Proof::Carries,
                 false => Proof::Absent,
             };
@@ -130,43 +126,6 @@ impl Known {
             return Some(HoldStatus::Gone);
         }
         (that_say(HoldStatus::Held) >= majority).then_some(HoldStatus::Held)
-    }
-}
-
-impl<S: LockStore> QuorumStore<S> {
-    /// Withdraws what is not wanted in a store, again and again, until the store has answered or the hold is forgotten.
-    pub(crate) async fn clear(
-        self,
-        at: usize,
-        attempt: Attempt,
-        entry: Arc<Entry>,
-        unanswered: bool,
-    ) -> Vote<()> {
-        let mut pause = PAUSE.0;
-        loop {
-            let mut left = entry.left[at].lock().await;
-            let wanted = entry.known().wanted;
-            if *left == Left::Nothing || wanted.is_none_or(|wanted| wanted == *left) {
-                return Ok(());
-            }
-            if (*left, wanted) == (Left::Hold, Some(Left::Waiter)) {
-                self.pace(&attempt.hold.key).pause(Duration::ZERO);
-            }
-            let unanswered = unanswered || *left == Left::Doubtful;
-            let answer = self.shared.stores[at].withdraw(&attempt, unanswered).await;
-            match &answer {
-                Ok(()) => *left = Left::Nothing,
-                // It may still take effect, even on a later hold with this name.
-                Err(error) if is_unanswered(error) => *left = Left::Doubtful,
-                Err(_) => {}
-            }
-            if answer.is_ok() || entry.known().is_over() {
-                return answer;
-            }
-            drop(left);
-            sleep(pause.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
-            pause = PAUSE.1.min(pause * 2);
-        }
     }
 }
 
