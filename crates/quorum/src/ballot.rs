@@ -90,11 +90,8 @@ pub(crate) fn most_answered<T>(votes: &Votes<T>) -> Option<()> {
 /// Why there was no majority. `changes` says whether the question has changed the stores that answered it.
 pub(crate) fn no_majority<T>(votes: &Votes<T>, changes: bool) -> StoreError {
     use StoreErrorKind::{Conflict, Refused, Transient, Unacknowledged, Unanswered, Unreachable};
-    let errors: Vec<_> = votes
-        .iter()
-        .flatten()
-        .filter_map(|vote| vote.as_ref().err())
-        .collect();
+    let voted = votes.iter().flatten();
+    let errors: Vec<_> = voted.filter_map(|vote| vote.as_ref().err()).collect();
     let count = |kind| errors.iter().filter(|error| error.kind() == kind).count();
     let (of, answered) = (votes.len(), answered(votes));
     let is_unknown = open(votes) + count(Unanswered) > 0;
@@ -105,16 +102,13 @@ pub(crate) fn no_majority<T>(votes: &Votes<T>, changes: bool) -> StoreError {
         () if count(Transient) + count(Unacknowledged) > 0 => Transient,
         () => Unreachable,
     };
-    let (failed, source) = (errors.len(), errors.first().copied().cloned());
-    StoreError::new(
-        kind,
-        NoMajority {
-            of,
-            answered,
-            failed,
-            source,
-        },
-    )
+    let why = NoMajority {
+        of,
+        answered,
+        failed: errors.len(),
+        source: errors.first().copied().cloned(),
+    };
+    StoreError::new(kind, why)
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -59,10 +59,10 @@ pub(crate) enum Proof {
 }
 
 /// A hold that nobody has asked for yet.
-pub(crate) const IS_NEW: (Left, Proof) = (Left::Nothing, Proof::Absent);
+pub(crate) const NEW: (Left, Proof) = (Left::Nothing, Proof::Absent);
 
 /// A hold that another client took, in all stores.
-pub(crate) const IS_HELD: (Left, Proof) = (Left::Hold, Proof::Carries);
+pub(crate) const FOREIGN: (Left, Proof) = (Left::Hold, Proof::Carries);
 
 impl Entry {
     pub(crate) fn new(stores: usize, (left, proof): (Left, Proof)) -> Self {

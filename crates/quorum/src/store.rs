@@ -18,7 +18,7 @@ use tower_distributed_lock::store::{
 
 use crate::ballot::{Vote, Votes, majority, most_answered, no_majority, open};
 use crate::grants::{grants, is_grant, outcome};
-use crate::ledger::{IS_HELD, IS_NEW, Left, Proof, is_unanswered};
+use crate::ledger::{FOREIGN, Left, NEW, Proof, is_unanswered};
 use crate::wakeups::listen;
 use crate::{QuorumStore, Shared};
 
@@ -34,7 +34,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         let attempt = outside_lines(attempt);
         let started = Instant::now();
         let until = self.deadline(Some(attempt.lease));
-        let entry = self.entry(&attempt.hold, IS_NEW, attempt.lease);
+        let entry = self.entry(&attempt.hold, NEW, attempt.lease);
         entry.known().wanted = None;
         let mut ballot =
             self.ballot(|quorum, at| quorum.acquire_in(at, attempt.clone(), entry.clone()));
@@ -78,7 +78,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
     async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
         let asked = |renewal: &Renewal| {
             let lease = renewal.lease.unwrap_or_default();
-            let entry = self.entry(&renewal.hold, IS_HELD, lease);
+            let entry = self.entry(&renewal.hold, FOREIGN, lease);
             (entry, self.deadline(renewal.lease))
         };
         let holds: Vec<_> = renewals.iter().map(asked).collect();
@@ -135,7 +135,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
         let attempt = outside_lines(attempt);
-        let entry = self.entry(&attempt.hold, IS_HELD, attempt.lease);
+        let entry = self.entry(&attempt.hold, FOREIGN, attempt.lease);
         entry.known().decide(Left::Nothing, |_| false);
         let withdraw =
             |quorum: Self, at| quorum.clear_in(at, attempt.clone(), entry.clone(), unanswered);
@@ -182,7 +182,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
 impl<S: LockStore> QuorumStore<S> {
     /// A release that too few stores answered may be repeated: what they said is kept.
     async fn release_hold(&self, hold: &Hold) -> Vote<Released> {
-        let entry = self.entry(hold, IS_HELD, Duration::ZERO);
+        let entry = self.entry(hold, FOREIGN, Duration::ZERO);
         let release = |quorum: Self, at| quorum.release_in(at, hold.clone(), entry.clone());
         let decide = |votes: &Votes<Released>| {
             let carried = |_, proof| (proof == Proof::Released).then_some(HoldStatus::Held);

@@ -29,10 +29,7 @@ impl Pace {
         let (quiet_until, splits) = &mut *lock(&self.0);
         let now = Instant::now();
         if *quiet_until <= now {
-            let bound = PAUSE
-                .0
-                .max(2 * taken)
-                .saturating_mul(1 << (*splits).min(16));
+            let bound = PAUSE.0.max(2 * taken) * (1 << (*splits).min(16));
             *quiet_until = now + bound.min(PAUSE.1).mul_f64(fastrand::f64());
             *splits += 1;
         }
