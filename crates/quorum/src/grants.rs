@@ -11,15 +11,18 @@ use crate::ballot::{Vote, Votes, majority, most_answered};
 use crate::ledger::{Entry, Left, is_unanswered};
 
 impl<S: LockStore> QuorumStore<S> {
+    /// `is_held`: the hold was granted before. If it was not, a grant that may still be in the store is withdrawn before the store is
+    /// asked again, because its lease may be another one.
     pub(crate) async fn acquire_in(
         self,
         at: usize,
         attempt: Attempt,
         entry: Arc<Entry>,
+        is_held: bool,
     ) -> Vote<Outcome> {
         let mut left = entry.left[at].lock().await;
-        if *left == Left::Doubtful {
-            let why = "an earlier question about this hold went unanswered";
+        if *left == Left::Doubtful || *left == Left::Hold && !is_held {
+            let why = "an earlier question about this hold is not withdrawn yet";
             return Err(StoreError::new(StoreErrorKind::Unanswered, why));
         }
         let before = mem::replace(&mut *left, Left::Doubtful);

@@ -68,7 +68,7 @@ impl Entry {
     pub(crate) fn new(stores: usize, (left, proof): (Left, Proof)) -> Self {
         let known = Known {
             proofs: vec![proof; stores],
-            wanted: None,
+            wanted: Some(left),
             until: Instant::now(),
         };
         Self {

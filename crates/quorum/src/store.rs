@@ -35,9 +35,9 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         let started = Instant::now();
         let until = self.deadline(Some(attempt.lease));
         let entry = self.entry(&attempt.hold, NEW, attempt.lease);
-        entry.known().wanted = None;
-        let mut ballot =
-            self.ballot(|quorum, at| quorum.acquire_in(at, attempt.clone(), entry.clone()));
+        let is_held = entry.known().wanted.take() == Some(Left::Hold);
+        let mut ballot = self
+            .ballot(|quorum, at| quorum.acquire_in(at, attempt.clone(), entry.clone(), is_held));
         let is_certain = |votes: &Votes<_>| outcome(votes, open(votes)).is_some();
         ballot.wait(until, is_certain).await;
         // Only what has granted before the answer counts when the hold is confirmed: the others get the same time again.
