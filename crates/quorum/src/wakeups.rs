@@ -28,7 +28,7 @@ impl Pace {
         Self(Mutex::new((Instant::now(), 0)))
     }
 
-    /// A grant is given back, after a vote that took this long. Returns for how long nobody is woken.
+    /// A grant is given back, after a vote that took this long. Returns for how long no waiter is woken.
     pub(crate) fn pause(&self, taken: Duration) -> Duration {
         let (quiet_until, splits) = &mut *lock(&self.0);
         let now = Instant::now();
@@ -68,7 +68,7 @@ impl<S: LockStore> QuorumStore<S> {
         subscribed.map(|()| Wakeups::new(wakeups, ()))
     }
 
-    /// Signals when it is time to ask again, until nobody hears it. It subscribes again where that has failed, or where the
+    /// Signals when it is time to ask again, until no listener is left. It subscribes again where that has failed, or where the
     /// subscription is over.
     async fn listen(
         self,
