@@ -273,7 +273,7 @@ impl LockStore for PostgresStore {
             .await?;
         let durable = answer.get::<_, &str>(0) == "on" && answer.get::<_, &str>(1) != "off";
         // A standby may take over, whether a commit waits for it or not.
-        let is_followed = answer.get(4) || answer.get::<_, &str>(2) != "";
+        let is_followed = answer.get(4) || !answer.get::<_, &str>(2).is_empty();
         let mut audit = Audit::new(match (durable, is_followed) {
             (false, _) => Deployment::Volatile,
             (true, false) => Deployment::Durable,
