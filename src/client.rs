@@ -1,4 +1,4 @@
-//! The lock client: requests, and the one loop that waits for a key.
+//! The lock client.
 
 use std::fmt;
 use std::sync::Arc;

@@ -48,8 +48,8 @@ pub(crate) struct Contending {
 }
 
 impl Contending {
-    /// Starts the task. `pending`: the attempt that the store has refused, or has not answered;
-    /// `error`: why.
+    /// Starts the task. `pending`: the attempt that the store has refused, or has not answered; `answer`: when to ask again, or why
+    /// not.
     pub(crate) fn start(
         core: &Arc<Core>,
         key: &LockKey,
@@ -143,13 +143,17 @@ impl Contending {
         }
     }
 
-    /// Makes an attempt, unless there is one. Returns whether it is new.
+    /// Makes the attempt one of a request with these terms. Returns whether it is new.
     fn prepare(&mut self, terms: &Terms) -> bool {
-        let is_new = self.pending.is_none();
-        let (core, key) = (&self.core, &self.key);
-        self.pending
-            .get_or_insert_with(|| Pending::one(core, key, terms, core.next_number()));
-        is_new
+        match &mut self.pending {
+            Some(pending) => pending.renew(terms),
+            None => {
+                let number = self.core.next_number();
+                self.pending = Some(Pending::one(&self.core, &self.key, terms, number));
+                return true;
+            }
+        }
+        false
     }
 
     /// Waits until it is woken.
@@ -170,7 +174,6 @@ impl Contending {
         }
         let more = self.ask_more(terms, self.more.min(behind));
         let pending = self.pending.as_mut().expect("it was made");
-        pending.renew(terms);
         let (answer, more) = tokio::join!(pending.ask(), more);
         let all = more.iter().all(|granted| *granted) && terms.mode.is_permit();
         match answer {
@@ -259,10 +262,13 @@ impl Contending {
             return false;
         };
         let until = Instant::now() + time;
-        let again = self
-            .listening
-            .begin(&self.core, pending.attempt(), until)
-            .await;
+        let begun = self.listening.begin(&self.core, pending.attempt(), until);
+        let again = tokio::select! {
+            biased; // without chance, a simulation replays
+            again = begun => again,
+            // It listens later, and asks again then.
+            () = self.task.work.notified() => false,
+        };
         let listens = self.listening.is_on();
         self.event(Instant::now(), |key, task| key.listens(task.side, listens));
         again

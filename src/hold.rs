@@ -71,10 +71,12 @@ struct State {
 /// The least time of a hold.
 #[derive(Debug, Default)]
 struct Minimum {
-    /// The end that the store was asked for. Without its answer, it may carry the hold until then.
+    /// The latest end that the store was asked for. Without its answer, it may carry the hold until then.
     asked: Option<Instant>,
     /// The end: until then the store keeps it, also after its last share.
     until: Option<Instant>,
+    /// Its last share has ended, and it is left in the store until then.
+    is_left: bool,
 }
 
 /// The number of a question about a hold. A clock may stand still between the end of a share and the next question, so that instants
@@ -213,12 +215,12 @@ impl Held {
     /// It is lost. Returns `false` if it has ended, or a release decides that.
     pub(crate) fn lose(&self) -> bool {
         let mut state = self.state.lock();
-        let is_open = state.is_open();
-        if is_open {
+        let is_lost = state.may_be_lost();
+        if is_lost {
             state.end = Some(End::Lost);
             State::notify(state);
         }
-        is_open
+        is_lost
     }
 
     /// Its release has ended, by this question.
@@ -262,13 +264,7 @@ impl Held {
                 State::notify(state);
                 false
             }
-            HoldStatus::Gone if state.kept_until().is_some() && state.releasing => {
-                // It is not released before the end of its minimum.
-                state.end.get_or_insert(End::Lost);
-                State::notify(state);
-                false
-            }
-            HoldStatus::Gone => state.is_open(),
+            HoldStatus::Gone => state.may_be_lost(),
             HoldStatus::Unknown => false,
         }
     }
@@ -318,11 +314,17 @@ impl Held {
         before.is_some_and(|before| limit.is_none_or(|limit| limit > before))
     }
 
-    /// The store keeps it until `until`. Returns `false` if it has ended.
+    /// The store keeps it until `until` at least. Returns `false` if it has ended.
     pub(crate) fn keep_until(&self, until: Instant) -> bool {
         let mut state = self.state.lock();
-        state.minimum.get_or_insert_default().until = Some(until);
+        let minimum = state.minimum.get_or_insert_default();
+        minimum.until = minimum.until.max(Some(until));
         state.is_open()
+    }
+
+    /// Its last share has ended, and the store keeps it until its minimum is over.
+    pub(crate) fn leave(&self) {
+        self.state.lock().minimum.get_or_insert_default().is_left = true;
     }
 
     /// How long the store may carry it from now on.
@@ -333,9 +335,18 @@ impl Held {
         self.lease.duration().max(asked)
     }
 
-    /// The store is asked to keep it until then; `None`: it was certainly not asked.
-    pub(crate) fn asks_until(&self, until: Option<Instant>) {
-        self.state.lock().minimum.get_or_insert_default().asked = until;
+    /// The store is asked to keep it until `until` at least. Returns until when it was asked before.
+    pub(crate) fn asks_until(&self, until: Instant) -> Option<Instant> {
+        let mut state = self.state.lock();
+        let minimum = state.minimum.get_or_insert_default();
+        let before = minimum.asked;
+        minimum.asked = before.max(Some(until));
+        before
+    }
+
+    /// The store was certainly not asked for more than `before`.
+    pub(crate) fn was_not_asked(&self, before: Option<Instant>) {
+        self.state.lock().minimum.get_or_insert_default().asked = before;
     }
 }
 
@@ -349,6 +360,19 @@ impl State {
 
     fn kept_until(&self) -> Option<Instant> {
         self.minimum.as_ref()?.until
+    }
+
+    /// The same once its last share has ended.
+    fn left_until(&self) -> Option<Instant> {
+        self.minimum
+            .as_ref()
+            .filter(|minimum| minimum.is_left)?
+            .until
+    }
+
+    /// Whether it is lost if the store does not carry it: no release decides that.
+    fn may_be_lost(&self) -> bool {
+        self.end.is_none() && (!self.releasing || self.left_until().is_some())
     }
 
     fn is_open(&self) -> bool {

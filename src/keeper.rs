@@ -15,7 +15,6 @@ use tokio::time::Instant;
 
 use crate::error::StoreError;
 use crate::hold::{Due, Held, Question};
-use crate::lock::Lease;
 use crate::release::{Agenda, Core};
 use crate::store::{BATCH, HoldStatus, Renewal, undecided};
 use crate::table::SHARDS;
@@ -33,11 +32,8 @@ const PART: usize = 64;
 /// After how many losses the thread is given to others.
 const LOSSES: usize = 256;
 
-/// How many batches of one partition are under way at a time, so that the server serves others between them.
+/// How many batches of one partition are under way at a time, of those that are due together: the server serves others between them.
 const AT_ONCE: usize = 2;
-
-/// A renewal may come earlier by this part of its lease, so that it shares a question with others.
-const EARLY: u32 = 30;
 
 /// A hold, and for how long it is renewed.
 type Renewed = (Arc<Held>, Duration);
@@ -46,6 +42,8 @@ type Renewed = (Arc<Held>, Duration);
 struct Batch {
     partition: u16,
     holds: Vec<Renewed>,
+    /// They wait for the end of an outage.
+    is_probe: bool,
 }
 
 /// What the task hears.
@@ -117,13 +115,21 @@ impl Keeper {
         for (partition, holds) in renewals {
             let turns = Arc::new(Semaphore::new(AT_ONCE));
             for holds in holds.chunks(BATCH) {
-                let holds = holds.to_vec();
-                let batch = Batch { partition, holds };
+                let batch = Batch {
+                    partition,
+                    holds: holds.to_vec(),
+                    is_probe: false,
+                };
                 running.push(Box::pin(renew(core.clone(), batch, turns.clone())));
             }
         }
         for (partition, holds) in self.outages.probes(now) {
-            let (batch, turn) = (Batch { partition, holds }, Arc::new(Semaphore::new(1)));
+            let batch = Batch {
+                partition,
+                holds,
+                is_probe: true,
+            };
+            let turn = Arc::new(Semaphore::new(1));
             running.push(Box::pin(renew(core.clone(), batch, turn)));
         }
         self.ask(&core, agenda, running, now);
@@ -146,14 +152,10 @@ impl Keeper {
         renewals: &mut BTreeMap<u16, Vec<Renewed>>,
         losses: &mut usize,
     ) -> bool {
-        let early = |held: &Held| match held.lease {
-            Lease::Renewed(lease) => lease / EARLY,
-            Lease::Fixed(_) => Duration::ZERO,
-        };
         let (mut over, mut kept) = (Vec::new(), Vec::new());
         let visited = {
             let mut shard = core.table.shard(shard);
-            let due = shard.wheel.take(now, PART, early);
+            let due = shard.wheel.take(now, PART);
             let visited = due.len();
             for held in due {
                 match held.due(now) {
@@ -187,14 +189,7 @@ impl Keeper {
             return;
         };
         match heard {
-            Heard::Checked(partition) => {
-                if let Some(checks) = self.checks.get_mut(&partition) {
-                    checks.asking.pop();
-                    if checks.asking.is_empty() && checks.waiting.is_empty() {
-                        self.checks.remove(&partition);
-                    }
-                }
-            }
+            Heard::Checked(partition) => self.checked(partition),
             Heard::Renewed {
                 batch,
                 sent,
@@ -274,7 +269,7 @@ impl Keeper {
         for (held, _) in &batch.holds {
             telemetry::not_renewed(&held.route, held.hold.mode, "failed");
         }
-        self.outages.failed(batch.partition, &batch.holds, error);
+        self.outages.failed(batch, error);
     }
 }
 

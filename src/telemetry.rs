@@ -87,6 +87,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::LockError;
 use crate::lock::{Hold, LockKey, hex};
+use crate::sync::call_outside;
 
 #[cfg(feature = "redis")]
 mod connection_use;
@@ -147,7 +148,7 @@ pub(crate) fn lost(
         let key = digests(|| [&hold.key]);
         tracing::warn!(target: TARGET, %key, mode, route = name, reason, left_out, "a lock was lost");
     }
-    metrics::lost(route, mode, reason);
+    call_outside("a recorder", || metrics::lost(route, mode, reason));
 }
 
 /// The short name of a refusal, as the spans of waits have it.

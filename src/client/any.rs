@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::acquire::unless_closed;
 use super::ticket::Ticket;
-use super::wait::{Wait, over};
+use super::wait::Wait;
 use crate::contend::{Pending, Reply, answered_late, attempt};
 use crate::error::LockError;
 use crate::lock::{LockKey, LockMode};
@@ -45,9 +45,6 @@ pub(super) async fn take_any(
     if let Some(share) = ask_any(&mut ticket, wait).await? {
         return Ok(share);
     }
-    if ticket.places.is_empty() {
-        return Err(over(None));
-    }
     ticket.wait(wait).await
 }
 
@@ -68,7 +65,16 @@ async fn ask_any(ticket: &mut Ticket<'_>, wait: Wait) -> Result<Option<Share>, L
         attempt(ticket.core, place.key, &terms, place.number)
     });
     let mut pending = Pending::several(ticket.core, attempts.collect(), Want::Any);
-    let answer = unless_closed(ticket.core, wait, pin!(pending.ask())).await?;
+    let core = ticket.core;
+    let answer = {
+        let asking = pin!(pending.ask());
+        tokio::select! {
+            biased; // without chance, a simulation replays
+            answer = unless_closed(core, wait, asking) => answer?,
+            // One of the keys for which it waits already.
+            share = ticket.given() => return Ok(Some(share)),
+        }
+    };
     let retry_after = match answer {
         Ok(Reply::Granted(grants)) => {
             let (now, asking) = (Instant::now(), &ticket.places[first..]);
@@ -94,14 +100,9 @@ async fn ask_any(ticket: &mut Ticket<'_>, wait: Wait) -> Result<Option<Share>, L
     };
     drop(pending);
     for _ in first..ticket.places.len() {
-        let mut place = ticket.places.remove(first);
-        // It left no place in the store: what waits has another id.
-        place.leave(ticket.core);
-        place.number = ticket.core.next_number();
-        match ticket.stand(place, retry_after, None, None) {
-            Ok(Some(share)) => return Ok(Some(share)),
-            Ok(None) | Err(LockError::Overloaded) => {}
-            Err(error) => return Err(error),
+        let place = ticket.places.remove(first);
+        if let Some(share) = ticket.stand(place, retry_after, None, None)? {
+            return Ok(Some(share));
         }
     }
     Ok(None)

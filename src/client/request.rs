@@ -3,18 +3,19 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::LockClient;
 use super::held;
 use super::target::Target;
 use super::ticket::Ticket;
-use super::wait::Wait;
+use super::wait::{Wait, over};
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::limits::{self, FOR_EVER};
-use crate::lock::{Lease, LockKey, LockMode, Owner};
+use crate::lock::{Hold, Lease, LockKey, LockMode, Owner};
 use crate::release::Share;
+use crate::store::{HoldStatus, Renewal, undecided};
 use crate::table::{Side, Terms};
 use crate::telemetry::{LockEventKind, Route, Waiting};
 
@@ -357,6 +358,31 @@ impl LockRequest {
             self.observed(Instant::now()).refused(error);
         }
         refused
+    }
+
+    /// Asks the store about the keys, within the wait of the request, and changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if it does not answer for all of them.
+    pub(crate) async fn probe(&self) -> Result<(), LockError> {
+        let core = &self.client.inner.core;
+        // No hold has this number.
+        let id = core.hold_id(0);
+        let checks = self.targets().iter().map(|target| {
+            let (key, mode) = (target.key.clone(), target.mode_in(self.mode));
+            Renewal::check(Hold { key, mode, id })
+        });
+        let asked = self.client.asked(core.store.renew(checks.collect()));
+        let wait = Wait::new(self.terms.wait, Instant::now());
+        let statuses = timeout_at(wait.until, asked).await;
+        match statuses
+            .map_err(|_| over(None))??
+            .contains(&HoldStatus::Unknown)
+        {
+            true => Err(undecided().into()),
+            false => Ok(()),
+        }
     }
 
     fn is_refused(&self) -> Result<(), LockError> {

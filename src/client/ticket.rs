@@ -123,6 +123,17 @@ impl<'a> Ticket<'a> {
         }
     }
 
+    /// Waits for a grant of a key for which it waits already, while it asks for others. All else is found out afterwards.
+    pub(super) async fn given(&self) -> Share {
+        let given = poll_fn(|cx| match &self.slot {
+            Some(slot) => slot.poll_grant(cx),
+            None => Poll::Pending,
+        });
+        let share = self.core.share(given.await);
+        self.tell(&share);
+        share
+    }
+
     /// Reports the grant, for which the request has waited.
     fn tell(&self, share: &Share) {
         let hold = &share.held().hold;

@@ -8,6 +8,9 @@ use tokio::time::Instant;
 use super::{Held, State, valid_for};
 use crate::lock::Lease;
 
+/// A renewal may come earlier by this part of its lease.
+const EARLY: u32 = 30;
+
 /// What the keeper does with a hold that it visits.
 pub(crate) enum Due {
     /// It has ended, or its release has begun.
@@ -42,14 +45,24 @@ impl Held {
         (!full && !waits).then_some(now)
     }
 
+    /// How much earlier than at its next visit it may be renewed, so that it shares a question with others. What may come earlier is
+    /// renewed then, and not visited a second time before its visit: otherwise the keeper might visit some holds for ever.
+    pub(crate) fn early(&self, now: Instant) -> Duration {
+        let state = self.state.lock();
+        match self.next_lease(&state, now) {
+            Some(_) if state.is_open() && !state.asked => self.lease.duration() / EARLY,
+            _ => Duration::ZERO,
+        }
+    }
+
     /// What is due at `now`.
     pub(crate) fn due(&self, now: Instant) -> Due {
         let mut state = self.state.lock();
-        if state
-            .kept_until()
-            .is_some_and(|until| state.releasing && until <= now)
-        {
-            return Due::Release;
+        if let Some(until) = state.left_until() {
+            return match until <= now {
+                true => Due::Release,
+                false => Due::Wait(until),
+            };
         }
         if !state.is_open() {
             return Due::Nothing;

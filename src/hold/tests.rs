@@ -255,20 +255,28 @@ async fn a_hold_is_kept_until_its_minimum_is_over() {
     let now = Instant::now();
     let until = now + LEASE * 2;
     assert_eq!(held.longest_rest(now), LEASE);
-    held.asks_until(Some(until));
+    let before = held.asks_until(until);
     assert_eq!(held.longest_rest(now), LEASE * 2);
-    held.asks_until(None);
-    assert_eq!(held.longest_rest(now), LEASE, "it was not asked");
+    assert_eq!(held.asks_until(now), Some(until));
+    assert_eq!(held.longest_rest(now), LEASE * 2, "the longest time counts");
+    held.was_not_asked(before);
+    assert_eq!(held.longest_rest(now), LEASE);
     assert!(held.keep_until(until));
+    assert!(held.keep_until(now), "nor does a shorter minimum");
     assert_eq!(due(&held, now), format!("renew {LEASE:?}"), "it is held");
     let (is_held, question, kept) = held.begin_release(now);
     assert_eq!((is_held, kept), (true, Some(until)));
     assert!(!held.keep_until(until), "it has ended");
-    assert_eq!(due(&held, until - TICK), "nothing");
+    assert!(
+        !held.answered(question, HoldStatus::Gone, None),
+        "the release decides"
+    );
+    held.leave();
+    assert_eq!(due(&held, until - TICK), format!("wait {TICK:?}"));
     assert_eq!(due(&held, until), "release");
-    let last = held.latest_question();
-    assert!(!held.answered(question, HoldStatus::Gone, None));
-    assert!(matches!(held.verdict(last), Some(Err(LockError::Lost))));
+    assert!(held.answered(question, HoldStatus::Gone, None));
+    assert!(held.lose(), "no release decides that");
+    assert!(held.was_lost());
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,21 +8,31 @@ use tokio::time::Instant;
 use super::{Heard, Keeper, Running};
 use crate::backoff::Backoff;
 use crate::hold::Held;
-use crate::limits::{CONFIRMATION, LAST_MOMENT};
+use crate::limits::{ANSWER_TIME, LAST_MOMENT};
 use crate::release::{Agenda, Core};
 use crate::store::{BATCH, HoldStatus, Renewal};
 
 #[derive(Default)]
 pub(super) struct Checks {
-    pub(super) waiting: Vec<(Arc<Held>, Instant)>,
-    pub(super) asking: Vec<Instant>,
+    waiting: Vec<(Arc<Held>, Instant)>,
+    /// How many questions are under way, and since when the latest is.
+    asking: usize,
+    asked: Option<Instant>,
 }
 
-/// Asks about holds until the store decides, or the time for a confirmation is over.
+impl Checks {
+    /// Until when those that come share the next question: one that hangs does not keep others from asking.
+    fn blocked_until(&self) -> Option<Instant> {
+        let asked = self.asked.filter(|_| self.asking > 0);
+        asked.map(|asked| asked + LAST_MOMENT)
+    }
+}
+
+/// Asks about holds until the store decides, or those who wait for that have given up.
 async fn check(core: Arc<Core>, partition: u16, mut holds: Vec<(Arc<Held>, Instant)>) -> Heard {
     let mut backoff = Backoff::STORE;
     let over = holds.iter().map(|(_, since)| *since).max();
-    let over = over.unwrap_or_else(Instant::now) + CONFIRMATION;
+    let over = over.unwrap_or_else(Instant::now) + ANSWER_TIME;
     loop {
         let mut open = Vec::new();
         for batch in holds.chunks(BATCH) {
@@ -72,15 +82,12 @@ impl Keeper {
                 .push((held, since));
         }
         for (&partition, checks) in &mut self.checks {
-            // One that hangs does not keep others from asking.
-            let is_blocked = checks
-                .asking
-                .last()
-                .is_some_and(|since| now < *since + LAST_MOMENT);
+            let is_blocked = checks.blocked_until().is_some_and(|until| now < until);
             if is_blocked || checks.waiting.is_empty() {
                 continue;
             }
-            checks.asking.push(now);
+            checks.asking += 1;
+            checks.asked = Some(now);
             let mut known = HashSet::new();
             let mut waiting = std::mem::take(&mut checks.waiting);
             waiting.retain(|(held, _)| known.insert(Arc::as_ptr(held) as usize));
@@ -88,14 +95,19 @@ impl Keeper {
         }
     }
 
+    /// A question of this partition is over.
+    pub(super) fn checked(&mut self, partition: u16) {
+        if let Some(checks) = self.checks.get_mut(&partition) {
+            checks.asking -= 1;
+            if checks.asking == 0 && checks.waiting.is_empty() {
+                self.checks.remove(&partition);
+            }
+        }
+    }
+
     pub(super) fn next_check(&self) -> Option<Instant> {
-        let blocked = self
-            .checks
-            .values()
-            .filter(|checks| !checks.waiting.is_empty());
-        blocked
-            .filter_map(|checks| checks.asking.last())
-            .map(|since| *since + LAST_MOMENT)
-            .min()
+        let checks = self.checks.values();
+        let blocked = checks.filter(|checks| !checks.waiting.is_empty());
+        blocked.filter_map(Checks::blocked_until).min()
     }
 }

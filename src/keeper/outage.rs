@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::{Batch, Renewed};
 use crate::backoff::Backoff;
 use crate::error::StoreError;
 use crate::hold::Held;
@@ -34,12 +35,9 @@ struct Outage {
     shortest: Duration,
 }
 
-/// The renewals of a partition.
-type Renewals = Vec<(Arc<Held>, Duration)>;
-
 impl Outages {
     /// If the partition fails, its holds wait with the others.
-    pub(super) fn wait(&mut self, partition: u16, holds: &Renewals) -> bool {
+    pub(super) fn wait(&mut self, partition: u16, holds: &[Renewed]) -> bool {
         let Some(outage) = self.partitions.get_mut(&partition) else {
             return false;
         };
@@ -50,35 +48,23 @@ impl Outages {
     }
 
     /// The store has not answered: no deadline changes, and the partition is probed until it answers.
-    pub(super) fn failed(&mut self, partition: u16, holds: &Renewals, error: &StoreError) {
+    pub(super) fn failed(&mut self, batch: &Batch, error: &StoreError) {
         let now = Instant::now();
         let is_new = self.partitions.is_empty();
-        let outage = self.partitions.entry(partition).or_insert_with(|| Outage {
-            waiting: VecDeque::new(),
-            probe: now + PAUSE.1,
-            backoff: Backoff::new(PAUSE.0, PAUSE.1),
-            shortest: Duration::MAX,
-        });
-        let is_first = outage.waiting.is_empty();
-        for (held, _) in holds {
-            // It may be a probe, whose holds wait already.
-            if held.is_open(now)
-                && !outage
-                    .waiting
-                    .iter()
-                    .rev()
-                    .take(BATCH)
-                    .any(|other| Arc::ptr_eq(other, held))
-            {
-                outage.add(held);
+        let is_first = !self.partitions.contains_key(&batch.partition);
+        // The holds of a probe wait already, unless the partition has answered since.
+        if is_first || !batch.is_probe {
+            let open = batch.holds.iter().filter(|(held, _)| held.is_open(now));
+            for (held, _) in open {
+                let outage = self.partitions.entry(batch.partition);
+                outage.or_insert_with(|| Outage::new(now)).add(held);
             }
         }
+        let Some(outage) = self.partitions.get_mut(&batch.partition) else {
+            return;
+        };
         if is_first {
             outage.probe = now + outage.backoff.next_within(outage.shortest / 10);
-        }
-        if outage.waiting.is_empty() {
-            self.partitions.remove(&partition);
-            return;
         }
         self.began.get_or_insert(now);
         let holds = self
@@ -90,7 +76,7 @@ impl Outages {
     }
 
     /// A batch for each partition whose pause is over.
-    pub(super) fn probes(&mut self, now: Instant) -> Vec<(u16, Renewals)> {
+    pub(super) fn probes(&mut self, now: Instant) -> Vec<(u16, Vec<Renewed>)> {
         let mut probes = Vec::new();
         self.partitions.retain(|&partition, outage| {
             if outage.probe > now {
@@ -145,6 +131,15 @@ impl Outages {
 }
 
 impl Outage {
+    fn new(now: Instant) -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            probe: now + PAUSE.1,
+            backoff: Backoff::new(PAUSE.0, PAUSE.1),
+            shortest: Duration::MAX,
+        }
+    }
+
     fn add(&mut self, held: &Arc<Held>) {
         self.shortest = self.shortest.min(held.lease.duration());
         self.waiting.push_back(held.clone());

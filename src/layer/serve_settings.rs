@@ -85,7 +85,7 @@ impl ServeSettings {
             .route(*route)
     }
 
-    /// Refuses by its head a request that would be refused anyway, before its body is read. `needs_store`: also if the store is down.
+    /// Refuses by its head a request that would be refused anyway, before its body is read. `needs_store`: also if the store is down for its keys.
     pub(crate) async fn foresee(
         &self,
         request: &LockRequest,
@@ -94,7 +94,7 @@ impl ServeSettings {
         request.refusal()?;
         if needs_store && self.is_down() {
             // Boxed, because it is rare and large.
-            Box::pin(self.client.ping()).await?;
+            Box::pin(request.probe()).await?;
             self.store_is_down.store(false, Ordering::Relaxed);
         }
         Ok(())

@@ -187,6 +187,7 @@ impl Ending {
             return ShareRelease::done(Err(LockError::Lost));
         }
         let (core, held) = (self.core.clone(), self.held.clone());
+        held.leave();
         let last = held.latest_question();
         core.table
             .shard_of(&held.hold.key)

@@ -117,8 +117,8 @@ impl Share {
                 }
             }
         }
-        let checks = shared.into_iter();
-        let checks = checks.map(|(held, last)| Core::confirmed(held, last));
+        let checks = shared.iter();
+        let checks = checks.map(|(held, last)| ShareRelease::confirmed(held, *last));
         let checks = join_all(checks.collect::<Vec<_>>());
         let work = match last.is_empty() {
             true => Work::Waits(Box::pin(async move { worst(checks.await) }), holds),
@@ -239,14 +239,16 @@ impl Drop for Shares {
         if self.0.len() > 1 {
             let now = Instant::now();
             let core = self.0[0].core().clone();
-            let ends = self
-                .0
-                .drain(..)
-                .filter_map(|mut share| match share.end(true, now) {
-                    EndedShare::Last(ending) => Some(ending),
-                    EndedShare::Shared(..) => None,
-                });
-            drop(core.kept(end_all(core.clone(), ends.collect(), true)));
+            let shares = self.0.drain(..);
+            let ends = shares.filter_map(|mut share| match share.end(true, now) {
+                EndedShare::Last(ending) => Some(ending),
+                EndedShare::Shared(..) => None,
+            });
+            let ends: Vec<_> = ends.collect();
+            match core.store.answers_at_once() {
+                true => ends.into_iter().for_each(Ending::in_background),
+                false => drop(core.kept(end_all(core.clone(), ends, true))),
+            }
         }
     }
 }

@@ -118,9 +118,10 @@ impl Key {
         })
     }
 
-    /// How many requests ask for a side.
-    fn asking(&self, side: Side) -> usize {
-        self.until(side, |asks| asks == Asks::ForHold).count()
+    /// How many requests ask for a side. One without an answer for too long does not count: its caller may not poll it any more.
+    fn asking(&self, side: Side, now: Instant) -> usize {
+        let until = self.until(side, |asks| asks == Asks::ForHold);
+        until.filter(|until| now < *until).count()
     }
 
     /// Until when others wait for such questions at most.
@@ -164,7 +165,7 @@ impl Key {
         let line = self.line(side);
         let len = line.map_or(0, Line::len);
         match side {
-            Side::Fair => len + self.asking(side),
+            Side::Fair => len + self.until(side, |asks| asks == Asks::ForHold).count(),
             _ => {
                 let asking = line.filter(|line| line.asks).map_or(0, Line::tasks);
                 len.saturating_sub(asking)
@@ -182,32 +183,45 @@ impl Key {
     }
 
     /// Whether requests of this process ask or wait on a side.
-    fn wants(&self, side: Side) -> bool {
-        self.asking(side) > 0 || self.line(side).is_some_and(|line| !line.is_empty())
+    fn wants(&self, side: Side, now: Instant) -> bool {
+        self.asking(side, now) > 0 || self.line(side).is_some_and(|line| !line.is_empty())
     }
 
-    pub(super) fn no_more_asking(&mut self, number: u64) {
-        self.answered(|busy| busy.number == number && busy.asks == Asks::ForHold);
+    /// Returns whether it has asked.
+    pub(super) fn no_more_asking(&mut self, number: u64) -> bool {
+        self.answered(|busy| busy.number == number && busy.asks == Asks::ForHold)
     }
 
-    /// These questions are answered.
-    fn answered(&mut self, is_answered: impl Fn(&Busy) -> bool) {
-        let is_over = |part: &InStore| matches!(part, InStore::Busy(busy) if is_answered(busy));
-        self.in_store.retain(|part| !is_over(part));
+    /// A question is answered. Returns whether there was one.
+    fn answered(&mut self, is_it: impl Fn(&Busy) -> bool) -> bool {
+        self.remove(|part| matches!(part, InStore::Busy(busy) if is_it(busy)))
+    }
+
+    fn remove(&mut self, is_it: impl Fn(&InStore) -> bool) -> bool {
+        let place = self.in_store.iter().position(is_it);
+        place
+            .map(|place| self.in_store.swap_remove(place))
+            .is_some()
     }
 
     /// Whether no other request of its owner asks, or has waited longer.
-    fn is_first_of_owner(&self, waiter: &Waiter) -> bool {
+    fn is_first_of_owner(&self, waiter: &Waiter, now: Instant) -> bool {
         let Some(owner) = &waiter.terms.owner else {
             return true;
         };
         let asks = self
             .all_busy()
-            .any(|busy| busy.owner.as_ref() == Some(owner));
-        let waits_longer = |other: &Waiter| {
-            other.ticket < waiter.ticket && other.terms.owner.as_ref() == Some(owner)
+            .any(|busy| busy.owner.as_ref() == Some(owner) && now < busy.until);
+        // Lines are sorted by ticket.
+        let mut lines = self.lines.iter().flat_map(|lines| &**lines);
+        let waits_longer = |line: &Line| {
+            let before = line.iter().take_while(|other| other.ticket < waiter.ticket);
+            before
+                .filter(|other| other.terms.owner.as_ref() == Some(owner))
+                .count()
+                > 0
         };
-        !asks && !self.waiters().any(waits_longer)
+        !asks && !lines.any(waits_longer)
     }
 
     /// The rest of the lease that requests of this mode wait for: that of this process's hold, otherwise that of the holder in the
@@ -239,6 +253,10 @@ impl Key {
         }
     }
 
+    fn is_held_by(&self, owner: &Owner) -> bool {
+        self.holds().any(|shared| shared.is_shared_by(owner))
+    }
+
     /// `None` if its last share has ended.
     fn hold_mut(&mut self, held: &Arc<Held>) -> Option<&mut Shared> {
         self.holds_mut()
@@ -248,7 +266,7 @@ impl Key {
     /// The last share of a hold has ended.
     fn forget(&mut self, held: &Arc<Held>) {
         let is_it = |part: &InStore| matches!(part, InStore::Held(shared) if Arc::ptr_eq(&shared.held, held));
-        self.in_store.retain(|part| !is_it(part));
+        self.remove(is_it);
     }
 
     fn line(&self, side: Side) -> Option<&Line> {

@@ -151,17 +151,22 @@ impl Line {
     /// A request is over.
     pub(super) fn remove(&mut self, ticket: u64) -> Option<Waiter> {
         self.given.retain(|given| given.ticket != ticket);
-        let place = self
-            .waiters
-            .iter()
-            .position(|waiter| waiter.ticket == ticket)?;
-        self.waiters.remove(place)
+        self.waiters.remove(self.place(ticket)?)
+    }
+
+    fn place(&self, ticket: u64) -> Option<usize> {
+        let by_ticket = |waiter: &Waiter| waiter.ticket.cmp(&ticket);
+        self.waiters.binary_search_by(by_ticket).ok()
+    }
+
+    /// Whether this request waits.
+    pub(super) fn has(&self, ticket: u64) -> bool {
+        self.place(ticket).is_some()
     }
 
     /// Takes a request out that gets a grant now.
     pub(super) fn give(&mut self, index: usize, now: Instant) -> Waiter {
         let waiter = self.waiters.remove(index).expect("it is there");
-        self.given.retain(|given| given.slot.is_untaken());
         self.given.push(Given {
             ticket: waiter.ticket,
             slot: waiter.slot.clone(),
@@ -197,15 +202,10 @@ impl Line {
         next
     }
 
-    /// The store has refused this request of a fair queue, and has its place.
-    pub(super) fn placed(&mut self, ticket: u64) {
-        if let Some(waiter) = self
-            .waiters
-            .iter_mut()
-            .find(|waiter| waiter.ticket == ticket)
-        {
-            waiter.placed = true;
-        }
+    /// The store has refused this request of a fair queue, and has its place. Returns whether that is new.
+    pub(super) fn placed(&mut self, ticket: u64) -> bool {
+        let place = self.place(ticket);
+        place.is_some_and(|place| !std::mem::replace(&mut self.waiters[place].placed, true))
     }
 
     /// The store has answered.
@@ -263,10 +263,15 @@ impl Line {
         self.tasks.clear();
     }
 
-    /// Wakes the tasks.
+    /// Wakes the tasks. One whose request has its place in a fair queue is woken by the store.
     pub(super) fn wake(&self, out: &mut Out) {
-        if !self.tasks.is_empty() {
-            let tasks = self.tasks.iter().map(|task| task.work.clone());
+        let waits = |task: &Task| {
+            let place = task.only().and_then(|ticket| self.place(ticket));
+            place.is_some_and(|place| self.waiters[place].placed)
+        };
+        let mut tasks = self.tasks.iter().filter(|task| !waits(task)).peekable();
+        if tasks.peek().is_some() {
+            let tasks = tasks.map(|task| task.work.clone());
             out.others().wake.extend(tasks);
         }
     }

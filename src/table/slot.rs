@@ -132,6 +132,30 @@ impl Slot {
         }
     }
 
+    /// Takes a grant, and no other answer.
+    pub(crate) fn poll_grant(&self, cx: &mut Context<'_>) -> Poll<NewShare> {
+        let new = cx.waker().clone();
+        let mut state = self.0.lock();
+        let before = match mem::replace(&mut *state, SlotState::Over) {
+            SlotState::Given {
+                answer: Ok(grant), ..
+            } => return Poll::Ready(grant),
+            SlotState::Waits { tickets, waker } => {
+                let before = waker;
+                let waker = Some(new);
+                *state = SlotState::Waits { tickets, waker };
+                before
+            }
+            other => {
+                *state = other;
+                None
+            }
+        };
+        drop(state);
+        drop(before);
+        Poll::Pending
+    }
+
     /// The request is over. Returns a grant that it has not taken.
     pub(crate) fn close(&self) -> Option<NewShare> {
         let closed = mem::replace(&mut *self.0.lock(), SlotState::Over);

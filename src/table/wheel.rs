@@ -81,21 +81,19 @@ impl Wheel {
         }
     }
 
-    /// Takes up to `most` holds whose visit has come. Those whose visit is near come with them if `early` says so.
-    pub(crate) fn take(
-        &mut self,
-        now: Instant,
-        most: usize,
-        early: impl Fn(&Held) -> Duration,
-    ) -> Vec<Arc<Held>> {
+    /// Takes up to `most` holds whose visit has come. Those whose visit is [near](Held::early) come with them.
+    pub(crate) fn take(&mut self, now: Instant, most: usize) -> Vec<Arc<Held>> {
         let mut taken = Vec::new();
         let slots = self.slots.iter_mut().flat_map(|slots| &mut **slots);
         let due = slots.filter(|slot| slot.first.is_some_and(|first| first <= now));
-        for slot in due {
+        'taking: for slot in due {
             let mut first: Option<Instant> = None;
             for (visit, held) in &slot.holds {
-                let is_due = *visit <= now + early(held);
-                if is_due && taken.len() < most {
+                if taken.len() == most {
+                    // The slot is looked at again.
+                    break 'taking;
+                }
+                if *visit <= now + held.early(now) {
                     taken.push(held.clone());
                 } else {
                     first = Some(first.map_or(*visit, |first| first.min(*visit)));

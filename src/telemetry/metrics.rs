@@ -14,6 +14,7 @@ use super::{Labels, Route};
 use crate::audit::{Audit, Warning};
 use crate::error::LockError;
 use crate::lock::LockMode;
+use crate::sync::call_outside;
 
 /// Declares the name of each metric, and a function that describes them to the recorder. A duration is in seconds, as its name
 /// says.
@@ -199,7 +200,9 @@ pub(crate) fn audited(audit: &Audit) {
 /// Reports a renewal that the store confirmed, and how long after it was due.
 pub(crate) fn renewed(route: &Route, mode: LockMode, lag: impl FnOnce() -> Duration) {
     renewal(route, mode, "renewed");
-    histogram!(RENEWAL_LAG, "route" => label(route), "mode" => mode.as_str()).record(lag());
+    call_outside("a recorder", || {
+        histogram!(RENEWAL_LAG, "route" => label(route), "mode" => mode.as_str()).record(lag());
+    });
 }
 
 /// Reports a renewal that found no hold (`lost`), or had no answer (`failed`).
@@ -209,12 +212,18 @@ pub(crate) fn not_renewed(route: &Route, mode: LockMode, outcome: &'static str) 
 
 fn renewal(route: &Route, mode: LockMode, outcome: &'static str) {
     let mode = mode.as_str();
-    counter!(RENEWALS, "route" => label(route), "mode" => mode, "outcome" => outcome).increment(1);
+    // A recorder that panics does not end the renewals.
+    call_outside("a recorder", || {
+        counter!(RENEWALS, "route" => label(route), "mode" => mode, "outcome" => outcome)
+            .increment(1);
+    });
 }
 
 /// Reports that a batch of renewals, sent at `sent`, was `answered` or has `failed`.
 pub(crate) fn renewals_ended(outcome: &'static str, sent: Instant) {
-    histogram!(RENEWAL_TIME, "outcome" => outcome).record(sent.elapsed());
+    call_outside("a recorder", || {
+        histogram!(RENEWAL_TIME, "outcome" => outcome).record(sent.elapsed());
+    });
 }
 
 /// Counts a request with an idempotency key: `executed`, `replayed` or `refused`.

@@ -3,9 +3,12 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use futures_util::future::{BoxFuture, FutureExt, join_all};
+use futures_util::future::{BoxFuture, FutureExt, JoinAll, join_all};
 use tokio::time::{Instant, timeout_at};
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::store::LockStore;
+
+use crate::QuorumStore;
 
 /// What a store answered.
 pub(crate) type Vote<T> = Result<T, StoreError>;
@@ -13,27 +16,27 @@ pub(crate) type Vote<T> = Result<T, StoreError>;
 /// What the stores have answered so far.
 pub(crate) type Votes<T> = [Option<Vote<T>>];
 
-/// One question to all stores, their votes, and what each that has voted keeps in its `place` until the question is over.
-pub(crate) struct Ballot<T, P> {
+/// One question to all stores, and their votes.
+pub(crate) struct Ballot<T> {
     pub(crate) votes: Vec<Option<Vote<T>>>,
-    places: Vec<Option<P>>,
-    questions: Vec<BoxFuture<'static, (Vote<T>, P)>>,
+    questions: Vec<BoxFuture<'static, Vote<T>>>,
 }
 
-impl<T, P> Ballot<T, P> {
-    /// Nothing is asked before [`Ballot::wait`].
-    pub(crate) fn new<F>(questions: impl Iterator<Item = F>) -> Self
+impl<S: LockStore> QuorumStore<S> {
+    /// A question to every store. Nothing is asked before [`Ballot::wait`].
+    pub(crate) fn ballot<T, F>(&self, ask: impl Fn(Self, usize) -> F) -> Ballot<T>
     where
-        F: Future<Output = (Vote<T>, P)> + Send + 'static,
+        F: Future<Output = Vote<T>> + Send + 'static,
     {
-        let questions: Vec<_> = questions.map(|question| question.boxed()).collect();
-        Self {
-            votes: questions.iter().map(|_| None).collect(),
-            places: questions.iter().map(|_| None).collect(),
-            questions,
+        let stores = 0..self.shared.stores.len();
+        Ballot {
+            votes: stores.clone().map(|_| None).collect(),
+            questions: stores.map(|at| ask(self.clone(), at).boxed()).collect(),
         }
     }
+}
 
+impl<T> Ballot<T> {
     /// Asks every store, in order, and waits until the votes decide or all stores have voted, but not longer than `until`.
     /// Returns whether it is over.
     pub(crate) async fn wait(
@@ -42,14 +45,14 @@ impl<T, P> Ballot<T, P> {
         decided: impl Fn(&Votes<T>) -> bool,
     ) -> bool {
         let votes = poll_fn(|cx| {
-            for (at, question) in self.questions.iter_mut().enumerate() {
-                if self.votes[at].is_none()
-                    && let Poll::Ready((vote, place)) = question.poll_unpin(cx)
+            for (vote, question) in self.votes.iter_mut().zip(&mut self.questions) {
+                if vote.is_none()
+                    && let Poll::Ready(answer) = question.poll_unpin(cx)
                 {
-                    (self.votes[at], self.places[at]) = (Some(vote), Some(place));
+                    *vote = Some(answer);
                 }
             }
-            match decided(&self.votes) || self.votes.iter().all(Option::is_some) {
+            match decided(&self.votes) || open(&self.votes) == 0 {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }
@@ -57,32 +60,10 @@ impl<T, P> Ballot<T, P> {
         timeout_at(until, votes).await.is_ok()
     }
 
-    /// Waits for a decision. Without one the question fails; `changes` says whether it changes a store that answers it.
-    pub(crate) async fn decision<R>(
-        &mut self,
-        until: Instant,
-        changes: bool,
-        decide: impl Fn(&Votes<T>) -> Option<R>,
-    ) -> Vote<R> {
-        self.wait(until, |votes| decide(votes).is_some()).await;
-        decide(&self.votes).ok_or_else(|| no_majority(&self.votes, changes))
-    }
-
-    /// Hands every vote to `follow`, those that are missing when they come.
-    pub(crate) async fn finish<G: Future>(self, follow: impl Fn(Vote<T>, P) -> G) {
-        let (follow, voted) = (&follow, self.votes.into_iter().zip(self.places));
-        let all = voted
-            .zip(self.questions)
-            .map(|(voted, question)| async move {
-                match voted {
-                    (Some(vote), Some(place)) => follow(vote, place).await,
-                    _ => {
-                        let (vote, place) = question.await;
-                        follow(vote, place).await
-                    }
-                }
-            });
-        join_all(all).await;
+    /// The questions that are not answered yet.
+    pub(crate) fn rest(&mut self) -> JoinAll<BoxFuture<'static, Vote<T>>> {
+        let all = self.votes.iter().zip(self.questions.drain(..));
+        join_all(all.filter_map(|(vote, question)| vote.is_none().then_some(question)))
     }
 }
 
@@ -91,8 +72,13 @@ pub(crate) fn majority(stores: usize) -> usize {
     stores / 2 + 1
 }
 
+/// How many stores have not voted.
+pub(crate) fn open<T>(votes: &Votes<T>) -> usize {
+    votes.iter().filter(|vote| vote.is_none()).count()
+}
+
 /// How many stores have answered without an error.
-pub(crate) fn answered<T>(votes: &Votes<T>) -> usize {
+fn answered<T>(votes: &Votes<T>) -> usize {
     votes.iter().flatten().filter(|vote| vote.is_ok()).count()
 }
 
@@ -104,14 +90,11 @@ pub(crate) fn most_answered<T>(votes: &Votes<T>) -> Option<()> {
 /// Why there was no majority. `changes` says whether the question has changed the stores that answered it.
 pub(crate) fn no_majority<T>(votes: &Votes<T>, changes: bool) -> StoreError {
     use StoreErrorKind::{Conflict, Refused, Transient, Unacknowledged, Unanswered, Unreachable};
-    let errors: Vec<_> = votes
-        .iter()
-        .flatten()
-        .filter_map(|vote| vote.as_ref().err())
-        .collect();
+    let voted = votes.iter().flatten();
+    let errors: Vec<_> = voted.filter_map(|vote| vote.as_ref().err()).collect();
     let count = |kind| errors.iter().filter(|error| error.kind() == kind).count();
     let (of, answered) = (votes.len(), answered(votes));
-    let is_unknown = votes.iter().any(Option::is_none) || count(Unanswered) > 0;
+    let is_unknown = open(votes) + count(Unanswered) > 0;
     let kind = match () {
         () if count(Conflict) >= majority(of) => Conflict,
         () if count(Refused) >= majority(of) => Refused,
@@ -119,20 +102,17 @@ pub(crate) fn no_majority<T>(votes: &Votes<T>, changes: bool) -> StoreError {
         () if count(Transient) + count(Unacknowledged) > 0 => Transient,
         () => Unreachable,
     };
-    let (failed, source) = (errors.len(), errors.first().copied().cloned());
-    StoreError::new(
-        kind,
-        NoMajority {
-            of,
-            answered,
-            failed,
-            source,
-        },
-    )
+    let why = NoMajority {
+        of,
+        answered,
+        failed: errors.len(),
+        source: errors.first().copied().cloned(),
+    };
+    StoreError::new(kind, why)
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("no majority: of {of} stores {answered} answered and {failed} failed")]
+#[error("no majority in time: of {of} stores {answered} answered and {failed} failed")]
 struct NoMajority {
     of: usize,
     answered: usize,

@@ -1,6 +1,7 @@
 //! One key in all stores, for an operator, and the audit of all stores.
 
-use std::future::ready;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -19,47 +20,45 @@ const LONGEST_AUDIT: Duration = Duration::from_secs(10);
 /// A hold counts while a majority carries it: holds of a minority are not shown. Nothing is listed.
 impl<S: Inspect> Inspect for QuorumStore<S> {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
-        let mut ballot = self.ballot(|quorum, at| {
-            let key = key.clone();
-            async move { (quorum.shared.stores[at].inspect(&key).await, ()) }
-        });
-        // A question that takes too long is dropped.
-        ballot.wait(self.deadline(None), |_| false).await;
-        match most_answered(&ballot.votes) {
-            Some(()) => Ok(together(ballot.votes)),
-            None => Err(no_majority(&ballot.votes, false)),
-        }
+        let seen = self.each(self.store_timeout, |store| store.inspect(key));
+        let seen = seen.await;
+        most_answered(&seen).ok_or_else(|| no_majority(&seen, false))?;
+        Ok(together(&seen))
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let mut ballot = self.ballot(|quorum, at| {
+        let unlock = |quorum: Self, at: usize| {
             let key = key.clone();
-            async move { (quorum.shared.stores[at].force_unlock(&key).await, ()) }
-        });
-        let until = self.deadline(None);
-        // Not only for a majority: the caller finds the lock free in each store that is in time.
-        ballot.wait(until, |_| false).await;
-        let was_held = |votes: &Votes<bool>| {
-            let was_held = votes.iter().flatten().flatten().any(|&held| held);
-            most_answered(votes).map(|()| was_held)
+            async move { quorum.shared.stores[at].force_unlock(&key).await }
         };
-        let unlocked = ballot.decision(until, true, was_held).await;
-        self.shared.running.spawn(ballot.finish(|_, ()| ready(())));
-        unlocked
+        let was_held = |votes: &Votes<bool>| {
+            most_answered(votes)?;
+            Some(votes.iter().flatten().flatten().any(|&held| held))
+        };
+        self.ask(true, unlock, was_held).await
     }
 }
 
 impl<S: LockStore> QuorumStore<S> {
+    /// Asks every store, and drops the question to a store that takes longer than `limit`.
+    async fn each<'a, T, F>(&'a self, limit: Duration, ask: impl Fn(&'a S) -> F) -> Vec<Option<T>>
+    where
+        F: Future<Output = T>,
+    {
+        let questions = self.shared.stores.iter();
+        let answers = join_all(questions.map(|store| timeout(limit, ask(store)))).await;
+        answers.into_iter().map(Result::ok).collect()
+    }
+
     /// The audits of all stores, as one. A store that does not answer is part of the report: the others carry the locks.
     pub(crate) async fn audit_all(&self) -> Audit {
-        let members = self.stores();
+        let members = self.shared.stores.len();
         let mut audit = Audit::new(Deployment::Quorum { members });
-        let audits = self.shared.stores.iter().map(|store| async move {
-            let audited = timeout(LONGEST_AUDIT, store.audit()).await;
-            let silent = || StoreError::new(StoreErrorKind::Unreachable, "the audit took too long");
-            audited.unwrap_or_else(|_| Err(silent()))
-        });
-        audit.members = join_all(audits).await;
+        let silent = || StoreError::new(StoreErrorKind::Unreachable, "the audit took too long");
+        let audits = self.each(LONGEST_AUDIT, S::audit).await.into_iter();
+        audit.members = audits
+            .map(|audited| audited.unwrap_or_else(|| Err(silent())))
+            .collect();
         let id = |member: &Vote<Audit>| member.as_ref().ok()?.server_id.clone();
         let ids: Vec<_> = audit.members.iter().map(id).collect();
         for (n, member) in audit.members.iter().enumerate() {
@@ -81,30 +80,20 @@ impl<S: LockStore> QuorumStore<S> {
 }
 
 /// The holders in a majority of the stores, and the waiters in any.
-fn together(seen: Vec<Option<Vote<Inspection>>>) -> Inspection {
-    let majority = majority(seen.len());
-    let mut together = Inspection::default();
-    let mut holders = Vec::new();
-    for inspection in seen.into_iter().flatten().flatten() {
-        together.truncated |= inspection.truncated;
-        holders.extend(inspection.holders);
-        for waiter in inspection.waiters {
-            if !together.waiters.contains(&waiter) {
-                together.waiters.push(waiter);
-            }
-        }
-    }
-    while let Some(mut holder) = holders.pop() {
-        let is_same = |other: &mut Holder| other.id == holder.id && other.mode == holder.mode;
-        let others = holders.extract_if(.., is_same);
-        let mut lives: Vec<_> = others.map(|other| other.remaining).collect();
-        lives.push(holder.remaining);
-        lives.sort_unstable();
-        // It counts as long as a majority carries it.
-        if let Some(first_to_end) = lives.len().checked_sub(majority) {
-            holder.remaining = lives[first_to_end];
-            together.holders.push(holder);
-        }
-    }
+fn together(seen: &Votes<Inspection>) -> Inspection {
+    let (majority, seen) = (majority(seen.len()), seen.iter().flatten().flatten());
+    let waiters: BTreeSet<_> = seen.clone().flat_map(|one| &one.waiters).cloned().collect();
+    let mut holders: Vec<_> = seen.clone().flat_map(|one| &one.holders).collect();
+    // A hold counts until the store ends it with which they are a majority.
+    holders.sort_by_key(|holder| Reverse(holder.remaining));
+    let counts = |n: &usize| {
+        let is_same =
+            |other: &&&Holder| (&other.id, other.mode) == (&holders[*n].id, holders[*n].mode);
+        holders[..=*n].iter().filter(is_same).count() == majority
+    };
+    let held = (0..holders.len()).filter(counts);
+    let held = held.map(|n| holders[n].clone()).collect();
+    let mut together = Inspection::new(held, waiters.into_iter().collect());
+    together.truncated = seen.clone().any(|one| one.truncated);
     together
 }

@@ -1,93 +1,112 @@
 //! What is known of each hold.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
-use tokio::time::{Instant, sleep};
+use tokio::sync::Mutex as Turns;
+use tokio::time::Instant;
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
-use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore};
+use tower_distributed_lock::store::HoldStatus;
 
-use crate::QuorumStore;
-use crate::ballot::{Vote, majority};
+use crate::ballot::majority;
 use crate::table::lock;
 
 /// How much longer than its lease a hold is remembered: for an attempt that is made again, and for a late release.
 const REMEMBERED: Duration = Duration::from_secs(10);
 
-/// The pauses between two withdrawals in a store that fails: the first, and the longest. They double.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
-
-/// One hold, from its first attempt to its end.
-///
-/// Its seats are locked for no await, and no other mutex is taken under theirs.
+/// One hold, from its first attempt to its end: what is left of it in each store, and what is known of it.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    seats: Mutex<Vec<Seat>>,
-    /// What is done about the hold in a store happens in turns, in the order in which it was asked for: a release never overtakes
-    /// the acquire before it.
-    pub(crate) turns: Vec<Arc<Turns<()>>>,
-    /// Until when it is remembered, unless nothing is left of it before.
-    until: Mutex<Instant>,
+    /// What may be in each store. A question about the hold has its turn in the store until it is answered, so that none overtakes
+    /// another: a release comes after the acquire before it.
+    pub(crate) left: Vec<Turns<Left>>,
+    /// It is locked for no await, and nothing is waited for under it.
+    known: Mutex<Known>,
 }
 
-/// One hold in one store. Except for the end of its counting, it changes in the store's turn.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) proofs: Vec<Proof>,
+    /// What stays in the stores. The rest is withdrawn; while it is not decided, nothing is.
+    pub(crate) wanted: Option<Left>,
+    /// Until when the hold is remembered, unless nothing is left of it before.
+    until: Instant,
+}
+
+/// What may be in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seat {
-    /// Nothing is there.
-    Empty,
-    /// Something may be there: the entry of a waiter, or a grant that does not count.
-    Used,
-    /// The store can prove that the hold was held *all the time*. A store that granted later cannot: the others may have lost
-    /// their data, and another client may have had the lock, before the late grant arrived.
-    Counts,
-    /// It counted until a release went unanswered. If the store carries the hold no longer, this proves nothing.
-    Unsure,
-    /// It counted, and carried the hold until its release.
-    Released,
+pub(crate) enum Left {
+    Nothing,
+    /// The entry of a waiter.
+    Waiter,
+    Hold,
     /// A delayed copy of a question may still arrive. The store is not asked for this hold again before it has withdrawn it, and then
     /// it refuses any copy.
     Doubtful,
 }
 
+/// What a store can prove about a hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// Nothing. It may have granted late: meanwhile the others may have lost their data, and another client may have had the lock.
+    Absent,
+    /// If it carries the hold, the hold was held *all the time*.
+    Carries,
+    /// The same, but a release went unanswered: if it carries the hold no longer, this proves nothing.
+    Unsure,
+    /// It has carried the hold until its release.
+    Released,
+}
+
+/// A hold that no request has asked for yet.
+pub(crate) const NEW: (Left, Proof) = (Left::Nothing, Proof::Absent);
+
+/// A hold that another client took, in all stores.
+pub(crate) const FOREIGN: (Left, Proof) = (Left::Hold, Proof::Carries);
+
 impl Entry {
-    pub(crate) fn new(stores: usize, seat: Seat) -> Self {
+    pub(crate) fn new(stores: usize, (left, proof): (Left, Proof)) -> Self {
+        let known = Known {
+            proofs: vec![proof; stores],
+            wanted: Some(left),
+            until: Instant::now(),
+        };
         Self {
-            seats: Mutex::new(vec![seat; stores]),
-            turns: (0..stores).map(|_| Arc::default()).collect(),
-            until: Mutex::new(Instant::now()),
+            left: (0..stores).map(|_| Turns::new(left)).collect(),
+            known: Mutex::new(known),
         }
     }
 
-    /// Remembers the hold for one more lease.
-    pub(crate) fn remember(&self, lease: Duration) {
-        let mut until = lock(&self.until);
-        *until = (*until).max(after(Instant::now(), lease.saturating_add(REMEMBERED)));
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+        lock(&self.known)
     }
 
     pub(crate) fn is_needed(&self) -> bool {
-        let is_empty = |seat: &Seat| *seat == Seat::Empty;
-        Instant::now() < *lock(&self.until) && !lock(&self.seats).iter().all(is_empty)
+        let is_empty = |left: &Turns<_>| matches!(left.try_lock().as_deref(), Ok(Left::Nothing));
+        let known = self.known();
+        let is_known = known.proofs.iter().any(|proof| *proof != Proof::Absent);
+        !known.is_over() && (is_known || !self.left.iter().all(is_empty))
+    }
+}
+
+impl Known {
+    /// Remembers the hold for one more lease.
+    pub(crate) fn remember(&mut self, lease: Duration) {
+        let until = after(Instant::now(), lease.saturating_add(REMEMBERED));
+        self.until = self.until.max(until);
     }
 
-    /// From now on the stores count that are named, and no others.
-    pub(crate) fn count(&self, counts: impl Fn(usize) -> bool) {
-        for (at, seat) in lock(&self.seats).iter_mut().enumerate() {
-            match counts(at) {
-                true => *seat = Seat::Counts,
-                false if *seat == Seat::Counts => *seat = Seat::Used,
-                false => {}
-            }
-        }
+    pub(crate) fn is_over(&self) -> bool {
+        Instant::now() >= self.until
     }
 
-    /// The hold is given up. What may be there counts no longer, and is `left` to be withdrawn.
-    pub(crate) fn end(&self, left: Seat) {
-        for seat in lock(&self.seats).iter_mut() {
-            *seat = match *seat {
-                Seat::Used | Seat::Counts | Seat::Unsure => left,
-                Seat::Released => Seat::Empty,
-                over => over,
+    /// From now on this is `wanted` in the stores. If it is the hold, those that `count` prove that it is held.
+    pub(crate) fn decide(&mut self, wanted: Left, counts: impl Fn(usize) -> bool) {
+        self.wanted = Some(wanted);
+        for (at, proof) in self.proofs.iter_mut().enumerate() {
+            *proof = match wanted == Left::Hold && counts(at) {
+                true => Proof::Carries,
+                false => Proof::Absent,
             };
         }
     }
@@ -96,70 +115,17 @@ impl Entry {
     /// that depends on the others.
     pub(crate) fn unbroken(
         &self,
-        said: impl Fn(usize, Seat) -> Option<HoldStatus>,
+        said: impl Fn(usize, Proof) -> Option<HoldStatus>,
     ) -> Option<HoldStatus> {
-        let seats = lock(&self.seats);
-        let counted = |seat| matches!(seat, Seat::Counts | Seat::Unsure | Seat::Released);
-        let counted = seats.iter().enumerate().filter(|(_, seat)| counted(**seat));
-        let said: Vec<_> = counted.map(|(at, seat)| said(at, *seat)).collect();
+        let counted = (0..).zip(&self.proofs);
+        let counted = counted.filter(|(_, proof)| **proof != Proof::Absent);
+        let said: Vec<_> = counted.map(|(at, proof)| said(at, *proof)).collect();
         let that_say = |status| said.iter().filter(|&&said| said == Some(status)).count();
-        let majority = majority(seats.len());
+        let majority = majority(self.proofs.len());
         if said.len() - that_say(HoldStatus::Gone) < majority {
             return Some(HoldStatus::Gone);
         }
         (that_say(HoldStatus::Held) >= majority).then_some(HoldStatus::Held)
-    }
-}
-
-/// One hold in one store, in its turn: nothing else is done about the hold there.
-pub(crate) struct Place<S> {
-    pub(crate) quorum: QuorumStore<S>,
-    pub(crate) attempt: Attempt,
-    pub(crate) entry: Arc<Entry>,
-    /// The number of the store.
-    pub(crate) at: usize,
-    pub(crate) _turn: OwnedMutexGuard<()>,
-}
-
-impl<S: LockStore> Place<S> {
-    pub(crate) fn store(&self) -> &S {
-        &self.quorum.shared.stores[self.at]
-    }
-
-    /// Reads or changes the seat.
-    pub(crate) fn seat<R>(&self, change: impl FnOnce(&mut Seat) -> R) -> R {
-        change(&mut lock(&self.entry.seats)[self.at])
-    }
-
-    /// Withdraws what may be in the store.
-    pub(crate) async fn withdraw(self) -> (Vote<()>, Self) {
-        let seat = self.seat(|seat| *seat);
-        if seat == Seat::Empty {
-            return (Ok(()), self);
-        }
-        let unanswered = seat == Seat::Doubtful;
-        let answer = self.store().withdraw(&self.attempt, unanswered).await;
-        self.seat(|seat| match &answer {
-            Ok(()) => *seat = Seat::Empty,
-            // It may still take effect, even on a later hold with this name.
-            Err(error) if is_unanswered(error) => *seat = Seat::Doubtful,
-            Err(_) => {}
-        });
-        (answer, self)
-    }
-
-    /// The same, again and again, until the store has answered or the hold is forgotten.
-    pub(crate) async fn undo(mut self) {
-        let mut pause = PAUSE.0;
-        loop {
-            let (answer, place) = self.withdraw().await;
-            if answer.is_ok() || Instant::now() >= *lock(&place.entry.until) {
-                return;
-            }
-            self = place;
-            sleep(pause.mul_f64(0.75 + fastrand::f64() / 4.0)).await;
-            pause = PAUSE.1.min(pause * 2);
-        }
     }
 }
 

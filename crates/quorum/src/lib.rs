@@ -4,31 +4,26 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use tower_distributed_lock::audit::Audit;
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::lock::Hold;
-use tower_distributed_lock::store::{
-    Attempt, Capabilities, Feature, HoldStatus, Inspect, LockStore, Outcome, Release, Released,
-    Renewal, Unsupported, Wakeups,
-};
+use tower_distributed_lock::store::{Attempt, Capabilities, Feature, Inspect, LockStore};
 use tower_distributed_lock::{LockKey, LockMode};
 
-mod acquire;
 mod ballot;
 mod end;
+mod grants;
 mod inspect;
 mod ledger;
-mod renew;
+mod store;
 mod table;
 #[cfg(test)]
 mod tests;
 mod wakeups;
 
-use ballot::{Ballot, Vote};
-use ledger::{Entry, Place, Seat, after, is_unanswered};
+use ballot::{Vote, Votes, no_majority};
+use ledger::{Entry, Left, Proof, after};
 use table::Table;
 use wakeups::Pace;
 
@@ -131,10 +126,7 @@ impl<S: LockStore> QuorumStore<S> {
                 running: TaskTracker::new(),
             }),
             store_timeout: STORE_TIMEOUT,
-            inspected: |_, can| {
-                let why = "call `QuorumStore::inspected`, if its stores can be inspected";
-                can.without(Feature::Inspection, why)
-            },
+            inspected: |_, can| can,
         })
     }
 }
@@ -146,6 +138,7 @@ fn in_all(members: &[Capabilities]) -> Capabilities {
         .without(Feature::Mode(LockMode::Fair), "a quorum of stores has no common queue: use `LockMode::Reentrant`, or a single store for `LockMode::Fair`")
         .without(Feature::Mode(LockMode::permits(1)), "a quorum of stores has no permits: a majority of three stores with 2 permits each would grant 3. Use a single store for `LockMode::Permit`")
         .without(Feature::Fencing, "a quorum of stores has no common counter: fencing tokens need a single store")
+        .without(Feature::Inspection, "call `QuorumStore::inspected`, if its stores can be inspected")
         .without(Feature::Records, "a quorum of stores keeps no records: a minority that answered a release may have left its record, so that it is unknown whether the work is recorded");
     for mode in modes.map(Feature::Mode) {
         if let Some(missing) = members.iter().find_map(|member| member.check(mode).err()) {
@@ -176,47 +169,37 @@ impl<S: LockStore> QuorumStore<S> {
         self
     }
 
-    /// A question to every store.
-    fn ballot<T, P, F>(&self, ask: impl Fn(Self, usize) -> F) -> Ballot<T, P>
-    where
-        F: Future<Output = (Vote<T>, P)> + Send + 'static,
-    {
-        Ballot::new((0..self.stores()).map(|at| ask(self.clone(), at)))
-    }
-
-    /// A question about a hold. In each store, what is asked about the hold is asked in the order of these calls: a release never
-    /// overtakes the acquire before it.
-    fn in_turn<T, F>(
+    /// Asks every store, answers when the votes decide, and goes on with the others in the background. Without a decision the
+    /// question fails; `changes` says whether it changes a store that answers it.
+    async fn ask<T, F, R>(
         &self,
-        attempt: &Attempt,
-        entry: &Arc<Entry>,
-        ask: impl Fn(Place<S>) -> F + Copy + Send + 'static,
-    ) -> Ballot<T, Place<S>>
+        changes: bool,
+        ask: impl Fn(Self, usize) -> F,
+        decide: impl Fn(&Votes<T>) -> Option<R>,
+    ) -> Vote<R>
     where
-        F: Future<Output = (Vote<T>, Place<S>)> + Send + 'static,
+        F: Future<Output = Vote<T>> + Send + 'static,
+        T: Send + 'static,
     {
-        self.ballot(|quorum, at| {
-            let (attempt, entry) = (attempt.clone(), entry.clone());
-            async move {
-                let _turn = entry.turns[at].clone().lock_owned().await;
-                ask(Place {
-                    quorum,
-                    attempt,
-                    entry,
-                    at,
-                    _turn,
-                })
-                .await
-            }
-        })
+        let mut ballot = self.ballot(ask);
+        let decided = |votes: &Votes<T>| decide(votes).is_some();
+        ballot.wait(self.deadline(None), decided).await;
+        self.shared.running.spawn(ballot.rest());
+        decide(&ballot.votes).ok_or_else(|| no_majority(&ballot.votes, changes))
     }
 
-    /// What is known of a hold. If nothing is, each of its seats is this one: `Empty` for a new hold, `Counts` for one that another
-    /// client took. It is remembered for this lease.
-    fn entry(&self, hold: &Hold, unknown: Seat, lease: Duration) -> Arc<Entry> {
-        let new = || Entry::new(self.stores(), unknown);
+    /// Withdraws in the background what is not wanted of the hold of `attempt`.
+    fn clear(&self, attempt: &Attempt, entry: &Arc<Entry>) {
+        let mut clearing =
+            self.ballot(|quorum, at| quorum.clear_in(at, attempt.clone(), entry.clone(), false));
+        self.shared.running.spawn(clearing.rest());
+    }
+
+    /// What is known of a hold, which is remembered for this lease; `unknown` if nothing is.
+    fn entry(&self, hold: &Hold, unknown: (Left, Proof), lease: Duration) -> Arc<Entry> {
+        let new = || Entry::new(self.shared.stores.len(), unknown);
         let entry = self.shared.ledger.get(hold.clone(), new);
-        entry.remember(lease);
+        entry.known().remember(lease);
         entry
     }
 
@@ -227,11 +210,6 @@ impl<S: LockStore> QuorumStore<S> {
     fn require(&self, feature: Feature) -> Result<(), StoreError> {
         let has = self.shared.can.check(feature);
         has.map_err(|missing| StoreError::new(StoreErrorKind::Refused, missing))
-    }
-
-    /// The number of stores.
-    fn stores(&self) -> usize {
-        self.shared.stores.len()
     }
 
     /// The deadline for answers to a question that is sent now, about a lease if it is one.
@@ -256,77 +234,5 @@ impl<S> fmt::Debug for QuorumStore<S> {
             .field("stores", &self.shared.stores.len())
             .field("store_timeout", &self.store_timeout)
             .finish_non_exhaustive()
-    }
-}
-
-impl<S: LockStore> LockStore for QuorumStore<S> {
-    /// Without a place in line: each store has a line of its own, and if different attempts were first in different stores, none
-    /// would have a majority.
-    async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
-        self.acquire_majority(attempt.clone().in_line(false)).await
-    }
-
-    async fn renew(&self, renewals: &[Renewal]) -> Result<Vec<HoldStatus>, StoreError> {
-        self.renew_majority(renewals).await
-    }
-
-    /// Each hold has its own decision: one that has none is [`HoldStatus::Unknown`], unless none has one.
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        if releases.iter().any(|release| release.record.is_some()) {
-            self.require(Feature::Records)?;
-        }
-        let holds = releases.iter().map(|release| &release.hold);
-        let mut answers = join_all(holds.map(|hold| self.release_majority(hold))).await;
-        if answers.iter().all(Result::is_err) {
-            // A release that may have had an effect comes first.
-            answers.sort_by_key(|answer| !answer.as_ref().is_err_and(is_unanswered));
-            return answers.into_iter().collect();
-        }
-        let unknown = |_| HoldStatus::Unknown.into();
-        let answers = answers.into_iter();
-        Ok(answers
-            .map(|answer| answer.unwrap_or_else(unknown))
-            .collect())
-    }
-
-    async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
-        let attempt = attempt.clone().in_line(false);
-        self.withdraw_majority(attempt, unanswered).await
-    }
-
-    async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
-        let attempt = attempt.clone().in_line(false);
-        self.subscribe_majority(attempt).await
-    }
-
-    async fn audit(&self) -> Result<Audit, StoreError> {
-        Ok(self.audit_all().await)
-    }
-
-    /// Holds are renewed on the runtime of the first store that has one.
-    fn capabilities(&self) -> Capabilities {
-        let (shared, ending) = (self.shared.clone(), self.shared.clone());
-        let limit = self.store_timeout;
-        (self.inspected)(self, self.shared.can.clone())
-            .renewal_runtime(move || shared.members.iter().find_map(Capabilities::runtime))
-            .on_shutdown(move || {
-                let shared = ending.clone();
-                // Only a closed tracker is waited for. Tasks may be spawned all the same.
-                shared.running.close();
-                async move {
-                    // A store that does not answer in time does not block the caller.
-                    drop(timeout(limit, shared.running.wait()).await);
-                    join_all(shared.members.iter().map(Capabilities::ended)).await;
-                }
-            })
-    }
-
-    fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
-        let mut partition = 0;
-        for store in &self.shared.stores {
-            // Stores with partitions have the same ones.
-            partition = partition.max(store.partition(key)?);
-        }
-        Ok(partition)
     }
 }

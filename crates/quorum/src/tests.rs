@@ -4,8 +4,11 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
+use tower_distributed_lock::audit::Audit;
 use tower_distributed_lock::lock::{Hold, HoldId};
-use tower_distributed_lock::store::{LockStore, LockStoreExt};
+use tower_distributed_lock::store::{
+    HoldStatus, LockStore, LockStoreExt, Outcome, Release, Released, Renewal, Wakeups,
+};
 use tower_distributed_lock::{LockKey, LockMode, MemoryStore};
 
 use super::*;

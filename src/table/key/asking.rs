@@ -12,12 +12,14 @@ use crate::table::line::{CLAIM, Next, Side, Task, Waiter};
 impl KeyAt<'_> {
     /// The request `number`, which has asked or waits, is over.
     pub(crate) fn left(&mut self, side: Side, number: u64) {
-        self.key.no_more_asking(number);
+        let asked = self.key.no_more_asking(number);
         if self.key.lines.is_some() {
             let line = self.key.line_mut(side);
-            line.remove(number);
+            let waited = line.remove(number).is_some();
             line.settle(&mut self.out);
-            self.wake();
+            if asked || waited {
+                self.wake();
+            }
         }
     }
 
@@ -35,8 +37,9 @@ impl KeyAt<'_> {
             line.news(self.now, until);
         }
         if task.side == Side::Fair {
-            line.placed(task.ticket);
-            line.wake(&mut self.out);
+            if line.placed(task.ticket) {
+                line.wake(&mut self.out);
+            }
         }
     }
 
@@ -67,7 +70,7 @@ impl KeyAt<'_> {
         }
         let line = self.key.line_mut(side);
         let untaken = line.revoke(now, &mut self.out);
-        let waits = line.iter().any(|waiter| waiter.ticket == task.ticket);
+        let waits = line.has(task.ticket);
         let is_over = match only {
             Some(_) => !waits,
             None => line.is_empty(),
@@ -88,7 +91,8 @@ impl KeyAt<'_> {
         };
         let line = self.key.line(side).expect("it is there");
         let is_next = |waiter: &&Waiter| {
-            only.is_none_or(|ticket| ticket == waiter.ticket) && self.key.is_first_of_owner(waiter)
+            only.is_none_or(|ticket| ticket == waiter.ticket)
+                && self.key.is_first_of_owner(waiter, now)
         };
         let first = line.iter().find(is_next);
         let Some(first) = first else {
@@ -113,7 +117,9 @@ impl KeyAt<'_> {
                 (earlier.chain(asking).max(), None)
             }
             // So many ask for themselves.
-            LockMode::Permit(limit) if self.key.asking(side) < limit.get() as usize => (None, None),
+            LockMode::Permit(limit) if self.key.asking(side, now) < limit.get() as usize => {
+                (None, None)
+            }
             LockMode::Permit(_) => {
                 let asking = self.key.until(side, |asks| asks == Asks::ForHold);
                 (asking.min(), None)
@@ -147,8 +153,8 @@ impl Key {
     pub(in crate::table) fn closed(&mut self) -> Out {
         let mut out = Out::default();
         for line in self.lines.iter_mut().flat_map(|lines| lines.iter_mut()) {
-            line.wake(&mut out);
             tell_all(line.take_all(), &LockError::Shutdown, &mut out);
+            line.wake(&mut out);
         }
         out
     }

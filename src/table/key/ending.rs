@@ -48,12 +48,12 @@ impl KeyAt<'_> {
     fn pass(&mut self, held: &Arc<Held>) -> bool {
         let key = &mut *self.key;
         let mode = held.hold.mode;
-        if !mode.is_handed_over() || key.lines.is_none() || key.wants(Side::Read) {
+        if !mode.is_handed_over() || key.lines.is_none() || key.wants(Side::Read, self.now) {
             return false;
         }
         let next = key.line(Side::Exclusive).and_then(|line| {
             let mut waiters = line.iter().enumerate();
-            waiters.find(|(_, waiter)| key.is_first_of_owner(waiter))
+            waiters.find(|(_, waiter)| key.is_first_of_owner(waiter, self.now))
         });
         let Some((index, next)) = next else {
             return false;

@@ -37,7 +37,7 @@ impl KeyAt<'_> {
         if let Some(grant) = self.share_read(terms) {
             return Ok(Entered::Share(grant));
         }
-        if self.key.may_ask(terms) {
+        if self.key.may_ask(terms, self.now) {
             self.key.in_store.push(InStore::Busy(Busy {
                 number,
                 owner: terms.owner.clone(),
@@ -126,7 +126,7 @@ impl KeyAt<'_> {
 
     /// Joins the youngest read hold, if it is young enough or there are too many, unless a writer of this process waits.
     fn share_read(&mut self, terms: &Terms) -> Option<NewShare> {
-        if terms.mode != LockMode::Read || self.key.wants(Side::Exclusive) {
+        if terms.mode != LockMode::Read || self.key.wants(Side::Exclusive, self.now) {
             return None;
         }
         let mut reads = 0;
@@ -151,7 +151,7 @@ impl KeyAt<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`enter`](Self::enter), but for one key too many.
+    /// Those of [`enter`](Self::enter), except `Busy` and `Overloaded`.
     pub(crate) fn refused(
         &mut self,
         number: u64,
@@ -207,10 +207,10 @@ impl Key {
     }
 
     /// Whether a new request asks the store itself.
-    fn may_ask(&self, terms: &Terms) -> bool {
+    fn may_ask(&self, terms: &Terms, now: Instant) -> bool {
         let is_of_owner = |owner: &Option<Owner>| owner.is_some() && *owner == terms.owner;
-        let mut others = self.all_busy().map(|busy| &busy.owner);
-        let waits_for_owner = others.any(is_of_owner)
+        let mut others = self.all_busy().filter(|busy| now < busy.until);
+        let waits_for_owner = others.any(|busy| is_of_owner(&busy.owner))
             || self
                 .waiters()
                 .any(|waiter| is_of_owner(&waiter.terms.owner));
@@ -222,22 +222,22 @@ impl Key {
         let line = self.line(side);
         let is_behind = line.is_some_and(|line| !line.is_empty());
         // For a request that waits, releases count too: it is refused before they are answered.
-        let is_busy = match waits {
-            true => self.busy(side).next().is_some(),
-            false => self.asking(side) > 0,
+        let is_busy = || match waits {
+            true => self.until(side, |_| true).any(|until| now < until),
+            false => self.asking(side, now) > 0,
         };
         match terms.mode {
             LockMode::Permit(limit) => {
                 let is_refused = line.is_some_and(|line| line.was_refused && !line.is_empty());
-                let has_room = !is_behind && self.asking(side) < limit.get() as usize;
+                let has_room = !is_behind && self.asking(side, now) < limit.get() as usize;
                 !is_refused && (!waits || has_room)
             }
-            LockMode::Read => !is_behind && !is_busy,
+            LockMode::Read => !is_behind && !is_busy(),
             LockMode::Fair => {
-                !waits || !is_behind && self.asking(side) == 0 && self.holds().next().is_none()
+                !waits || !is_behind && self.asking(side, now) == 0 && self.holds().next().is_none()
             }
             LockMode::Reentrant | LockMode::Write => {
-                !is_behind && !is_busy && self.own_hold(terms.mode).is_none()
+                !is_behind && !is_busy() && self.own_hold(terms.mode).is_none()
             }
         }
     }

@@ -48,7 +48,7 @@ impl KeyAt<'_> {
                 fair.is_none_or(|ticket| ticket == waiter.ticket)
                     && waiter.terms.mode == held.hold.mode
                     && shared.fits(&waiter.terms, self.now)
-                    && self.key.is_first_of_owner(waiter)
+                    && self.key.is_first_of_owner(waiter, self.now)
             };
             line.iter().position(fits)
         });
@@ -101,7 +101,8 @@ impl KeyAt<'_> {
             let mut index = 0;
             while let Some(waiter) = self.key.line(side).filter(|line| index < line.len()) {
                 let waiter = waiter.get(index);
-                if waiter.terms.owner.is_none() {
+                let owner = waiter.terms.owner.as_ref();
+                if !owner.is_some_and(|owner| self.key.is_held_by(owner)) {
                     index += 1;
                     continue;
                 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tower_distributed_lock::{LockClient, LockError, LockMode, MemoryStore};
 
+use crate::layer::store::TestStore;
+
 /// The caller would believe that it holds both.
 #[tokio::test]
 async fn modes_of_one_key_that_contradict_each_other_are_refused() {
@@ -56,4 +58,20 @@ async fn a_request_that_was_not_polled_waits_again_for_every_key() {
     let granted = granted.expect("the other key is free").expect("free");
     assert_eq!(granted.key().as_str(), "other");
     drop(one);
+}
+
+/// One key is handed over inside the process, while the store is silent about the other.
+#[tokio::test(start_paused = true)]
+async fn a_request_for_one_of_several_keys_takes_what_it_gets_before_the_store_answers() {
+    let store = TestStore::default();
+    let locks = LockClient::new(store.clone());
+    let holder = locks.lock("held").await.expect("free");
+    store.silence(true);
+    let either = tokio::spawn(locks.lock_any(["held", "other"]).acquire());
+    sleep(Duration::from_millis(10)).await;
+    drop(holder);
+    let granted = timeout(Duration::from_millis(10), either).await;
+    let granted = granted.expect("it is handed over").expect("no panic");
+    assert_eq!(granted.expect("granted").key().as_str(), "held");
+    store.silence(false);
 }

@@ -320,17 +320,19 @@ async fn a_request_yields_for_a_while_also_without_a_subscription() {
     }
 }
 
-/// Its own subscription does not end; it listens again in the stores.
+/// Its own subscription is over with the first of theirs.
 #[tokio::test(start_paused = true)]
-async fn a_quorum_listens_again_in_the_stores_whose_subscriptions_have_ended() {
-    let stores = [(); 3].map(|()| Listened::new(Manner::Lasts));
-    let quorum = QuorumStore::new(stores.clone()).unwrap();
-    let waited = waits(quorum, false, async || {
-        stores.iter().for_each(Listened::end_all);
-        sleep(3 * SECOND).await;
-        assert!(stores.iter().all(|store| store.subscribed() == 2));
-    });
-    assert!(waited.await < MOMENT, "it is woken");
+async fn a_quorum_is_listened_to_again_when_subscriptions_in_its_stores_have_ended() {
+    for ended in [1, 3] {
+        let stores = [(); 3].map(|()| Listened::new(Manner::Lasts));
+        let quorum = QuorumStore::new(stores.clone()).unwrap();
+        let waited = waits(quorum, false, async || {
+            stores[..ended].iter().for_each(Listened::end_all);
+            sleep(3 * SECOND).await;
+            assert!(stores.iter().all(|store| store.subscribed() == 2));
+        });
+        assert!(waited.await < MOMENT, "it is woken");
+    }
 }
 
 #[tokio::test(start_paused = true)]

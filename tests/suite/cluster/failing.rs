@@ -323,3 +323,35 @@ async fn a_request_whose_hold_a_failover_forgets_is_500() {
     let answer = app.oneshot(request()).await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
 }
+
+/// A layer that has found one server down asks before it reads a body, and then about the keys of the request alone.
+#[tokio::test]
+async fn a_layer_serves_the_keys_of_the_servers_that_answer() {
+    let mut cluster = RedisCluster::start_with(&[
+        ("cluster-node-timeout", "60000"),
+        ("cluster-require-full-coverage", "no"),
+    ])
+    .await;
+    let [dead, living] = [
+        cluster.name_on(0, "dead-").await,
+        cluster.name_on(1, "living-").await,
+    ];
+    let layer = DistributedLockLayer::new(store(&cluster).await)
+        .key(|parts: &Parts| LockKey::new(&parts.uri.path()[1..]))
+        .mode(LockMode::Reentrant)
+        .wait(Duration::from_secs(2));
+    let app: Router = Router::new()
+        .route("/{name}", put(async |_body: String| "done"))
+        .layer(layer);
+    let asked = async |name: &str| {
+        let request = Request::put(format!("/{name}")).body(Body::from("text"));
+        let answer = app.clone().oneshot(request.unwrap()).await.unwrap();
+        answer.status()
+    };
+    assert_eq!(asked(&dead).await, StatusCode::OK);
+    cluster.nodes[0].kill9();
+    for _ in 0..3 {
+        assert_eq!(asked(&dead).await, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(asked(&living).await, StatusCode::OK);
+    }
+}

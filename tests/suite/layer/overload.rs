@@ -92,6 +92,27 @@ async fn a_request_while_the_store_does_not_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_waits_for_a_silent_store_as_long_as_it_would_for_a_lock() {
+    let (store, _locks, layer) = locking();
+    let wait = Duration::from_millis(100);
+    let app = slow_orders().layer(layer.wait(wait));
+    store.silence(true);
+    // The second request knows from the first that the store does not answer.
+    for _ in 0..2 {
+        let began = Instant::now();
+        let answer = timeout(SECOND, put(&app, "/orders/1")).await;
+        let (status, problem) = problem(answer.expect("it waits no longer")).await;
+        assert_eq!(
+            (status, &problem["type"]),
+            (503.try_into().unwrap(), &"lock-unavailable".into())
+        );
+        assert!(began.elapsed() >= wait);
+    }
+    store.silence(false);
+    assert_eq!(put(&app, "/orders/1").await.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_after_the_shutdown() {
     let (_store, locks, layer) = locking();
     let app = by_id(layer);

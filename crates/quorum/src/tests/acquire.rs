@@ -272,3 +272,23 @@ async fn an_attempt_that_has_failed_waits_in_no_store_that_answers_late() {
     // A waiting writer would block it.
     granted(&stores[4].memory(), &attempt(LockMode::Read, 5)).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_is_not_taken_back_yet_is_not_asked_for_again() {
+    let (stores, quorum) = five();
+    occupy(&stores[..3]).await;
+    refused(&quorum, &reentrant(1)).await;
+    stores[3].set(Mood::Failing(StoreErrorKind::Unreachable));
+    settle().await;
+    stores[3].set(Mood::Well);
+    // The next request goes on with the same name, and another lease.
+    let mut shorter = reentrant(1);
+    shorter.lease = LEASE / 2;
+    refused(&quorum, &shorter).await;
+    sleep(SECOND).await;
+    assert_eq!(stores[3].log(), ["acquire", "withdraw"]);
+    assert_eq!(
+        stores[4].log(),
+        ["acquire", "withdraw", "acquire", "withdraw"]
+    );
+}

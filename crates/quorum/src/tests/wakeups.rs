@@ -22,7 +22,7 @@ async fn a_release_wakes_once_and_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_could_not_be_listened_to_at_first_wakes_later() {
+async fn a_majority_wakes_and_a_store_that_is_late_as_soon_as_it_is_heard() {
     let (stores, quorum) = five();
     occupy(&stores).await;
     refused(&quorum, &reentrant(2)).await;
@@ -30,14 +30,12 @@ async fn a_store_that_could_not_be_listened_to_at_first_wakes_later() {
     stores[1].set(Mood::Failing(StoreErrorKind::Unreachable));
     let mut wakeups = quorum.subscribe(&reentrant(2)).await.unwrap();
     set(&stores, Mood::Well);
-    assert!(
-        wakes_within(&mut wakeups, 2 * SECOND).await,
-        "the second may have come free while it could not be heard"
-    );
+    settle().await;
     for (n, store) in stores.iter().enumerate() {
-        assert!(!wakes_within(&mut wakeups, SECOND).await, "{n} are free");
         store.release_one(&reentrant(9).hold).await.unwrap();
-        assert!(wakes_within(&mut wakeups, MS).await, "the store {n} wakes");
+        // Whoever releases the lock releases it everywhere.
+        let is_heard = wakes_within(&mut wakeups, MS).await;
+        assert_eq!(is_heard, n != 1, "the store {n} wakes");
     }
 }
 

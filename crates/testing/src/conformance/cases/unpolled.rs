@@ -30,6 +30,17 @@ pub async fn a_request_that_is_not_polled_delays_no_other(env: &Harness) {
         holder.release().await.unwrap();
         let granted = timeout(SOON, waiting).await.expect("it is free");
         granted.unwrap().unwrap().release().await.unwrap();
+        // Nor does it delay one that does not wait.
+        let tries = async {
+            loop {
+                match next.rival().wait(Duration::ZERO).await {
+                    Err(LockError::Busy { .. }) => sleep(env.moment).await,
+                    granted => break granted,
+                }
+            }
+        };
+        let granted = timeout(SOON, tries).await.expect("it is free");
+        granted.unwrap().release().await.unwrap();
         drop(unpolled);
     }
 }
