@@ -79,7 +79,7 @@ local function ask_exclusive(keys, args, taken)
   if left == -2 and not others and not theirs then
     return nil, function()
       local granted = grant()
-      enter(lock, id, in_line, lock.fair and 'alive' or nil)
+      enter(lock, id, in_line, lock.mixed and 'alive' or nil)
       return granted
     end
   elseif not in_line then
@@ -102,7 +102,7 @@ local function leave_exclusive(keys, args, removed, others)
   local woken = redis.call(publish, keys[3], '0')
   give_turn(lock, woken)
   local waits = call_first(lock, publish)
-  if not (lock.fair and call_head(lock, publish) or waits) then
+  if not (lock.mixed and call_head(lock, publish) or waits) then
     tidy_up(lock, 'line', 'alive')
   end
   return alone and 1 + woken or -1

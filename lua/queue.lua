@@ -129,7 +129,7 @@ local function line_up(lock, id, head, ours, blocks, lives)
   -- The set is kept as long as one of its ids may be in the queue, even if all of them die now.
   redis.call('PEXPIRE', alive, string.format('%.0f', math.max(KEPT, score - lock.now, redis.call('PTTL', alive))))
   local half = ABANDONED / 2
-  if length == 1 or not (lock.fair and lock.asked and ours) or math.floor(lock.now / half) ~= math.floor(lock.asked / half) then
+  if length == 1 or not (lock.mixed and lock.asked and ours) or math.floor(lock.now / half) ~= math.floor(lock.asked / half) then
     keep_queue(lock, length == 1)
   end
   ask_now(lock, true)

@@ -31,20 +31,22 @@ end
 -- each further one makes it rarer.
 local OPEN, PHASE = 100, 200
 
--- For how many ms a writer that waits keeps readers out; nil if none does.
+-- For how many ms a writer that waits keeps readers out (nil: none does), and whether it waits beside readers of Redisson.
 local function held_back(lock, name)
   local writers = waiting(lock, 'writers')
-  local came = writers and is_redissons(name) and redis.call('ZRANGE', 'tower_lock_line:' .. lock.tag, 0, 0, 'WITHSCORES')[2]
+  local mixed = writers and is_redissons(name)
+  local came = mixed and redis.call('ZRANGE', 'tower_lock_line:' .. lock.tag, 0, 0, 'WITHSCORES')[2]
   if not came then
-    return writers
+    return writers, mixed
   end
   local rest = PHASE - math.max(0, lock.v - came / 1000) % PHASE
-  return rest <= PHASE - OPEN and math.ceil(rest) or nil
+  return rest <= PHASE - OPEN and math.ceil(rest) or nil, true
 end
 
--- Decides whether a read hold can be granted now; a waiting writer goes before readers without a pass. Returns the reason of
--- the refusal, or nil and the function that grants. A refused attempt that waits is recorded as waiting. `taken` is as in
--- exclusive.lua.
+-- Decides whether a read hold can be granted now; a waiting writer goes before readers without a pass. Where readers of ours
+-- wait beside Redisson, they respect the turn of those outside the line: they ask sooner than a thread of Redisson wakes, which
+-- would never write after a writer of ours. Returns the reason of the refusal, or nil and the function that grants. A refused
+-- attempt that waits is recorded as waiting. `taken` is as in exclusive.lua.
 local function ask_read(keys, args, taken)
   local name, id, life, mode, lock = keys[1], args[2], tonumber(args[1]), 'read', {}
 
@@ -76,13 +78,16 @@ local function ask_read(keys, args, taken)
     return no_lock
   end
 
-  local refused, writes = nil, held[3]
+  local refused, writes, mixed = nil, held[3], false
   local reads = held[2] and redis.call('EXISTS', keys[3]) == 1
   local passes = lock.asked and is_live(lock, redis.call('ZSCORE', 'tower_lock_pass:' .. lock.tag, id))
   if mode == 'write' and not writes then
     refused = left
   elseif not (writes or reads or passes) then
-    refused = held_back(lock, name)
+    refused, mixed = held_back(lock, name)
+  end
+  if not (refused or held[1]) and lock.mixed and lock.turn == '1' and args[3] ~= '0' then
+    refused = lock.ends - lock.v
   end
   if not refused then
     life = math.max(life, left)
@@ -94,12 +99,10 @@ local function ask_read(keys, args, taken)
   if passes then
     join(lock, 'pass', id)
   end
-  ask_now(lock)
   -- While a writer of ours waits, its release wakes the readers without a pass. It waits for those with one.
-  if mode == 'write' and (passes or not has_living(lock, 'writers')) and is_redissons(name) then
-    return {1, refused, 1}
-  end
-  return {1, refused}
+  local listens = mode == 'write' and (passes or not has_living(lock, 'writers')) and is_redissons(name)
+  ask_now(lock, mixed or listens)
+  return listens and {1, refused, 1} or {1, refused}
 end
 
 --# leave

@@ -7,7 +7,7 @@
 --   asked  the server's ms at the last question of a waiter;      late  how many ms the clock of those who wait is behind
 --   void   until when a tombstone may be there
 --   turn   whose turn it is (outside.lua), or 0; `ends` until when, by the clock of those who wait
---   fair   1 if one of ours may have a place in the fair queue
+--   mixed  1 if one of ours may have a place in the fair queue, or a reader of ours has waited beside Redisson
 
 --# now
 -- How many ms a waiter lives without a question: WAITER_LIVENESS in Rust.
@@ -34,9 +34,9 @@ local function state_of(busy)
   local now, micros = now_ms()
   local found = redis.call('GET', busy)
   local lock = {busy = busy, tag = busy:sub(17), now = now, micros = micros, v = now, found = found,
-    asked = false, late = 0, void = false, turn = false, ends = 0, fair = false, first = false, own = false, dropped = false}
+    asked = false, late = 0, void = false, turn = false, ends = 0, mixed = false, first = false, own = false, dropped = false}
   if found then
-    local asked, late, void, turn, ends, fair = found:match('^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
+    local asked, late, void, turn, ends, mixed = found:match('^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
     local silence = now - asked
     lock.late, lock.v = late, now - late - math.min(silence, 0)
     if silence < KEPT then
@@ -47,7 +47,7 @@ local function state_of(busy)
     if turn ~= '0' and (turn == '3' or tonumber(ends) > lock.v and (not lock.asked or silence < SILENCE)) then
       lock.turn, lock.ends = turn, tonumber(ends)
     end
-    lock.fair = fair == '1'
+    lock.mixed = mixed == '1'
   end
   return lock
 end
@@ -55,7 +55,7 @@ end
 -- Writes what is unusual. The key lives as long as the last of it.
 local function keep(lock)
   local words = (lock.asked or 0) .. ' ' .. lock.late .. ' ' .. (lock.void or 0) .. ' ' .. (lock.turn or 0) .. ' '
-    .. lock.ends .. ' ' .. (lock.fair and 1 or 0)
+    .. lock.ends .. ' ' .. (lock.mixed and 1 or 0)
   local life = lock.asked and lock.asked + KEPT - lock.now or lock.turn and lock.ends - lock.v or 1
   lock.found = true
   redis.call('SET', lock.busy, words, 'PX', lock.void and math.max(life, lock.void - lock.now) or life)
@@ -97,15 +97,15 @@ local function has_just_asked(lock, score)
   return is_live(lock, score) and score - lock.v > LIVENESS - SOON
 end
 
--- A waiter asks; `fair`: for a place in the fair queue. The keys of all waiters live on: those that a lock of its kind may have
+-- A waiter asks; `mixed` is the word of that name. The keys of all waiters live on: those that a lock of its kind may have
 -- (`sets`, if it is not an exclusive one). A new one gets its expiry where it is made.
-local function ask_now(lock, fair)
+local function ask_now(lock, mixed)
   local since = lock.now - (lock.asked or 0)
-  if since < 0 or since >= SOON or fair and not lock.fair then
+  if since < 0 or since >= SOON or mixed and not lock.mixed then
     for _, kind in ipairs(lock.asked and (lock.sets or {'line', 'writers'}) or {}) do
       redis.call('PEXPIRE', 'tower_lock_' .. kind .. ':' .. lock.tag, KEPT_TEXT)
     end
-    lock.asked, lock.late, lock.fair = lock.now, lock.now - lock.v, fair or lock.fair
+    lock.asked, lock.late, lock.mixed = lock.now, lock.now - lock.v, mixed or lock.mixed
     keep(lock)
   end
 end

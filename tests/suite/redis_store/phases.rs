@@ -81,6 +81,47 @@ async fn a_writer_lets_readers_in_beside_readers_of_redisson_now_and_then() {
     assert!(asks(&store, &late).await && releases(&store, &late).await);
 }
 
+/// Readers of ours ask sooner than a thread of Redisson wakes: it would never write after a writer of ours.
+#[tokio::test]
+async fn readers_that_waited_beside_redisson_let_it_go_first_when_a_writer_leaves() {
+    for beside_redisson in [true, false] {
+        let (server, store) = server_and_store().await;
+        let (reading, writer, waiting) = (read(), write(), read());
+        assert!(asks(&store, &reading).await);
+        assert!(!asks(&store, &writer).await);
+        if beside_redisson {
+            let redissons = "00000000-0000-4000-8000-000000000000:1";
+            let _: u64 = server.ask(&["HSET", "k", redissons, "1"]).await;
+        }
+        eventually(
+            "the writer keeps it out",
+            Duration::from_secs(20),
+            async || {
+                assert!(!asks(&store, &writer).await, "it is read");
+                !asks(&store, &waiting).await || !releases(&store, &waiting).await
+            },
+        )
+        .await;
+        let _: u64 = server.ask(&["DEL", "k"]).await;
+        assert!(asks(&store, &writer).await);
+        assert!(!asks(&store, &waiting).await);
+        assert!(releases(&store, &writer).await);
+
+        // Longer than any, so that it does not end by itself.
+        let busy = "tower_lock_busy:{k}";
+        let asked: u64 = unusual(&server, busy).await[ASKED].parse().unwrap();
+        change_unusual(&server, busy, TURN, "1").await;
+        change_unusual(&server, busy, ENDS, &(asked + 3_600_000).to_string()).await;
+        let one_try = attempt("k", LockMode::Read);
+        assert!(asks(&store, &one_try).await, "it cannot come back");
+        assert!(asks(&store, &waiting).await, "others read");
+        assert!(releases(&store, &one_try).await && releases(&store, &waiting).await);
+        assert_eq!(!asks(&store, &waiting).await, beside_redisson);
+        change_unusual(&server, busy, TURN, "0").await;
+        assert!(asks(&store, &waiting).await, "the turn is over");
+    }
+}
+
 #[tokio::test]
 async fn a_writer_without_patience_blocks_no_readers() {
     let (server, store) = server_and_store().await;

@@ -1,5 +1,9 @@
 //! One read-write lock that readers and writers of ours and of Redisson 4.7.0 want: the shares of both, and the worst waits; beside
 //! as many more readers and writers of Redisson in the place of ours.
+//!
+//! Readers of Redisson come in beside each other, whatever waits. With work, four of them hardly leave a moment in which a writer could
+//! start, so a bound in milliseconds would be one on their timing. What ours owe is that nobody waits longer than with Redisson in our
+//! place.
 
 use anyhow::Result;
 
@@ -70,20 +74,21 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         }
         let waits = [&figures.our_waits, &figures.their_waits, &figures.alone];
         let [ours, theirs, alone] = waits.map(|waits| median(waits));
-        let waits = [("our", ours), ("Redisson's", theirs)];
-        for (whose, wait) in waits {
+        for (whose, wait) in [("our", ours), ("Redisson's", theirs)] {
+            let what = format!("{who}: {whose} worst wait");
+            if work.is_zero() {
+                let wait_ms = format!("{wait:.0} ms");
+                bench
+                    .report
+                    .row(&format!("{what}, ms"), AtMost(500.0), wait, wait_ms);
+            }
             bench.report.row(
-                &format!("{who}: {whose} worst wait, ms"),
-                AtMost(500.0),
-                wait,
-                format!("{wait:.0} ms"),
+                &format!("{what} / Redisson's with Redisson in our place"),
+                AtMost(1.0),
+                wait / alone,
+                format!("{wait:.0} ms against {alone:.0} ms"),
             );
         }
-        bench.report.fact(
-            &format!("{who}: Redisson's worst wait / with Redisson in our place"),
-            theirs / alone,
-            format!("{theirs:.0} ms against {alone:.0} ms"),
-        );
     }
     Ok(())
 }
