@@ -1,4 +1,4 @@
-//! At most three calls at a time per tenant to an upstream that bears no more, over all processes.
+//! At most three calls at a time per tenant to an upstream that allows no more, over all processes.
 //!
 //! ```text
 //! $ cargo run --example permits

@@ -8,7 +8,8 @@ impl LockClient {
     /// Listens to what happens to the locks of this client: grants after a wait, refusals, losses, and locks that its
     /// [`LockAdmin`](crate::LockAdmin) breaks. For dashboards; the metrics count the same without names.
     ///
-    /// A listener gets what happens from now on. It costs nothing without a listener, and nothing for a lock that is free at once. The latest 1,024 events are kept for a slow listener, which learns how many it has missed.
+    /// A listener gets what happens from now on. Without a listener, events cost nothing, and a lock that is free at once makes none. The
+    /// latest 1,024 events are kept for a slow listener, which learns how many it has missed.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -59,7 +59,7 @@ impl From<Feature> for Unsupported {
             Feature::Mode(LockMode::Permit(_)) => "the lock store does not offer permits",
             Feature::Fencing => "the lock store issues no fencing tokens",
             Feature::Records => {
-                "this store keeps no records: use MemoryStore or RedisStore for idempotency"
+                "this store keeps no records: use one that does, such as `RedisStore`"
             }
             Feature::Key => "the lock store cannot hold a key of this name",
             Feature::Inspection => "the lock store cannot be looked into",

@@ -67,7 +67,7 @@ impl IdempotencySettings {
     pub(super) fn check_store(client: &LockClient) -> Result<(), &'static str> {
         if !client.keeps_records() {
             return Err(
-                "the lock client's store keeps no records: make the client of a `MemoryStore` or a `RedisStore`",
+                "the lock client's store keeps no records: use one that does, such as `RedisStore`",
             );
         }
         let supported = client.supports(LockMode::Reentrant, false);

@@ -40,6 +40,13 @@ impl Inspection {
         }
     }
 
+    /// Whether these are all holders of the key. If not, they are some of those that share the lock, and others each time.
+    pub fn has_all_holders(&self) -> bool {
+        // An exclusive lock has one, however many wait.
+        let mut modes = self.holders.iter().map(|holder| holder.mode);
+        !self.truncated || modes.all(LockMode::is_exclusive)
+    }
+
     /// Whether the key has a holder.
     pub fn is_held(&self) -> bool {
         !self.holders.is_empty()

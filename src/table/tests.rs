@@ -473,7 +473,7 @@ async fn a_place_in_a_fair_queue_wakes_those_without_one_and_only_once() {
             .clone()
     };
     let woken = |out: Out| out.others.map_or(0, |others| others.wake.len());
-    let mut refused = |n: u64| {
+    let refused = |n: u64| {
         let task = task(&world, n);
         let event = world.table.event(&world.key, world.now, |key| {
             key.line_refused(&task, None);

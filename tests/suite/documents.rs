@@ -315,6 +315,7 @@ fn texts_are_in_plain_english() {
         ("src", &[".rs", ".js", ".html"][..]),
         ("lua", &[".lua"]),
         ("docs", &[".md", ".rs"]),
+        ("crates", &[".rs", ".sql", ".md", ".js", ".html"]),
         ("ops", &[".yml", ".json"]),
         ("scripts", &[""]),
         ("tests", &[".rs", ".java"]),

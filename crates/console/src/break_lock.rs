@@ -90,7 +90,9 @@ async fn break_now(
     let admin = shared.locks.admin()?;
     let was = admin.inspect(&key).await?;
     let mut ids = was.holders.iter().map(|holder| &holder.id);
-    if let Some(other) = ids.find(|id| !request.holders.contains(id)) {
+    if was.has_all_holders()
+        && let Some(other) = ids.find(|id| !request.holders.contains(id))
+    {
         let why = format!("it is not held any more by the one that was shown, but by {other}");
         return Err(Problem::new(StatusCode::CONFLICT, why));
     }
@@ -101,17 +103,12 @@ async fn break_now(
         shared.history.no_break(key.name());
     }
     let broken = broken?;
-    let digest = digest(&key).to_string();
-    let holders = was.holders.len();
-    tracing::warn!(
-        key = %digest,
-        caller,
-        broken,
-        holders,
-        "a lock was broken from the console"
-    );
-    for holder in &was.holders {
-        tracing::debug!(key = %digest, holder = holder.id, "it was held");
+    if broken {
+        let (digest, holders) = (digest(&key).to_string(), was.holders.len());
+        tracing::warn!(key = %digest, caller, holders, "a lock was broken from the console");
+        for holder in &was.holders {
+            tracing::debug!(key = %digest, holder = holder.id, "it was held");
+        }
     }
     let was = in_store(&was, &shared.holders);
     Ok(json!({ "key": key, "broken": broken, "was": was }))

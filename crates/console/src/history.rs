@@ -1,6 +1,5 @@
 //! What has happened since the console exists: events, waits and contended keys. The guide has the fields of the JSON.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tower_distributed_lock::client::{LockEvent, LockEventKind, LockEvents};
-use tower_distributed_lock::{LockClient, LockError};
+use tower_distributed_lock::{LockClient, LockError, LockKey};
 
 use crate::contended::{ContendedKeys, WINDOW};
 use crate::durations::{BOUNDS, Durations, Histogram};
@@ -24,8 +23,8 @@ pub(crate) struct History {
     past: Mutex<Past>,
     /// Until a task reads them.
     unread: Mutex<Option<LockEvents>>,
-    /// The callers of breaks under way, by the names of the keys.
-    callers: Mutex<HashMap<String, String>>,
+    /// The breaks under way: the names of the keys, and the callers.
+    callers: Mutex<Vec<(String, String)>>,
 }
 
 #[derive(Debug)]
@@ -61,20 +60,26 @@ impl History {
 
     /// The next break of this key is by this caller.
     pub(crate) fn expect_break(&self, name: &str, caller: String) {
-        lock(&self.callers).insert(name.to_owned(), caller);
+        lock(&self.callers).push((name.to_owned(), caller));
     }
 
     /// The key was free.
     pub(crate) fn no_break(&self, name: &str) {
-        lock(&self.callers).remove(name);
+        self.take_caller(|broken| broken == name);
     }
 
     fn add(&self, event: LockEvent) {
         let caller = match event.kind {
-            LockEventKind::Broken => lock(&self.callers).remove(event.key.name()),
+            LockEventKind::Broken => self.take_caller(|name| is_named(&event.key, name)),
             _ => None,
         };
         lock(&self.past).add(event, caller);
+    }
+
+    fn take_caller(&self, is_it: impl Fn(&str) -> bool) -> Option<String> {
+        let mut callers = lock(&self.callers);
+        let place = callers.iter().position(|(name, _)| is_it(name))?;
+        Some(callers.remove(place).1)
     }
 
     /// `api/events`.
@@ -132,6 +137,12 @@ impl Past {
         self.durations.record((route, mode), waited);
         self.recent.add(event, None);
     }
+}
+
+/// Whether the key of an event is that of this name. Of a long name it has the beginning, and a digest.
+fn is_named(key: &LockKey, name: &str) -> bool {
+    let shortened = key.name().rsplit_once("… (");
+    key.name() == name || shortened.is_some_and(|(begin, _)| name.starts_with(begin))
 }
 
 /// Reads until the client is gone, or the console.

@@ -84,8 +84,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "30s")]
     pub(crate) lease: Duration,
 
-    /// How long the lock stays taken at least, also if the command ends sooner, and at most a lease longer: a job of a moment then
-    /// runs on one machine, although their clocks differ
+    /// Keep the lock for at least this long, even if the command ends sooner (and up to one lease longer), so that a short job runs
+    /// on one machine although clocks differ
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "key")]
     pub(crate) hold_at_least: Option<Duration>,
 

@@ -115,13 +115,30 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
         }
         next = cause.source();
     }
-    with_flags_for_methods(&text)
+    for_the_shell(&text)
 }
 
-/// Replaces names of Rust methods by options of the command line.
-fn with_flags_for_methods(text: &str) -> String {
-    text.replace("`RedisStore::cluster`", "--cluster")
-        .replace("`RedisStore::sentinel`", "--sentinel MASTER")
+/// Replaces names of Rust in a text of the library by those of the command line.
+pub(crate) fn for_the_shell(text: &str) -> String {
+    const NAMES: [(&str, &str); 11] = [
+        ("`RedisStore::cluster`", "--cluster"),
+        ("`RedisStore::sentinel`", "--sentinel MASTER"),
+        ("`RedisStore::acl_rules`", "`lockctl acl`"),
+        ("`.announce()`", "`--announce`"),
+        ("`.admin()`", "`--admin`"),
+        ("`LockAdmin`", "`show`, `ls`, `watch`, `break`"),
+        ("`LockAdmin::force_unlock`", "`lockctl break`"),
+        ("`LockMode::Reentrant`", "`--mode reentrant`"),
+        ("`LockMode::Fair`", "`--mode fair`"),
+        ("`LockMode::Permit`", "`--permits`"),
+        // lockctl has no such option.
+        (
+            "(`RedisStoreBuilder::replicas`)",
+            "(`RedisStoreBuilder::replicas` in the services)",
+        ),
+    ];
+    let replaced = |text: String, (from, to): (&str, &str)| text.replace(from, to);
+    NAMES.into_iter().fold(text.to_owned(), replaced)
 }
 
 #[cfg(test)]

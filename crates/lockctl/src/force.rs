@@ -11,7 +11,7 @@ use crate::cli::{BreakArgs, KeyArgs};
 use crate::connection::Connection;
 use crate::exit::{Exit, Failure};
 use crate::messages::write_to_stderr;
-use crate::show::described;
+use crate::show::{described, others};
 use crate::text::plain;
 
 /// What `--json` prints.
@@ -55,7 +55,7 @@ fn names(found: &Inspection) -> String {
         .collect();
     match names.is_empty() {
         true => "a holder that came just now".to_owned(),
-        false => names.join(", "),
+        false => names.join(", ") + others(found),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::connection::Connection;
 use crate::exit::Failure;
 use crate::glob;
 use crate::messages::warn;
-use crate::show::client;
+use crate::show::{at_least, client};
 use crate::text::{left, plain, table};
 
 /// How many keys one request to the store lists.
@@ -89,7 +89,7 @@ fn lock(entry: &LockEntry) -> Vec<String> {
     };
     let others = match found.holders.len() {
         1 => String::new(),
-        count => format!(" and {} more", count - 1),
+        count => format!(" and {}{} more", at_least(found), count - 1),
     };
     vec![
         key,

@@ -26,7 +26,8 @@ pub(crate) fn described(key: &str, found: &Inspection) -> String {
     let mut text = match (found.is_held(), found.limit) {
         (true, None) => format!("{key} is held:\n\n{}", holders(&found.holders)),
         (true, Some(limit)) => format!(
-            "{key} is held, {} of {limit} permits:\n\n{}",
+            "{key} is held, {}{} of {limit} permits:\n\n{}",
+            at_least(found),
             found.holders.len(),
             holders(&found.holders)
         ),
@@ -43,6 +44,22 @@ pub(crate) fn described(key: &str, found: &Inspection) -> String {
         text += "\nthere are more\n";
     }
     text
+}
+
+/// What stands before the number of holders that are shown.
+pub(crate) fn at_least(found: &Inspection) -> &'static str {
+    match found.has_all_holders() {
+        true => "",
+        false => "at least ",
+    }
+}
+
+/// What stands after the holders that are shown.
+pub(crate) fn others(found: &Inspection) -> &'static str {
+    match found.has_all_holders() {
+        true => "",
+        false => " and others",
+    }
 }
 
 fn holders(holders: &[Holder]) -> String {

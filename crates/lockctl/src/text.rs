@@ -55,7 +55,7 @@ pub(crate) fn plain_lines(text: &str) -> String {
 /// How long a lease has left.
 pub(crate) fn left(duration: Duration) -> String {
     match duration {
-        Duration::MAX => "for ever".to_owned(),
+        Duration::MAX => "forever".to_owned(),
         short if short < Duration::from_secs(60) => format!("{:.1}s", short.as_secs_f64()),
         long => humantime::format_duration(Duration::from_secs(long.as_secs())).to_string(),
     }
@@ -138,6 +138,6 @@ mod tests {
     fn a_lease_is_shown_as_precisely_as_a_person_needs_it() {
         assert_eq!(left(Duration::from_millis(27_345)), "27.3s");
         assert_eq!(left(Duration::from_millis(3_661_500)), "1h 1m 1s");
-        assert_eq!(left(Duration::MAX), "for ever");
+        assert_eq!(left(Duration::MAX), "forever");
     }
 }

@@ -11,6 +11,7 @@ use crate::cli::WatchArgs;
 use crate::connection::Connection;
 use crate::exit::{Failure, with_causes};
 use crate::messages::warn;
+use crate::show::others;
 use crate::text::plain;
 use crate::{json, print_to_reader};
 
@@ -69,13 +70,17 @@ fn print_line(args: &WatchArgs, found: Inspection) -> Result<bool, Failure> {
 }
 
 /// Holders and waiting clients, without the values that change all the time, and in an order that does not: a change of the order
-/// alone is no change.
-fn parties(found: &Inspection) -> (Vec<String>, Vec<String>) {
-    let mut holders: Vec<_> = found.holders.iter().map(holder).collect();
+/// alone is no change. Holders do not count where only some are shown, which are others at each look.
+fn parties(found: &Inspection) -> (Option<Vec<String>>, Vec<String>) {
     let mut waiters = found.waiters.clone();
-    holders.sort();
     waiters.sort();
-    (holders, waiters)
+    (found.has_all_holders().then(|| holders(found)), waiters)
+}
+
+fn holders(found: &Inspection) -> Vec<String> {
+    let mut holders: Vec<_> = found.holders.iter().map(holder).collect();
+    holders.sort();
+    holders
 }
 
 fn holder(holder: &Holder) -> String {
@@ -87,10 +92,9 @@ fn holder(holder: &Holder) -> String {
 }
 
 fn state(found: &Inspection) -> String {
-    let (holders, _) = parties(found);
-    let mut state = match holders.is_empty() {
-        true => "free".to_owned(),
-        false => format!("held by {}", holders.join(", ")),
+    let mut state = match found.is_held() {
+        true => format!("held by {}{}", holders(found).join(", "), others(found)),
+        false => "free".to_owned(),
     };
     if !found.waiters.is_empty() {
         let waiters: Vec<_> = found.waiters.iter().map(|waiter| plain(waiter)).collect();
@@ -116,5 +120,18 @@ mod tests {
         };
         assert_eq!(found(["a", "b"], ["c", "d"]), found(["b", "a"], ["d", "c"]));
         assert_ne!(found(["a", "b"], ["c", "d"]), found(["a", "b"], ["c", "e"]));
+    }
+
+    #[test]
+    fn some_of_many_readers_are_no_change_and_the_one_writer_is() {
+        let found = |id: &str, mode| {
+            let holder = Holder::new(id, mode, Duration::from_secs(1));
+            let mut found = Inspection::new(vec![holder], Vec::new());
+            found.truncated = true;
+            parties(&found)
+        };
+        assert_eq!(found("a", LockMode::Read), found("b", LockMode::Read));
+        assert_ne!(found("a", LockMode::Read), parties(&Inspection::default()));
+        assert_ne!(found("a", LockMode::Write), found("b", LockMode::Write));
     }
 }

@@ -1,5 +1,5 @@
 //! Locks on PostgreSQL, for a service that has PostgreSQL and no Redis. It is written as another crate would write it:
-//! against the public [`LockStore`] alone, with nothing of the library's own stores.
+//! against the public [`LockStore`](tower_distributed_lock::store::LockStore) alone, with nothing of the library's own stores.
 //!
 //! ```no_run
 //! # #[tokio::main]
@@ -8,7 +8,7 @@
 //! use tower_distributed_lock::LockClient;
 //!
 //! let store = PostgresStore::connect("host=/run/postgresql dbname=shop").await?;
-//! store.install().await?; // once for each database: the schema `tower_lock`
+//! store.install().await?; // makes the schema `tower_lock`, or brings it up to date
 //! let locks = LockClient::new(store);
 //! locks.lock("invoice:7").await?.release().await?;
 //! # Ok(())
@@ -32,23 +32,21 @@
 //! | S6, the tokens of a key rise | yes: a sequence is never behind what was committed | as S1 |
 //!
 //! With `synchronous_commit = off`, `fsync = off` or unlogged tables, none of the above survives a crash.
-//! [`LockStore::audit`] reads these settings.
+//! [`LockClient::audit`](tower_distributed_lock::LockClient::audit) reads these settings.
+//!
+//! Connections are not encrypted: use a Unix socket or a trusted network.
 //!
 //! # What it costs
 //!
 //! Each grant, renewal and release is a commit, which waits for the disk. Commits that notify take turns, in the whole
 //! server: some thousands of releases a second. Renewals go together: a client sends one question for a hundred holds.
 
-#![forbid(unsafe_code)]
-
+mod config;
 mod listener;
 mod store;
 mod value;
 
 pub use store::PostgresStore;
-
-#[allow(unused_imports, reason = "the documentation links to it")]
-use tower_distributed_lock::store::LockStore;
 
 /// The example in the README compiles.
 #[cfg(doctest)]

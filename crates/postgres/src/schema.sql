@@ -4,6 +4,10 @@
 -- one transaction at a time have a key, and which removes what has had its time. So everything below sees live rows only,
 -- and nothing changes while it looks.
 
+-- Several processes may run it at once: one has its turn after the other, however long that takes.
+SET LOCAL statement_timeout = 0;
+SELECT pg_advisory_xact_lock(4242, 0);
+
 CREATE SCHEMA IF NOT EXISTS tower_lock;
 
 -- All that is known of a key. A row counts until its time is over.
@@ -41,8 +45,9 @@ LANGUAGE sql VOLATILE AS 'SELECT clock_timestamp()';
 CREATE OR REPLACE FUNCTION tower_lock.after(instant timestamptz, micros bigint) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE AS $$ SELECT instant + micros * interval '1 microsecond' $$;
 
--- Begins a step on some keys, and returns its time. The keys are entered in one order, whatever order they are named in:
--- two transactions never wait for each other.
+-- Begins a step on some keys, and returns its time. The keys are entered in one order, whatever order they are named in, so
+-- two transactions never deadlock. The exception is `sweep`, which enters no key: PostgreSQL ends one of the two, and the
+-- question is asked again, or the next `sweep` removes what is left.
 CREATE OR REPLACE FUNCTION tower_lock.enter(VARIADIC keys text[]) RETURNS timestamptz
 LANGUAGE plpgsql AS $$
 DECLARE

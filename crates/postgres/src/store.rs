@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use deadpool_postgres::{
+    Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Config, NoTls, Row};
-use tower_distributed_lock::audit::{Audit, Deployment};
+use tokio_postgres::{NoTls, Row};
+use tower_distributed_lock::audit::{Audit, Deployment, Warning};
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::store::{
     Attempt, Capabilities, Feature, Grant, HoldStatus, Holder, Inspect, Inspection, LATENESS,
@@ -18,11 +20,9 @@ use tower_distributed_lock::store::{
 };
 use tower_distributed_lock::{FencingToken, LockKey, LockMode};
 
+use crate::config::{self, LIMIT};
 use crate::listener::Listener;
 use crate::value::{Names, asked, channel, duration, failure, micros};
-
-/// How long a question may take, and how long a connection may take to come about.
-const LIMIT: Duration = Duration::from_secs(5);
 
 /// How many connections a store has at most, beside the one that listens.
 const CONNECTIONS: usize = 8;
@@ -60,22 +60,15 @@ impl PostgresStore {
     ///
     /// # Errors
     ///
-    /// [`Refused`](StoreErrorKind::Refused) if `config` is malformed, [`Unreachable`](StoreErrorKind::Unreachable) if there
-    /// is no such server.
+    /// [`Refused`](StoreErrorKind::Refused) if `config` is malformed, or the server refuses the user, the password or the database;
+    /// [`Unreachable`](StoreErrorKind::Unreachable) if there is no such server; [`Transient`](StoreErrorKind::Transient) while it starts.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: nothing is left but a connection that is closed.
     pub async fn connect(config: &str) -> Result<Self, StoreError> {
         let refused = |error| StoreError::new(StoreErrorKind::Refused, error);
-        let mut config: Config = config.parse().map_err(refused)?;
-        config
-            .application_name("tower_lock")
-            .connect_timeout(LIMIT)
-            // Each step of a function has to see what was committed before the function got the key. A question waits for a key no
-            // longer than its caller waits for the answer: else the server's processes would pile up behind a key.
-            .options("-c default_transaction_isolation=read\\ committed -c lock_timeout=4s")
-            .keepalives_idle(LIMIT);
+        let config = config::config(config).map_err(refused)?;
         let recycling = ManagerConfig {
             recycling_method: RecyclingMethod::Fast,
         };
@@ -101,8 +94,8 @@ impl PostgresStore {
         Ok(store)
     }
 
-    /// Makes the schema `tower_lock`, or replaces its functions by those of this version. Holds stay as they are. One
-    /// process does it, with the right to create.
+    /// Makes the schema `tower_lock`, or replaces its functions by those of this version. Holds stay as they are. The user needs the
+    /// right to create. Several processes may do it at once, such as each at its start.
     ///
     /// # Errors
     ///
@@ -118,8 +111,11 @@ impl PostgresStore {
     }
 
     async fn connection(&self) -> Result<Object, StoreError> {
-        let unreachable = |error| StoreError::new(StoreErrorKind::Unreachable, error);
-        self.pool.get().await.map_err(unreachable)
+        self.pool.get().await.map_err(|error| match error {
+            // The server has answered.
+            PoolError::Backend(error) if error.code().is_some() => asked(error),
+            error => StoreError::new(StoreErrorKind::Unreachable, error),
+        })
     }
 
     /// Asks one question. Its answer is one row.
@@ -270,16 +266,24 @@ impl LockStore for PostgresStore {
     async fn audit(&self) -> Result<Audit, StoreError> {
         let settings = ["fsync", "synchronous_commit", "synchronous_standby_names"];
         let question =
-            "SELECT current_setting($1), current_setting($2), current_setting($3), version()";
+            "SELECT current_setting($1), current_setting($2), current_setting($3), version(),
+            EXISTS (SELECT FROM pg_stat_replication)";
         let answer = self
             .ask(question, &[&settings[0], &settings[1], &settings[2]])
             .await?;
         let durable = answer.get::<_, &str>(0) == "on" && answer.get::<_, &str>(1) != "off";
-        let mut audit = Audit::new(match (durable, answer.get(2)) {
+        // A standby may take over, whether a commit waits for it or not.
+        let is_followed = answer.get(4) || !answer.get::<_, &str>(2).is_empty();
+        let mut audit = Audit::new(match (durable, is_followed) {
             (false, _) => Deployment::Volatile,
-            (true, "") => Deployment::Durable,
-            (true, _) => Deployment::Failover,
+            (true, false) => Deployment::Durable,
+            (true, true) => Deployment::Failover,
         });
+        if !durable {
+            let text =
+                "fsync or synchronous_commit is off, so a crash frees what is held: set both to on";
+            audit.warnings.push(Warning::new("not_persistent", text));
+        }
         let names = settings.into_iter().chain(["version"]).enumerate();
         audit
             .facts
@@ -351,7 +355,9 @@ async fn sweep(pool: Pool) {
         let Ok(connection) = pool.get().await else {
             continue;
         };
-        let swept = connection.batch_execute("SELECT tower_lock.sweep()").await;
+        // It may take longer than a question.
+        let sweep = "SET LOCAL statement_timeout = 0; SELECT tower_lock.sweep()";
+        let swept = connection.batch_execute(sweep).await;
         if let Err(error) = swept {
             tracing::warn!(%error, "what has expired stays in the database for now");
         }

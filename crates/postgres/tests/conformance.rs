@@ -50,7 +50,8 @@ impl Testbed for Postgres {
 }
 
 mod postgres {
-    use tower_distributed_lock::error::StoreErrorKind;
+    use tower_distributed_lock::audit::Deployment;
+    use tower_distributed_lock::error::{StoreError, StoreErrorKind};
     use tower_distributed_lock::lock::HoldId;
     use tower_distributed_lock::store::{LockStore, Release};
     use tower_distributed_lock::{LockKey, LockMode};
@@ -59,25 +60,118 @@ mod postgres {
 
     tower_distributed_lock_testing::conformance!(super::Postgres: reentrant fair read write, fenced);
 
+    fn release(key: &str) -> Release {
+        Release::new(Hold {
+            key: LockKey::new(key),
+            mode: LockMode::Write,
+            id: HoldId::new(uuid::Uuid::nil(), 1),
+        })
+    }
+
     /// Its caller has given up by then, and repeats the question: each repeat would occupy one more process of the server.
     #[tokio::test]
-    async fn no_question_waits_for_a_key_for_longer_than_its_caller() {
+    async fn no_question_waits_for_its_keys_for_longer_than_its_caller() {
         let server = Server::shared();
         let database = server.database().await;
         let store = PostgresStore::connect(&database.config()).await.unwrap();
         let other = database.client().await;
-        let enters = "SELECT pg_advisory_lock(hashtextextended('k', 4242))";
-        other.simple_query(enters).await.unwrap();
-        let release = [Release::new(Hold {
-            key: LockKey::new("k"),
-            mode: LockMode::Write,
-            id: HoldId::new(uuid::Uuid::nil(), 1),
-        })];
-        let failed = store.release(&release).await.unwrap_err();
+        let key = |which| {
+            format!("({which}(hashtextextended(key, 4242))) FROM unnest('{{k, l}}'::text[]) AS key")
+        };
+        for which in ["min", "max"] {
+            let enters = format!("SELECT pg_advisory_lock{}", key(which));
+            other.simple_query(&enters).await.unwrap();
+        }
+        // It waits for one key after the other.
+        let first = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            let leaves = format!("SELECT pg_advisory_unlock{}", key("min"));
+            other.simple_query(&leaves).await.unwrap();
+        };
+        let releases = [release("k"), release("l")];
+        let (failed, ()) = tokio::join!(store.release(&releases), first);
+        let failed = failed.unwrap_err();
         assert_eq!(failed.kind(), StoreErrorKind::Transient, "{failed}");
         let waiting = "SELECT count(*) FROM pg_stat_activity
             WHERE datname = current_database() AND wait_event = 'advisory'";
         let row = other.query_one(waiting, &[]).await.unwrap();
         assert_eq!(row.get::<_, i64>(0), 0);
+    }
+
+    /// Each process of a service does it at its start.
+    #[tokio::test]
+    async fn several_processes_install_the_schema_at_once() {
+        let database = Server::shared().database().await;
+        let mut installing = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let store = PostgresStore::connect(&database.config()).await.unwrap();
+            installing.spawn(async move {
+                for _ in 0..5 {
+                    store.install().await?;
+                }
+                Ok::<_, StoreError>(())
+            });
+        }
+        for installed in installing.join_all().await {
+            installed.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_refuses_the_user_is_no_server_that_is_away() {
+        let database = Server::shared().database().await;
+        let stranger = database.config().replace("user=tests", "user=stranger");
+        let refused = PostgresStore::connect(&stranger).await.unwrap_err();
+        assert_eq!(refused.kind(), StoreErrorKind::Refused, "{refused}");
+    }
+
+    #[tokio::test]
+    async fn settings_of_the_user_are_kept() {
+        let database = Server::shared().database().await;
+        let settings = "application_name=shop options='-c default_transaction_read_only=on'";
+        let config = format!("{} {settings}", database.config());
+        let store = PostgresStore::connect(&config).await.unwrap();
+        let refused = store.release(&[release("k")]).await.unwrap_err();
+        let source = std::error::Error::source(&refused).unwrap();
+        let source = std::error::Error::source(source).unwrap().to_string();
+        assert!(source.contains("read-only"), "{source}");
+        let shop = "SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND application_name = 'shop'";
+        let row = database.client().await.query_one(shop, &[]).await.unwrap();
+        assert!(row.get::<_, i64>(0) > 0);
+    }
+
+    #[tokio::test]
+    async fn an_audit_knows_a_server_that_forgets_and_one_that_is_followed() {
+        let server = Server::start();
+        let database = server.database().await;
+        let store = PostgresStore::connect(&database.config()).await.unwrap();
+        let client = database.client().await;
+        let audit = store.audit().await.unwrap();
+        assert_eq!(audit.deployment, Deployment::Volatile);
+        assert_eq!(audit.warnings.len(), 1, "{audit}");
+        assert_eq!(audit.warnings[0].kind, "not_persistent");
+
+        let flushes = "ALTER SYSTEM SET fsync = on";
+        client.simple_query(flushes).await.unwrap();
+        let reads = "SELECT pg_reload_conf()";
+        client.simple_query(reads).await.unwrap();
+        until(&store, Deployment::Durable).await;
+        assert!(store.audit().await.unwrap().warnings.is_empty());
+
+        let _follower = server.follower();
+        until(&store, Deployment::Failover).await;
+    }
+
+    async fn until(store: &PostgresStore, expected: Deployment) {
+        let mut found = store.audit().await.unwrap().deployment;
+        for _ in 0..300 {
+            if found == expected {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            found = store.audit().await.unwrap().deployment;
+        }
+        assert_eq!(found, expected);
     }
 }

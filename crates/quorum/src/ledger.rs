@@ -58,7 +58,7 @@ pub(crate) enum Proof {
     Released,
 }
 
-/// A hold that nobody has asked for yet.
+/// A hold that no request has asked for yet.
 pub(crate) const NEW: (Left, Proof) = (Left::Nothing, Proof::Absent);
 
 /// A hold that another client took, in all stores.

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_is_removed_before_the_table_grows() {
+    fn what_no_one_needs_is_removed_before_the_table_grows() {
         let table = Table::new(|needed: &bool| *needed);
         let kept: Vec<_> = (0..10).map(|n| table.get(n, || false)).collect();
         for n in 10..10_000 {

@@ -24,7 +24,7 @@ impl Pace {
         Self(Mutex::new((Instant::now(), 0)))
     }
 
-    /// A grant is given back, after a vote that took this long. Returns for how long nobody is woken.
+    /// A grant is given back, after a vote that took this long. Returns for how long no waiter is woken.
     pub(crate) fn pause(&self, taken: Duration) -> Duration {
         let (quiet_until, splits) = &mut *lock(&self.0);
         let now = Instant::now();
@@ -42,7 +42,7 @@ impl Pace {
     }
 }
 
-/// Signals when it is time to ask again, until nobody hears it, or the subscription is over in any store: then the client subscribes
+/// Signals when it is time to ask again, until no listener is left, or the subscription is over in any store: then the client subscribes
 /// again.
 pub(crate) async fn listen(
     mut heard: Wakeups,

@@ -28,7 +28,7 @@ use tower_distributed_lock::store::{
 /// violate the contract: [`Fault::Vanished`] and [`Fault::Flushed`], which break exclusion as a real loss of data does,
 /// and [`Fault::WakeupLost`].
 ///
-/// An admin of its client meets none.
+/// A [`LockAdmin`](tower_distributed_lock::LockAdmin) of its client bypasses the faults.
 ///
 /// Only holds that were requested through this store can vanish. It must be used inside a Tokio runtime.
 ///

@@ -36,10 +36,8 @@ impl KeyAt<'_> {
         if until.is_some() {
             line.news(self.now, until);
         }
-        if task.side == Side::Fair {
-            if line.placed(task.ticket) {
-                line.wake(&mut self.out);
-            }
+        if task.side == Side::Fair && line.placed(task.ticket) {
+            line.wake(&mut self.out);
         }
     }
 

@@ -6,7 +6,7 @@ mod lists;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use tower_distributed_lock::{LockClient, LockMode};
+use tower_distributed_lock::{LockClient, LockMode, RedisStore};
 
 use super::{Done, SOON, client, done, lockctl, until_written};
 use crate::support::{Process, RedisServer, eventually};
@@ -109,6 +109,58 @@ async fn waiters_are_shown_in_their_order() {
     guard.release().await.expect("it was held");
     for waiting in waiting {
         waiting.await.expect("it is served");
+    }
+}
+
+/// Of so many readers, each look shows others.
+#[tokio::test]
+async fn a_lock_with_more_holders_than_are_shown_is_said_to_have_more() {
+    let redis = RedisServer::start().await;
+    let store = RedisStore::connect(redis.url()).await.expect("it runs");
+    let mut guards = Vec::new();
+    for _ in 0..150 {
+        let locks = LockClient::new(store.clone());
+        let permit = locks.lock("permits").permits(1000).await;
+        guards.push(permit.expect("one is free"));
+        let read = locks.lock("k").mode(LockMode::Read).await;
+        guards.push(read.expect("readers share"));
+    }
+    let shown = looked(&redis, &["show", "permits"]).await;
+    let count = "is held, at least 100 of 1000 permits";
+    assert!(shown.out.contains(count), "{shown:?}");
+    let listed = looked(&redis, &["ls"]).await.out;
+    assert_eq!(listed.matches(" and at least ").count(), 2, "{listed}");
+    let broken = looked(&redis, &["break", "k", "--yes"]).await;
+    assert!(broken.out.contains(" and others"), "{broken:?}");
+}
+
+#[tokio::test]
+async fn a_failure_advises_what_can_be_typed() {
+    let redis = RedisServer::start().await;
+    let rules = RedisStore::acl_rules(["k:"]).to_string();
+    let user = ["ACL", "SETUSER", "few", "on", ">secret"];
+    let user: Vec<_> = user.into_iter().chain(rules.split(' ')).collect();
+    let () = redis.ask(&user).await;
+    let () = redis.ask(&["HSET", "k:hash", "field", "1"]).await;
+    for (arguments, expected) in [
+        (
+            &["show", "order:42"][..],
+            &["`lockctl acl`", "`--admin`"][..],
+        ),
+        (&["run", "--key", "k:hash", "true"], &["`lockctl break`"]),
+    ] {
+        let mut command = lockctl(&redis.url(), arguments);
+        command
+            .env("REDIS_USER", "few")
+            .env("REDIS_PASSWORD", "secret");
+        let done = done(command).await;
+        assert_eq!(done.code, 84, "{done:?}");
+        for expected in expected {
+            assert!(done.err.contains(expected), "{done:?}");
+        }
+        for rust in ["::", "()", "LockAdmin"] {
+            assert!(!done.err.contains(rust), "{done:?}");
+        }
     }
 }
 

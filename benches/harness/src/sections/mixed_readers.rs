@@ -2,7 +2,7 @@
 //! as many more readers and writers of Redisson in the place of ours.
 //!
 //! Readers of Redisson come in beside each other, whatever waits. With work, four of them hardly leave a moment in which a writer could
-//! start, so a bound in milliseconds would be one on their timing. What ours owe is that nobody waits longer than with Redisson in our
+//! start, so a bound in milliseconds would be one on their timing. What ours owe is that no client waits longer than with Redisson in our
 //! place.
 
 use anyhow::Result;

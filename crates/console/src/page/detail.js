@@ -81,7 +81,7 @@ function inStore({ holders, waiters, truncated, limit, error }) {
   }
   const parts = [title];
   if (limit !== null) {
-    const held = truncated ? `more than ${count(holders.length)}` : count(holders.length);
+    const held = truncated ? `at least ${count(holders.length)}` : count(holders.length);
     parts.push(make("p", { class: "quiet" }, `${held} of ${count(limit)} permits are held.`));
   }
   if (holders.length === 0) {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -27,8 +27,9 @@ $as "$programs/initdb" --pgdata=data --username=tests --auth=trust --no-sync --n
   cat initdb.log >&2
   exit 1
 }
+echo "fsync = off" >>data/postgresql.conf
 start() {
-  $as "$programs/postgres" -D data -k "$directory" -c listen_addresses= -c fsync=off -c max_connections=400 \
+  $as "$programs/postgres" -D data -k "$directory" -c listen_addresses= -c max_connections=400 \
     -c shared_buffers=32MB -c max_wal_size=64MB -c deadlock_timeout=100ms >"$directory/log" 2>&1 &
   server=$!
   until $as "$programs/pg_isready" --quiet --host="$directory" --username=tests; do
@@ -59,6 +60,8 @@ wait $server || true
 pub(crate) struct Server {
     directory: String,
     shell: Mutex<Shell>,
+    /// Whether the database is there of which those of the tests are copies.
+    template: OnceCell<()>,
     /// Databases of tests that are over. The next test drops them: several hundred would fill a small disk.
     over: Mutex<Vec<String>>,
 }
@@ -103,6 +106,7 @@ impl Server {
         Self {
             directory,
             shell: Mutex::new(Shell { input, output }),
+            template: OnceCell::new(),
             over: Mutex::default(),
         }
     }
@@ -120,11 +124,20 @@ impl Server {
         assert_eq!(line.trim(), "up again");
     }
 
+    /// A process that follows the server, as a standby does. It acknowledges nothing in time for a commit.
+    #[allow(dead_code, reason = "not every test has one")]
+    pub(crate) fn follower(&self) -> Follower {
+        let mut program = Command::new(programs().join("pg_receivewal"));
+        let folder = format!("{}/follower", self.directory);
+        std::fs::create_dir(&folder).expect("it is empty");
+        program.args(["-D", &folder, "-U", "tests", "-h", &self.directory]);
+        Follower(program.spawn().expect("it is installed"))
+    }
+
     /// An empty database with the schema `tower_lock`.
     pub(crate) async fn database(&self) -> Database<'_> {
-        static TEMPLATE: OnceCell<()> = OnceCell::const_new();
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        TEMPLATE
+        self.template
             .get_or_init(async || {
                 self.run("postgres", "CREATE DATABASE template_locks").await;
                 let schema = include_str!("../../src/schema.sql");
@@ -157,6 +170,15 @@ impl Server {
         let (client, connection) = connected.expect("it can be connected to");
         tokio::spawn(connection);
         client
+    }
+}
+
+/// Ends with its test.
+pub(crate) struct Follower(Child);
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let _ = self.0.kill().and_then(|()| self.0.wait());
     }
 }
 

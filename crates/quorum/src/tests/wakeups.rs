@@ -33,7 +33,7 @@ async fn a_majority_wakes_and_a_store_that_is_late_as_soon_as_it_is_heard() {
     settle().await;
     for (n, store) in stores.iter().enumerate() {
         store.release_one(&reentrant(9).hold).await.unwrap();
-        // Whoever releases the lock releases it everywhere.
+        // A client releases the lock in every store.
         let is_heard = wakes_within(&mut wakeups, MS).await;
         assert_eq!(is_heard, n != 1, "the store {n} wakes");
     }

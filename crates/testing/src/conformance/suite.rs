@@ -76,7 +76,7 @@ macro_rules! conformance {
                     several_holds_are_answered_in_their_order a_subscription_is_active_when_it_is_answered;
                 shutdown: a_client_that_ends_releases_its_locks a_client_that_ends_refuses_its_waiters
                     a_client_that_has_ended_refuses_requests no_hold_is_left_after_the_end;
-                unpolled: a_request_that_is_not_polled_delays_nobody a_grant_that_is_not_noticed_goes_to_the_next;
+                unpolled: a_request_that_is_not_polled_delays_no_other a_grant_that_is_not_noticed_goes_to_the_next;
             }
             [reentrant write] "never handed over: the store serves fair waiters in their order, readers share, and each permit is asked for" {
                 loss: a_stolen_hold_that_is_handed_over_is_lost a_stolen_hold_blocks_no_waiter_of_its_process;

@@ -12,7 +12,7 @@ use super::super::{Runs, is_replay, pay, payments, remembering, settle};
 use crate::support::LimitedStore;
 
 #[tokio::test]
-#[should_panic(expected = "keeps no records: make the client of a `MemoryStore` or a `RedisStore`")]
+#[should_panic(expected = "keeps no records: use one that does")]
 async fn a_store_that_keeps_no_records_is_refused_when_the_layer_is_made() {
     let locks = LockClient::new(LimitedStore::new(Capabilities::new([LockMode::Reentrant])));
     let _ = IdempotencyLayer::payments(locks);

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tower_distributed_lock::RedisStore;
-
 use super::*;
 use crate::support::RedisCluster;
 

@@ -49,7 +49,7 @@ pub async fn a_lost_hold_blocks_no_request(env: &Harness) {
     next.release().await.unwrap();
 }
 
-/// Somebody broke it. Its own process would learn of that at the next renewal, and this hold is never renewed.
+/// An operator broke it. Its own process would learn of that at the next renewal, and this hold is never renewed.
 pub async fn a_stolen_hold_blocks_no_waiter_of_its_process(env: &Harness) {
     let lease = Lease::Fixed(Duration::from_secs(60));
     let guard = env.here.request().lease(lease).await.unwrap();

@@ -1,4 +1,4 @@
-//! A request that is polled once, and never again: it delays nobody, in its process or another.
+//! A request that is polled once, and never again: it delays no other, in its process or another.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ async fn polled_once(request: LockRequest) -> Acquiring {
 }
 
 /// A task that waits for another future while it keeps this one, as `select!` with a borrowed future and `buffered` do.
-pub async fn a_request_that_is_not_polled_delays_nobody(env: &Harness) {
+pub async fn a_request_that_is_not_polled_delays_no_other(env: &Harness) {
     for next in [&env.here, &env.elsewhere] {
         let holder = env.process().await.rival().await.unwrap();
         let unpolled = polled_once(env.here.request()).await;
