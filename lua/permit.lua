@@ -5,7 +5,7 @@
 -- permit is held, nothing is unusual, and there is no number under the name, or one that attempts have left there: it expires.
 if redis.call('EXISTS', KEYS[2], KEYS[3]) == 0 then
   local free, limit = redis.call('GET', KEYS[1]), 'tower_lock_limit:' .. KEYS[3]:sub(17)
-  local named = free and free:find('^%-?%d+$') and redis.call('GET', limit)
+  local named = is_stock(free) and redis.call('GET', limit)
   if not free or named and named ~= 'set' and redis.call('PTTL', KEYS[1]) >= 0 then
     local life = ARGV[1] + 86400000 -- as IDLE
     redis.call('SET', KEYS[1], ARGV[4] - 1, 'PX', life)
@@ -22,7 +22,7 @@ end
 local woken, lived
 if ARGV[3] ~= 'withdraw' and redis.call('EXISTS', KEYS[3]) == 0 then
   local free, ends = redis.pcall('GET', KEYS[1]), redis.pcall('ZSCORE', KEYS[2], ARGV[1])
-  if type(free) == 'string' and free:find('^%-?%d+$') and type(ends) == 'string' then
+  if is_stock(free) and type(ends) == 'string' then
     free = free + 1
     redis.call('ZREM', KEYS[2], ARGV[1])
     redis.call('SET', KEYS[1], free, 'KEEPTTL')
