@@ -117,10 +117,11 @@ end
 
 --# leave
 -- Gives a permit back. An expired permit was gone before, but is also given back, as Redisson does. Returns 0 gone before; if it
--- ended: one more than the subscribers of Redisson's channel.
+-- ended: one more than the subscribers of Redisson's channel. ZREM runs even without a score: a server that refuses writes may have
+-- been replaced, and must not say that the permit is gone.
 local function leave_permit(keys, args)
   local ends = on_hash('ZSCORE', keys[2], args[1])
-  if not ends or on_hash('ZREM', keys[2], args[1]) == 0 then
+  if on_hash('ZREM', keys[2], args[1]) == 0 then
     return 0
   end
   local publish, lock = args[2] or 'PUBLISH', state_of(keys[3])

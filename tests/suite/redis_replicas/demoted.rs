@@ -41,6 +41,23 @@ async fn an_owner_check_on_a_replica_confirms_nothing() {
     }
 }
 
+/// S5. The permit may be held at the new master, as every hold may be.
+#[tokio::test]
+async fn a_release_on_a_replica_does_not_say_that_a_hold_is_gone() {
+    let replicated = Replicated::start(0).await;
+    let store = store(&replicated, Replicas::None).await;
+    let modes = MODES.into_iter().chain([LockMode::permits(2)]);
+    let attempts: Vec<_> = modes.map(|mode| attempt(mode.as_str(), mode)).collect();
+    demote(replicated.master()).await;
+    for attempt in &attempts {
+        let released = store.release_one(&attempt.hold).await;
+        let withdrawn = store.withdraw(attempt, false).await;
+        for error in [released.map(drop), withdrawn].map(Result::unwrap_err) {
+            assert_eq!(error.kind(), StoreErrorKind::Transient, "{attempt:?}: {error:?}");
+        }
+    }
+}
+
 /// S5. Those that ask for such a check: a hand-over, a shared read, and a hold with a minimum.
 #[tokio::test]
 async fn a_hold_that_lives_on_is_not_confirmed_by_a_replica() {
