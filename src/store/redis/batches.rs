@@ -36,13 +36,13 @@ impl RedisStore {
         let is_marked = purpose == Purpose::Commands && self.inner.acknowledging;
         let (key, call) = (&batch[0].hold.key, calls::renew(&batch, is_marked));
         let mut answered = router.call(purpose, key, &call).await;
-        let not_sent = |error: &StoreError| error.is_without_effect() && !error.is_final();
         if purpose == Purpose::Renewals
-            && answered.as_ref().is_err_and(not_sent)
+            && (answered.as_ref()).is_err_and(StoreError::is_without_effect)
             && router.lacks_renewals(key)
         {
-            // There is no connection for renewals. The server may be at its connection limit, while the other connections
-            // are up. The keys may belong to different ones of these: a renewal takes effect in any order with other commands.
+            // There is no connection for renewals. The server may be at its connection limit, or its password may have been changed,
+            // while the other connections are up. The keys may belong to different ones of these: a renewal takes effect in any
+            // order with other commands.
             answered = router.call(Purpose::Commands, key, &call).await;
         }
         let (answer, sent) = match answered {
