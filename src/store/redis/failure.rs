@@ -70,8 +70,14 @@ pub(super) fn accepted(answer: Value) -> Result<Value, StoreError> {
     }
 }
 
-/// The server is a replica and refuses writes, or the credentials of the connection have expired.
-pub(super) fn needs_another_connection(error: &ServerError) -> bool {
+/// Why a connection is replaced on which such an answer has come.
+pub(super) const REFUSES: &str = "its server refuses commands on it";
+
+/// Whether the server is a replica and refuses writes, or the credentials of the connection have expired.
+pub(super) fn needs_another_connection(answer: &Value) -> bool {
+    let Value::ServerError(error) = answer else {
+        return false;
+    };
     by_code(error.code(), error.details(), |code| {
         matches!(code, "READONLY" | "MASTERDOWN" | "NOAUTH").then_some(())
     })

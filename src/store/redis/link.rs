@@ -331,4 +331,4 @@ fn is_unknown_script(answer: &Value) -> bool {
 
 #[cfg(test)]
 #[path = "link/tests.rs"]
-mod tests;
+pub(super) mod tests;

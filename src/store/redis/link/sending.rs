@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, Value};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::super::failure;
+use super::super::failure::{self, needs_another_connection};
 use super::super::script::Call;
 use super::super::wire::Wire;
 use super::{Link, TRIES, is_unknown_script};
@@ -24,18 +24,7 @@ impl Link {
         call: &Call,
     ) -> Result<(Value, Arc<Wire>), StoreError> {
         let (answer, sent) = self.answer(call, false).await?;
-        match answer {
-            Value::ServerError(error) => {
-                // There may be no new master, or no new credentials, yet: not every such answer opens a new connection.
-                if failure::needs_another_connection(&error)
-                    && sent.since.elapsed() > Backoff::LONGEST
-                {
-                    sent.end("its server refuses commands on it");
-                }
-                Err(failure::refusal(error))
-            }
-            answer => Ok((answer, sent)),
-        }
+        Ok((failure::accepted(answer)?, sent))
     }
 
     /// The server's answer to a call; it may be an error. `asking` makes the server answer for a slot that is being moved to
@@ -99,6 +88,10 @@ impl Link {
         let unanswered = match answered {
             Some(Ok(answer)) => {
                 telemetry::store::answered(carries, began);
+                // There may be no new master, or no new credentials, yet: not every such answer opens a new connection.
+                if needs_another_connection(&answer) && wire.since.elapsed() > Backoff::LONGEST {
+                    wire.end(failure::REFUSES);
+                }
                 return Ok(answer);
             }
             // The command may have been sent: only an error from before the first poll proves that it was not.
