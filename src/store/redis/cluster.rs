@@ -48,7 +48,13 @@ impl Cluster {
             (Some(kind), true) => {
                 // No caller waits for the answers: a server that hangs concerns its own slots only.
                 let cluster = self.clone();
-                let asking = async move { cluster.ask_for_channels().await.map(drop) };
+                let asking = async move {
+                    // The answer may come with the next call, unless the user may not ask.
+                    let asked = cluster.ask_for_channels().await;
+                    if asked.is_err_and(|error| !error.is_final()) {
+                        cluster.settings.channels.doubt();
+                    }
+                };
                 settings.background.spawn(asking).detach();
                 Ok(kind)
             }
@@ -188,7 +194,31 @@ fn slot_of(key: &LockKey) -> Result<Slot, StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::time::{sleep, timeout};
+
+    use super::topology::tests::cluster;
     use super::*;
+    use crate::store::redis::address::Address;
+
+    /// All servers are upgraded, and do not answer in between.
+    #[tokio::test]
+    async fn a_kind_of_channels_that_could_not_be_asked_for_stays_in_doubt() {
+        let nowhere = Address::new("127.0.0.1", 1);
+        let cluster = cluster(&nowhere, [nowhere.clone()]);
+        let kind = cluster.settings.channels.clone();
+        kind.set(Channels::Plain);
+        kind.doubt();
+        assert_eq!(cluster.channels().await.unwrap(), Channels::Plain);
+        let in_doubt = async {
+            while kind.known() != (Some(Channels::Plain), true) {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let limit = Duration::from_secs(60);
+        timeout(limit, in_doubt).await.expect("the next call asks");
+    }
 
     fn answer(error: &str) -> Value {
         let parsed = redis::parse_redis_value(format!("-{error}\r\n").as_bytes());
