@@ -131,7 +131,9 @@ impl Cluster {
             };
             match redirects.failure(&target, error).await {
                 // The server does not serve the slot any more, and the others do not know yet which one does.
-                Err(error) if error.kind() == StoreErrorKind::Transient => {}
+                Err(error) if error.kind() == StoreErrorKind::Transient => {
+                    redirects.backoff.pause().await;
+                }
                 taken_in => taken_in?,
             }
         }
