@@ -67,10 +67,7 @@ scripts! {
     RENEW: renew[writable] time[now state] hash[leave] stock[keep renew] renew[renew];
     ACQUIRE_SEVERAL: time[now state ask] hash[kinds redissons grant fields token] line[first waiting wait beside]
         outside[turn ask] queue[first join] read_write[ask settle] stock[number keep stock] exclusive[grant ask] fair[ask]
-        read[ask] write[ask] permit[ask] many[next acquire];
-    RELEASE_SEVERAL: time[now state] hash[kinds fields leave alone] line[first waiting] outside[turn give]
-        queue[first wake] read_write[settle wake] stock[number give] exclusive[leave] fair[leave] read[leave] write[leave]
-        permit[leave] many[next release];
+        read[ask] write[ask] permit[ask] many;
     INSPECT: time[now state] hash[kinds fields] stock[number] inspect;
     FORCE: time[now state] hash[kinds fields] line[first waiting] queue[first wake] read_write[wake]
         inspect[holders] stock[number give stock] force;
