@@ -172,20 +172,21 @@ fn knows_the_command(answer: Value) -> Result<bool, StoreError> {
     }
 }
 
-/// Whether all servers know sharded channels. A server that does not would fail in the middle of a script.
+/// Whether all servers know sharded channels. A server that does not would fail in the middle of a script. One that is down is assumed
+/// to be like the others.
 fn agreed(answers: Vec<Result<bool, StoreError>>) -> Result<Channels, StoreError> {
-    let says = |known| answers.iter().flatten().any(|knows| *knows == known);
-    // A server that is down is assumed to be like the others.
-    if says(true) || says(false) {
-        return Ok(if says(false) {
-            Channels::Plain
-        } else {
-            Channels::Sharded
-        });
+    let (mut known, mut failure) = (false, None);
+    for answer in answers {
+        match answer {
+            Ok(true) => known = true,
+            Ok(false) => return Ok(Channels::Plain),
+            Err(error) => failure = Some(failure::more_telling(failure, error)),
+        }
     }
-    let failures = answers.into_iter().filter_map(Result::err);
-    let failure = failures.reduce(|known, other| failure::more_telling(Some(known), other));
-    failure.map_or(Ok(Channels::Sharded), Err)
+    match failure {
+        Some(failure) if !known => Err(failure),
+        _ => Ok(Channels::Sharded),
+    }
 }
 
 /// The slot of all names of the key. Fails if they have different slots.

@@ -43,7 +43,7 @@ macro_rules! scripts {
 }
 
 scripts! {
-    EXCLUSIVE_ACQUIRE: exclusive[grant_free] time[now state ask] hash[kinds redissons grant token] line[first waiting wait beside]
+    EXCLUSIVE_ACQUIRE: exclusive[grant_free] time[now state ask] hash[kinds redissons grant token] line[first wait beside]
         outside[turn ask] exclusive[grant ask acquire];
     EXCLUSIVE_RELEASE: hash[record] exclusive[leave_lone] time[now state withdraw] hash[kinds fields leave alone]
         line[first withdraw] outside[turn give] queue[first wake] exclusive[leave release];
@@ -59,12 +59,12 @@ scripts! {
         line[first waiting wait beside] outside[turn ask] read_write[ask settle] write[ask acquire];
     WRITE_RELEASE: hash[record] write[leave_lone] time[now state withdraw] hash[kinds redissons fields leave]
         line[first waiting withdraw] outside[turn give] read_write[settle wake] write[leave release];
-    PERMIT_ACQUIRE: time[now] stock[number] permit[grant_free] time[state ask] stock[keep stock] line[first waiting wait beside]
+    PERMIT_ACQUIRE: time[now] stock[number] permit[grant_free] time[state ask] stock[keep stock] line[first wait beside]
         outside[turn ask] permit[ask acquire];
     PERMIT_RELEASE: time[now] stock[number] permit[leave_lone] time[state withdraw] hash[leave] line[first withdraw]
         outside[turn give] stock[give] permit[leave release];
     PERMIT_SET: time[now state] line[first] stock[number keep stock set];
-    RENEW: renew[writable] time[now state] hash[leave] stock[keep renew] renew[renew];
+    RENEW: renew[writable] time[now] hash[leave] stock[keep renew] renew[renew];
     ACQUIRE_SEVERAL: time[now state ask] hash[kinds redissons grant fields token] line[first waiting wait beside]
         outside[turn ask] queue[first join] read_write[ask settle] stock[number keep stock] exclusive[grant ask] fair[ask]
         read[ask] write[ask] permit[ask] many;
