@@ -1,11 +1,11 @@
 //! How callers send commands on a connection, and wait for their answers.
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, Value};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::failure::{self, needs_another_connection};
 use super::super::script::Call;
@@ -78,10 +78,16 @@ impl Link {
         let began = Instant::now();
         let answered = {
             let mut answer = pin!(put(&mut handle, command, asking));
-            let soon = self.context.timeouts().probe_after() + self.context.waits.delay();
+            let timeouts = self.context.timeouts();
+            let soon = timeouts.probe_after() + self.context.waits.delay();
             match timeout_at(began + soon, &mut answer).await {
                 Ok(answered) => Some(answered),
-                Err(_) => Box::pin(self.patiently(wire, answer)).await,
+                Err(_) => {
+                    // The cause, such as a network that drops packets, may affect the other connections to the server.
+                    self.context.late.send_replace(());
+                    let rest = timeouts.response.saturating_sub(timeouts.probe_after());
+                    Box::pin(timeout(rest, answer)).await.ok()
+                }
             }
         };
         let carries = self.carries();
@@ -106,24 +112,6 @@ impl Link {
         };
         telemetry::store::unanswered(carries);
         Err(unanswered)
-    }
-
-    /// Waits for the answer to a late command; `None` if the connection is given up.
-    async fn patiently(
-        &self,
-        wire: &Wire,
-        answer: Pin<&mut impl Future<Output = RedisResult<Value>>>,
-    ) -> Option<RedisResult<Value>> {
-        // The cause, such as a network that drops packets, may affect the other connections to the server.
-        self.context.late.send_replace(());
-        let timeouts = self.context.timeouts();
-        let rest = timeouts.response.saturating_sub(timeouts.probe_after());
-        tokio::select! {
-            biased;
-            answered = answer => Some(answered),
-            () = wire.given_up() => None,
-            () = sleep(rest) => None,
-        }
     }
 }
 
