@@ -102,7 +102,7 @@ impl RedisStore {
             Some(record) => calls::release_recording(hold, record, publish),
         };
         let (answer, sent) = self.call_counting(&hold.key, call).await?;
-        let released = self.released(hold, &answer)?;
+        let released = reply::released(&answer)?.in_line(true);
         if released.status == HoldStatus::Held {
             // It is confirmed when enough replicas have acknowledged it.
             sent.acknowledged().await?;

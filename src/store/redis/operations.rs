@@ -15,7 +15,7 @@ use super::wire::Wire;
 use super::{RedisStore, StoreInner, audit, calls, many, reply};
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::{Hold, LockKey};
+use crate::lock::LockKey;
 use crate::store::{
     Attempt, BATCH, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
     SeveralOutcome, Unsupported, Wakeups, Want, several,
@@ -141,20 +141,6 @@ impl RedisStore {
         let router = &self.inner.router;
         let call = call(router.channels().await?);
         router.call(Purpose::Commands, key, &call).await
-    }
-
-    /// Reads the answer to a release. The server counts this store as one listener, however many listen through it.
-    pub(super) fn released(&self, hold: &Hold, answer: &Value) -> Result<Released, StoreError> {
-        let mut released = reply::released(answer)?.in_line(true);
-        if released.notified > 0 {
-            let channel = calls::redissons_channel(hold).to_string();
-            let node = self.inner.router.known_node(&hold.key);
-            let here = node.map_or(0, |node| node.subscriptions.listeners(&channel));
-            // Waiters in line follow the channel, and are woken on their own one.
-            let outside = here.saturating_sub(self.inner.outside.followers(&channel));
-            released.notified = released.notified - here.min(1) + outside;
-        }
-        Ok(released)
     }
 
     /// Waits until a grant counts; a grant that does not count is withdrawn.
