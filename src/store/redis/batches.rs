@@ -89,10 +89,7 @@ impl RedisStore {
     }
 
     /// Releases one hold.
-    pub(super) async fn release_alone(
-        &self,
-        release: &Release,
-    ) -> Result<Released, StoreError> {
+    pub(super) async fn release_alone(&self, release: &Release) -> Result<Released, StoreError> {
         let Release { hold, record } = release;
         if record.is_some() && calls::shares(hold.mode) {
             return Err(shared_work());

@@ -148,7 +148,9 @@ async fn servers_are_asked_seldom_about_one_that_is_down() {
             let stats: String = cluster.nodes[node].ask(&["INFO", "commandstats"]).await;
             let lines = stats.lines().filter(|line| line.contains("cluster"));
             let calls = lines.filter_map(|line| line.split_once("calls=")?.1.split(',').next());
-            questions += calls.map(|calls| calls.parse::<u32>().unwrap()).sum::<u32>();
+            questions += calls
+                .map(|calls| calls.parse::<u32>().unwrap())
+                .sum::<u32>();
         }
         questions
     };

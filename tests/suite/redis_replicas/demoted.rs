@@ -53,7 +53,11 @@ async fn a_release_on_a_replica_does_not_say_that_a_hold_is_gone() {
         let released = store.release_one(&attempt.hold).await;
         let withdrawn = store.withdraw(attempt, false).await;
         for error in [released.map(drop), withdrawn].map(Result::unwrap_err) {
-            assert_eq!(error.kind(), StoreErrorKind::Transient, "{attempt:?}: {error:?}");
+            assert_eq!(
+                error.kind(),
+                StoreErrorKind::Transient,
+                "{attempt:?}: {error:?}"
+            );
         }
     }
 }
