@@ -4,7 +4,7 @@ use std::slice;
 
 use tower_distributed_lock::error::StoreErrorKind;
 use tower_distributed_lock::store::redis::Replicas;
-use tower_distributed_lock::store::{HoldStatus, LockStoreExt};
+use tower_distributed_lock::store::{HoldStatus, LockStore, LockStoreExt};
 use tower_distributed_lock::{LockClient, LockError, LockMode};
 
 use super::{LIMIT, patient_store, store};
