@@ -35,9 +35,10 @@ local FEW = 17
 local NESTED = 8
 
 -- How often a hold was entered; nil if the field is not a hold. The field of a hold is `<client>:<number>`, where the client is
--- a UUID; Redisson adds `:<id>` in a transaction and both sides add `:write` for a writer. Its value is a count.
+-- a UUID; Redisson adds `:<id>` in a transaction and both sides add `:write` for a writer. Its value is a count, which Lua keeps
+-- exactly up to 15 digits.
 local function hold_count(field, value)
-  if field:sub(1, 36):find('^[%x%-]+$') and field:find('^:%-?%d+', 37) and value:find('^[1-9]%d*$') then
+  if field:sub(1, 36):find('^[%x%-]+$') and field:find('^:%-?%d+', 37) and #value < 16 and value:find('^[1-9]%d*$') then
     return tonumber(value)
   end
 end

@@ -1,4 +1,4 @@
--- Lists holders and waiters: a hundred of each at most, and changes nothing. Needs time.lua, hash.lua.
+-- Lists holders and waiters: a hundred of each at most, and changes nothing. Needs time.lua, hash.lua, stock.lua.
 
 --# holders
 local MOST = 100
@@ -54,7 +54,7 @@ end
 local NEVER = 922337203685477
 
 local function look_at_permits(free, counter, held, lock)
-  if not free:find('^%-?%d+$') then
+  if not is_stock(free) then
     return 3
   end
   local found = {}

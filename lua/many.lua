@@ -1,8 +1,5 @@
--- Several calls in one script: the keys of each, one after the other; of each its mode, how many keys it has, how many arguments,
--- and these arguments. Needs the questions, or the releases, of every kind.
-
---# next
-local keys_read, args_read = 0, 0
+-- Several questions in one script: the keys of each, one after the other; whether all or any are wanted; of each question its mode,
+-- how many keys it has, how many arguments, and these arguments. Needs the questions of every kind.
 
 local function cut(list, from, count)
   local piece = {}
@@ -12,27 +9,15 @@ local function cut(list, from, count)
   return piece
 end
 
-local function is_next()
-  return args_read < #ARGV
-end
-
--- The mode, the keys and the arguments of the next call.
-local function next_call()
-  local head = cut(ARGV, args_read, 3)
-  local keys = cut(KEYS, keys_read, head[2])
-  local args = cut(ARGV, args_read + 3, head[3])
-  keys_read, args_read = keys_read + #keys, args_read + 3 + #args
-  return head[1], keys, args
-end
-
---# acquire
 local ask = {reentrant = ask_exclusive, fair = ask_fair, read = ask_read, write = ask_write, permit = ask_permit}
 -- `all`: grants all of them, or none: only after the answer to the last question. `any`: grants the first that is free.
 local all, grants, asked_for, soonest = ARGV[1] == 'all', {}, 0, nil
-args_read = 1
-while is_next() do
+local keys_read, args_read = 0, 1
+while args_read < #ARGV do
   asked_for = asked_for + 1
-  local mode, keys, args = next_call()
+  local mode, keys_count, args_count = unpack(ARGV, args_read + 1, args_read + 3)
+  local keys, args = cut(KEYS, keys_read, keys_count), cut(ARGV, args_read + 3, args_count)
+  keys_read, args_read = keys_read + #keys, args_read + 3 + #args
   local refused, grant = ask[mode](keys, args)
   if refused and (all or type(refused) ~= 'table' or refused[1] ~= 1) then
     return {asked_for, refused}
@@ -50,12 +35,3 @@ for i = 1, #grants do
   grants[i] = grants[i]()
 end
 return {0, grants}
-
---# release
-local leave = {reentrant = leave_exclusive, fair = leave_fair, read = leave_read, write = leave_write, permit = leave_permit}
-local answers = {}
-while is_next() do
-  local mode, keys, args = next_call()
-  answers[#answers + 1] = leave[mode](keys, args)
-end
-return answers

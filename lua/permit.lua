@@ -5,7 +5,7 @@
 -- permit is held, nothing is unusual, and there is no number under the name, or one that attempts have left there: it expires.
 if redis.call('EXISTS', KEYS[2], KEYS[3]) == 0 then
   local free, limit = redis.call('GET', KEYS[1]), 'tower_lock_limit:' .. KEYS[3]:sub(17)
-  local named = free and free:find('^%-?%d+$') and redis.call('GET', limit)
+  local named = is_stock(free) and redis.call('GET', limit)
   if not free or named and named ~= 'set' and redis.call('PTTL', KEYS[1]) >= 0 then
     local life = ARGV[1] + 86400000 -- as IDLE
     redis.call('SET', KEYS[1], ARGV[4] - 1, 'PX', life)
@@ -22,7 +22,7 @@ end
 local woken, lived
 if ARGV[3] ~= 'withdraw' and redis.call('EXISTS', KEYS[3]) == 0 then
   local free, ends = redis.pcall('GET', KEYS[1]), redis.pcall('ZSCORE', KEYS[2], ARGV[1])
-  if type(free) == 'string' and free:find('^%-?%d+$') and type(ends) == 'string' then
+  if is_stock(free) and type(ends) == 'string' then
     free = free + 1
     redis.call('ZREM', KEYS[2], ARGV[1])
     redis.call('SET', KEYS[1], free, 'KEEPTTL')
@@ -117,10 +117,11 @@ end
 
 --# leave
 -- Gives a permit back. An expired permit was gone before, but is also given back, as Redisson does. Returns 0 gone before; if it
--- ended: one more than the subscribers of Redisson's channel.
+-- ended: one more than the subscribers of Redisson's channel. ZREM runs even without a score: a server that refuses writes may have
+-- been replaced, and must not say that the permit is gone.
 local function leave_permit(keys, args)
   local ends = on_hash('ZSCORE', keys[2], args[1])
-  if not ends or on_hash('ZREM', keys[2], args[1]) == 0 then
+  if on_hash('ZREM', keys[2], args[1]) == 0 then
     return 0
   end
   local publish, lock = args[2] or 'PUBLISH', state_of(keys[3])

@@ -9,15 +9,19 @@
 -- it, and it counts. A string that expires and is neither is data of the application. Needs time.lua; to set a
 -- limit line.lua.
 
---# give
--- How many ms the keys are kept after the last permit has expired, for waiting clients of Redisson.
-local IDLE = 86400000
+--# number
+-- Whether what is under the name may be a number of permits. Redisson counts them in 32 bits. A longer number is data of the
+-- application, and beyond 2^53 Lua would not keep its digits.
+local function is_stock(free)
+  return type(free) == 'string' and #free < 12 and free:find('^%-?%d+$') ~= nil
+end
 
+--# give
 -- Gives permits back. Wakes as many waiters as Redisson does, and returns the number of subscribers that got the
 -- message.
 local function give_back(counter, lock, publish, permits)
   local free = redis.pcall('GET', counter)
-  if type(free) == 'string' and free:find('^%-?%d+$') then
+  if is_stock(free) then
     free = free + permits
     redis.call('SET', counter, free, 'KEEPTTL')
     if free > 0 then
@@ -26,6 +30,10 @@ local function give_back(counter, lock, publish, permits)
   end
   return 0
 end
+
+--# keep
+-- How many ms the keys are kept after the last permit has expired, for waiting clients of Redisson.
+local IDLE = 86400000
 
 -- Extends a string that expires beyond every permit, and lets the others expire with it. The set of one that does not expire is
 -- kept: Redisson may have changed the string since.
@@ -43,11 +51,11 @@ local function outlive(counter, held, lock, now)
 end
 
 --# stock
--- How many permits are free (nil: the key does not say, false: it is no number) after those that have lapsed are given back;
+-- How many permits are free (nil: the key does not say, false: it has other data) after those that have lapsed are given back;
 -- how many have lapsed.
 local function take_stock(counter, held, now)
   local free = redis.call('GET', counter)
-  if free and not free:find('^%-?%d+$') then
+  if free and not is_stock(free) then
     return false
   end
   -- On a full server, Redis refuses no write of a script that has written before. So nothing is removed in vain.

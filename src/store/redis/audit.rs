@@ -36,8 +36,6 @@ const LAG: &str = "min-replicas-max-lag";
 /// What is known of one server. [`checks`] derive the warnings from it.
 struct Seen {
     info: Info,
-    /// Settings that `INFO` does not contain, by name, without those that the user may not read.
-    settings: HashMap<String, String>,
     /// Replicas, and how many seconds their clocks are ahead of the server's.
     clocks: Vec<(Address, f64)>,
     is_behind_sentinels: bool,
@@ -70,7 +68,6 @@ pub(super) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, St
     let mut audit = Audit::new(Deployment::Unknown);
     let mut seen = Seen {
         info: Info::parse(""),
-        settings: HashMap::new(),
         clocks: Vec::new(),
         is_behind_sentinels: matches!(node.connector(), Connector::Sentinels(_)),
         sentinels: None,
@@ -133,7 +130,7 @@ impl Seen {
         }
         for name in [FSYNC, SNAPSHOTS, LEAST, LAG] {
             if let Some(answer) = ask(connection, "CONFIG", &["GET", name]).await? {
-                self.settings.extend(read::<HashMap<_, _>>(answer)?);
+                self.info.extend(read::<HashMap<_, _>>(answer)?);
             }
         }
         Ok(())
@@ -142,14 +139,6 @@ impl Seen {
     /// Whether the server has told about itself.
     fn is_seen(&self) -> bool {
         self.info.field("redis_version").is_some()
-    }
-
-    fn setting(&self, name: &str) -> Option<&str> {
-        self.settings.get(name).map(String::as_str)
-    }
-
-    fn number(&self, name: &str) -> Option<u64> {
-        self.setting(name)?.parse().ok()
     }
 
     fn is_logged(&self) -> bool {
@@ -161,7 +150,7 @@ impl Seen {
         if others || self.info.is("cluster_enabled", "1") || !self.info.is("role", "master") {
             return Deployment::Failover;
         }
-        match (self.is_logged(), self.setting(FSYNC)) {
+        match (self.is_logged(), self.info.field(FSYNC)) {
             (true, Some("always")) => Deployment::Durable,
             // The default of servers, so it also holds if the user may not read the setting.
             (true, _) => Deployment::Delayed,
@@ -205,8 +194,8 @@ impl Seen {
     fn persistence(&self) -> String {
         match (
             self.is_logged(),
-            self.setting(FSYNC),
-            self.setting(SNAPSHOTS),
+            self.info.field(FSYNC),
+            self.info.field(SNAPSHOTS),
         ) {
             (true, fsync, _) => format!("append-only file, fsync {}", fsync.unwrap_or("unknown")),
             (false, _, Some("")) => "none".to_owned(),
@@ -216,7 +205,7 @@ impl Seen {
     }
 
     fn writes(&self) -> String {
-        match (self.number(LEAST), self.number(LAG)) {
+        match (self.info.number(LEAST), self.info.number(LAG)) {
             (Some(least @ 1..), Some(lag @ 1..)) => {
                 let lag = Duration::from_secs(lag);
                 format!("need {least} or more replicas, {lag:?} behind at most")

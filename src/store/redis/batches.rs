@@ -1,9 +1,9 @@
-//! Renewals, checks and releases of many holds, in few scripts.
+//! Renewals and checks of many holds, in few scripts, and the release of each.
 
 use futures_util::future::join_all;
 
 use super::link::Purpose;
-use super::{RedisStore, calls, failure, many, reply};
+use super::{RedisStore, calls, failure, reply};
 use crate::error::StoreError;
 use crate::store::ext::only;
 use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, grouped, several, shared_work};
@@ -18,16 +18,24 @@ impl RedisStore {
             return self.ping().await.map(|()| Vec::new());
         }
         let router = &self.inner.router;
-        let group = |_, renewal: &Renewal| {
-            let purpose = purpose_of(renewal);
-            (purpose, router.together(purpose, &renewal.hold.key))
-        };
-        let answers = in_batches(renewals, group, async |batch| {
-            let statuses = self.renew_batch(batch).await?;
-            Ok(statuses.into_iter().map(Ok).collect())
+        // Those with the same number may be in one script.
+        let batches = grouped(0..renewals.len(), |place| {
+            let (key, purpose) = (&renewals[*place].hold.key, purpose_of(&renewals[*place]));
+            (purpose, router.together(purpose, key))
         });
+        let batches = batches.values().flat_map(|places| places.chunks(BATCH));
+        let asking = batches.map(async |places| {
+            let batch = places.iter().map(|place| &renewals[*place]).collect();
+            let statuses = match self.renew_batch(batch).await {
+                Ok(statuses) => statuses.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error); places.len()],
+            };
+            places.iter().zip(statuses).collect::<Vec<_>>()
+        });
+        let mut statuses: Vec<_> = join_all(asking).await.into_iter().flatten().collect();
+        statuses.sort_unstable_by_key(|(place, _)| *place);
         // The error of one slot does not stand for the holds of the others.
-        several::known(answers.await)
+        several::known(statuses.into_iter().map(|(_, status)| status).collect())
     }
 
     /// Renews, or checks, the holds of a batch by one script.
@@ -36,13 +44,13 @@ impl RedisStore {
         let is_marked = purpose == Purpose::Commands && self.inner.acknowledging;
         let (key, call) = (&batch[0].hold.key, calls::renew(&batch, is_marked));
         let mut answered = router.call(purpose, key, &call).await;
-        let not_sent = |error: &StoreError| error.is_without_effect() && !error.is_final();
         if purpose == Purpose::Renewals
-            && answered.as_ref().is_err_and(not_sent)
+            && (answered.as_ref()).is_err_and(StoreError::is_without_effect)
             && router.lacks_renewals(key)
         {
-            // There is no connection for renewals. The server may be at its connection limit, while the other connections
-            // are up. The keys may belong to different ones of these: a renewal takes effect in any order with other commands.
+            // There is no connection for renewals. The server may be at its connection limit, or its password may have been changed,
+            // while the other connections are up. The keys may belong to different ones of these: a renewal takes effect in any
+            // order with other commands.
             answered = router.call(Purpose::Commands, key, &call).await;
         }
         let (answer, sent) = match answered {
@@ -80,27 +88,8 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Releases several holds. A hold that leaves a record is alone in its batch.
-    pub(super) async fn release_several(
-        &self,
-        releases: &[Release],
-    ) -> Result<Vec<Released>, StoreError> {
-        let group = |place, release: &Release| match release.record {
-            Some(_) => Err(place),
-            None => {
-                let router = &self.inner.router;
-                Ok(router.together(Purpose::Commands, &release.hold.key))
-            }
-        };
-        let answers = in_batches(releases, group, |batch| self.release_batch(batch));
-        several::known(answers.await)
-    }
-
-    /// Releases one hold. Most are released alone, and answered here without a list.
-    pub(in super::super) async fn release_alone(
-        &self,
-        release: &Release,
-    ) -> Result<Released, StoreError> {
+    /// Releases one hold.
+    pub(super) async fn release_alone(&self, release: &Release) -> Result<Released, StoreError> {
         let Release { hold, record } = release;
         if record.is_some() && calls::shares(hold.mode) {
             return Err(shared_work());
@@ -110,32 +99,9 @@ impl RedisStore {
             Some(record) => calls::release_recording(hold, record, publish),
         };
         let (answer, sent) = self.call_counting(&hold.key, call).await?;
-        let released = self.released(hold, &answer)?;
+        let released = reply::released(&answer)?.in_line(true);
         if released.status == HoldStatus::Held {
             // It is confirmed when enough replicas have acknowledged it.
-            sent.acknowledged().await?;
-        }
-        Ok(released)
-    }
-
-    /// Releases the holds of a batch by one script.
-    async fn release_batch(
-        &self,
-        batch: Vec<&Release>,
-    ) -> Result<Vec<Result<Released, StoreError>>, StoreError> {
-        if let [release] = batch[..] {
-            return Ok(vec![self.release_alone(release).await]);
-        }
-        let holds = batch.iter().map(|release| &release.hold);
-        let call = |publish| many::release(holds.clone(), publish);
-        let (answer, sent) = self.call_counting(&batch[0].hold.key, call).await?;
-        let answers = many::released(&answer, batch.len())?;
-        let released: Vec<_> = holds
-            .zip(answers)
-            .map(|(hold, answer)| self.released(hold, answer))
-            .collect();
-        let is_held = |released: &Released| released.status == HoldStatus::Held;
-        if released.iter().flatten().any(is_held) {
             sent.acknowledged().await?;
         }
         Ok(released)
@@ -148,29 +114,4 @@ fn purpose_of(renewal: &Renewal) -> Purpose {
         Some(_) => Purpose::Renewals,
         None => Purpose::Commands,
     }
-}
-
-/// Asks in as few questions as [`BATCH`] and `group` allow: items of the same group may be in one question. Every question
-/// is completed: one that fails does not stop the others. The answers are in the order of the items.
-async fn in_batches<'a, T, G: Ord, A: Clone, F>(
-    items: &'a [T],
-    group: impl Fn(usize, &T) -> G,
-    ask: impl Fn(Vec<&'a T>) -> F,
-) -> Vec<Result<A, StoreError>>
-where
-    F: Future<Output = Result<Vec<Result<A, StoreError>>, StoreError>>,
-{
-    let groups = grouped(0..items.len(), |place| group(*place, &items[*place]));
-    let batches = groups.values().flat_map(|places| places.chunks(BATCH));
-    let answers = batches.map(|places| {
-        let answers = ask(places.iter().map(|place| &items[*place]).collect());
-        async move {
-            let answers = answers.await;
-            let answers = answers.unwrap_or_else(|error| vec![Err(error); places.len()]);
-            places.iter().zip(answers).collect::<Vec<_>>()
-        }
-    });
-    let mut answers: Vec<_> = join_all(answers).await.into_iter().flatten().collect();
-    answers.sort_unstable_by_key(|(place, _)| *place);
-    answers.into_iter().map(|(_, answer)| answer).collect()
 }

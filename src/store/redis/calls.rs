@@ -21,18 +21,14 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
         LockMode::Write => (&script::WRITE_ACQUIRE, None),
         LockMode::Permit(limit) => (&script::PERMIT_ACQUIRE, Some(limit.get())),
     };
-    let has_token = attempt.fencing.is_some() && !shares(hold.mode);
+    let fencing = attempt.fencing.filter(|_| !shares(hold.mode));
     let (lock, busy, (held, more)) = ([names.lock()], [names.at(BUSY)], beside(hold));
     let tombstone = [names.tombstone(attempt.id, hold.mode)];
-    let counter = has_token.then(|| names.at(TOKEN));
+    let counter = fencing.map(|_| names.at(TOKEN));
     let keys = lock.iter().chain(&held).chain(&busy).chain(&more);
     let call = script.call(keys.chain(&tombstone).chain(&counter));
-    let publish = named_if(publish, attempt.fencing.is_some());
-    let publish = publish.filter(|_| hold.mode != LockMode::Read);
-    let reserve = attempt.fencing.map(|fencing| {
-        let retention = fencing.retention.map_or(0, ms);
-        (fencing.reserve, retention)
-    });
+    let publish = named_if(publish, fencing.is_some());
+    let reserve = fencing.map(|fencing| (fencing.reserve, fencing.retention.map_or(0, ms)));
     let (lease, id) = (ms(attempt.lease), Field::plain(hold.id));
     call.arg((lease, id, waits(attempt)))
         .arg((limit, publish, reserve))

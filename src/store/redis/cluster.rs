@@ -48,7 +48,13 @@ impl Cluster {
             (Some(kind), true) => {
                 // No caller waits for the answers: a server that hangs concerns its own slots only.
                 let cluster = self.clone();
-                let asking = async move { cluster.ask_for_channels().await.map(drop) };
+                let asking = async move {
+                    // The answer may come with the next call, unless the user may not ask.
+                    let asked = cluster.ask_for_channels().await;
+                    if asked.is_err_and(|error| !error.is_final()) {
+                        cluster.settings.channels.doubt();
+                    }
+                };
                 settings.background.spawn(asking).detach();
                 Ok(kind)
             }
@@ -125,7 +131,9 @@ impl Cluster {
             };
             match redirects.failure(&target, error).await {
                 // The server does not serve the slot any more, and the others do not know yet which one does.
-                Err(error) if error.kind() == StoreErrorKind::Transient => {}
+                Err(error) if error.kind() == StoreErrorKind::Transient => {
+                    redirects.backoff.pause().await;
+                }
                 taken_in => taken_in?,
             }
         }
@@ -164,20 +172,21 @@ fn knows_the_command(answer: Value) -> Result<bool, StoreError> {
     }
 }
 
-/// Whether all servers know sharded channels. A server that does not would fail in the middle of a script.
+/// Whether all servers know sharded channels. A server that does not would fail in the middle of a script. One that is down is assumed
+/// to be like the others.
 fn agreed(answers: Vec<Result<bool, StoreError>>) -> Result<Channels, StoreError> {
-    let says = |known| answers.iter().flatten().any(|knows| *knows == known);
-    // A server that is down is assumed to be like the others.
-    if says(true) || says(false) {
-        return Ok(if says(false) {
-            Channels::Plain
-        } else {
-            Channels::Sharded
-        });
+    let (mut known, mut failure) = (false, None);
+    for answer in answers {
+        match answer {
+            Ok(true) => known = true,
+            Ok(false) => return Ok(Channels::Plain),
+            Err(error) => failure = Some(failure::more_telling(failure, error)),
+        }
     }
-    let failures = answers.into_iter().filter_map(Result::err);
-    let failure = failures.reduce(|known, other| failure::more_telling(Some(known), other));
-    failure.map_or(Ok(Channels::Sharded), Err)
+    match failure {
+        Some(failure) if !known => Err(failure),
+        _ => Ok(Channels::Sharded),
+    }
 }
 
 /// The slot of all names of the key. Fails if they have different slots.
@@ -188,7 +197,31 @@ fn slot_of(key: &LockKey) -> Result<Slot, StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::time::{sleep, timeout};
+
+    use super::topology::tests::cluster;
     use super::*;
+    use crate::store::redis::address::Address;
+
+    /// All servers are upgraded, and do not answer in between.
+    #[tokio::test]
+    async fn a_kind_of_channels_that_could_not_be_asked_for_stays_in_doubt() {
+        let nowhere = Address::new("127.0.0.1", 1);
+        let cluster = cluster(&nowhere, [nowhere.clone()]);
+        let kind = cluster.settings.channels.clone();
+        kind.set(Channels::Plain);
+        kind.doubt();
+        assert_eq!(cluster.channels().await.unwrap(), Channels::Plain);
+        let in_doubt = async {
+            while kind.known() != (Some(Channels::Plain), true) {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let limit = Duration::from_secs(60);
+        timeout(limit, in_doubt).await.expect("the next call asks");
+    }
 
     fn answer(error: &str) -> Value {
         let parsed = redis::parse_redis_value(format!("-{error}\r\n").as_bytes());

@@ -54,8 +54,8 @@ pub(super) struct RawConnection {
     pub(super) handle: MultiplexedConnection,
     /// Cancelled when the connection has ended, and when another one is to replace it.
     pub(super) ended: CancellationToken,
-    /// The task of the connection. One ends with the other.
-    _driver: AbortOnDropHandle<()>,
+    /// The task of the connection. One ends with the other, and then commands without an answer fail.
+    pub(super) driver: AbortOnDropHandle<()>,
 }
 
 impl Endpoint {
@@ -199,7 +199,7 @@ impl RawConnection {
         Self {
             handle,
             ended,
-            _driver: AbortOnDropHandle::new(driver),
+            driver: AbortOnDropHandle::new(driver),
         }
     }
 

@@ -22,45 +22,20 @@ pub(super) fn unreachable(why: impl Into<BoxError>) -> StoreError {
 /// The server answered with an error, so it has not executed the command.
 pub(super) fn refusal(error: ServerError) -> StoreError {
     let kind = meaning(error.code(), error.details());
-    match remedy(error.code(), error.details()) {
-        Some(remedy) => StoreError::new(kind, Remedied { remedy, error }),
+    let lacks_right = |code: &str| (code == "NOPERM").then_some(());
+    match by_code(error.code(), error.details(), lacks_right) {
+        Some(()) => StoreError::new(kind, LacksRight(error)),
         None => StoreError::new(kind, error),
     }
 }
 
-/// A refusal, and what to do about it.
+/// The server's text does not say which right it is.
 #[derive(Debug, thiserror::Error)]
-#[error("{remedy}")]
-struct Remedied {
-    remedy: &'static str,
-    #[source]
-    error: ServerError,
-}
-
-/// What to do about a refusal, inside a script or not.
-fn remedy(code: &str, details: Option<&str>) -> Option<&'static str> {
-    const REMEDIES: [(&str, &str); 5] = [
-        ("WRONGPASS", "the user or the password is wrong"),
-        ("NOAUTH", "the server wants a password"),
-        (
-            "NOPERM",
-            "the Redis user lacks a right: the rules of `RedisStore::acl_rules` need the prefix of this lock's name, `.announce()` \
-             for announced processes, and `.admin()` for `LockAdmin` and the console",
-        ),
-        (
-            "OOM",
-            "the memory of the server is full: raise its `maxmemory`, or remove data",
-        ),
-        (
-            "MISCONF",
-            "the server cannot save its data: free its disk, or see its log",
-        ),
-    ];
-    by_code(code, details, |code| {
-        let mut remedies = REMEDIES.into_iter();
-        remedies.find_map(|(name, remedy)| (name == code).then_some(remedy))
-    })
-}
+#[error(
+    "the Redis user lacks a right: the rules of `RedisStore::acl_rules` need the prefix of this lock's name, `.announce()` for \
+     announced processes, and `.admin()` for `LockAdmin` and the console"
+)]
+struct LacksRight(#[source] ServerError);
 
 /// An answer that is no error.
 pub(super) fn accepted(answer: Value) -> Result<Value, StoreError> {
@@ -70,8 +45,14 @@ pub(super) fn accepted(answer: Value) -> Result<Value, StoreError> {
     }
 }
 
-/// The server is a replica and refuses writes, or the credentials of the connection have expired.
-pub(super) fn needs_another_connection(error: &ServerError) -> bool {
+/// Why a connection is replaced on which such an answer has come.
+pub(super) const REFUSES: &str = "its server refuses commands on it";
+
+/// Whether the server is a replica and refuses writes, or the credentials of the connection have expired.
+pub(super) fn needs_another_connection(answer: &Value) -> bool {
+    let Value::ServerError(error) = answer else {
+        return false;
+    };
     by_code(error.code(), error.details(), |code| {
         matches!(code, "READONLY" | "MASTERDOWN" | "NOAUTH").then_some(())
     })
@@ -121,9 +102,6 @@ fn meaning(code: &str, details: Option<&str>) -> StoreErrorKind {
         "WRONGTYPE" => Some(StoreErrorKind::Conflict),
         "LOADING" | "BUSY" | "READONLY" | "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN" | "MOVED"
         | "ASK" | "NOREPLICAS" => Some(StoreErrorKind::Transient),
-        "OOM" | "NOPERM" | "NOAUTH" | "WRONGPASS" | "MISCONF" | "CROSSSLOT" => {
-            Some(StoreErrorKind::Refused)
-        }
         _ => None,
     })
     .unwrap_or(StoreErrorKind::Refused)

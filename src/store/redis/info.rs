@@ -1,33 +1,39 @@
-//! The answer to `INFO`.
+//! What a server says of itself.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use redis::{InfoDict, Value};
-
 use super::address::Address;
 
-/// The answer to `INFO`, by field, and this process's time when it came.
-pub(super) struct Info(InfoDict, SystemTime);
+/// The answers to `INFO` and `CONFIG GET`, by name, as far as the user may ask, and this process's time when they came.
+pub(super) struct Info(HashMap<String, String>, SystemTime);
 
 impl Info {
+    /// Reads the answer to `INFO`; empty for a user who may not ask.
     pub(super) fn parse(text: &str) -> Self {
-        Self(InfoDict::new(text), SystemTime::now())
+        let fields = text.lines().filter_map(|line| line.split_once(':'));
+        let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Self(fields.collect(), SystemTime::now())
+    }
+
+    /// Adds settings. Their names have hyphens, unlike the fields of `INFO`.
+    pub(super) fn extend(&mut self, settings: impl IntoIterator<Item = (String, String)>) {
+        self.0.extend(settings);
     }
 
     pub(super) fn field(&self, name: &str) -> Option<&str> {
-        match self.0.find(&name)? {
-            Value::SimpleString(text) => Some(text),
-            _ => None,
-        }
+        self.0.get(name).map(String::as_str)
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        self.field(name)?.parse().ok()
     }
 
     pub(super) fn is(&self, name: &str, value: &str) -> bool {
         self.field(name) == Some(value)
     }
 
-    /// The product and its version. Valkey also names the version of Redis that it is compatible
-    /// with.
+    /// The product and its version. Valkey also names the version of Redis that it is compatible with.
     pub(super) fn server(&self) -> (&'static str, &str) {
         match self.field("valkey_version") {
             Some(version) => ("Valkey", version),
@@ -46,8 +52,7 @@ impl Info {
         format!("{used} {limit}, {policy}")
     }
 
-    /// Whether the server's version is at least `oldest`. True if the server does not name its
-    /// version.
+    /// Whether the server's version is at least `oldest`. True if the server does not name its version.
     pub(super) fn is_at_least(&self, oldest: [u64; 2]) -> bool {
         let version = self.field("redis_version").unwrap_or_default();
         let mut parts = version.split('.').map_while(|part| part.parse().ok());
@@ -57,9 +62,10 @@ impl Info {
         }
     }
 
-    /// How many seconds the server's clock is ahead of this process's; `None` if the server does not name its time. The time that the answer took counts as behind.
+    /// How many seconds the server's clock is ahead of this process's; `None` if the server does not name its time. The time that
+    /// the answer took counts as behind.
     pub(super) fn clock_offset(&self) -> Option<f64> {
-        let micros: u64 = self.field("server_time_usec")?.parse().ok()?;
+        let micros = self.number("server_time_usec")?;
         let here = self.1.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         Some(Duration::from_micros(micros).as_secs_f64() - here.as_secs_f64())
     }

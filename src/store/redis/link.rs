@@ -22,7 +22,7 @@ use super::failure::unreachable;
 use super::node_context::NodeContext;
 use super::sentinel::FollowedMaster;
 use super::wire::Wire;
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, jittered};
 use crate::error::StoreError;
 use crate::sync::Mutex;
 use crate::telemetry;
@@ -261,9 +261,10 @@ impl Link {
         ended
     }
 
-    /// Opens another connection if a probe has no answer in time.
+    /// Opens another connection if a probe has no answer in time. Not all connections of all processes do so in the same moment.
     async fn another(&self) -> Result<Wire, StoreError> {
-        sleep(self.context.timeouts().probe() + self.context.waits.delay()).await;
+        let probe = jittered(self.context.timeouts().probe() * 4 / 3);
+        sleep(probe + self.context.waits.delay()).await;
         self.open(true).await
     }
 
@@ -331,4 +332,4 @@ fn is_unknown_script(answer: &Value) -> bool {
 
 #[cfg(test)]
 #[path = "link/tests.rs"]
-mod tests;
+pub(super) mod tests;

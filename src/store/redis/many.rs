@@ -1,16 +1,15 @@
-//! Several attempts, or the ends of several holds, in one script.
+//! Several attempts in one script.
 
 use redis::Value;
 
 use super::channels::Channels;
 use super::reply::unexpected_reply;
-use super::script::{self, Call, Script};
+use super::script::{self, Call};
 use super::{calls, reply};
 use crate::error::StoreError;
-use crate::lock::{Hold, LockMode};
 use crate::store::{Attempt, Grant, Outcome, SeveralOutcome, Want};
 
-/// Asks several questions by one script.
+/// Asks several questions by one script. It passes each call's keys and arguments to the question of its mode.
 pub(super) fn acquire(attempts: &[Attempt], want: Want, publish: Channels) -> Call {
     let want = match want {
         Want::All => "all",
@@ -23,36 +22,13 @@ pub(super) fn acquire(attempts: &[Attempt], want: Want, publish: Channels) -> Ca
         };
         (attempt.hold.mode, calls::acquire(&impatient, publish))
     });
-    joined(
-        &script::ACQUIRE_SEVERAL,
-        Some(want),
-        &calls.collect::<Vec<_>>(),
-    )
-}
-
-/// Releases several holds by one script.
-pub(super) fn release<'a>(holds: impl Iterator<Item = &'a Hold>, publish: Channels) -> Call {
-    let calls = holds.map(|hold| (hold.mode, calls::release(hold, publish)));
-    joined(&script::RELEASE_SEVERAL, None, &calls.collect::<Vec<_>>())
-}
-
-/// Joins several calls into one call of `script`, with `first` as its first argument. The script passes each call's keys and arguments to the
-/// script of its mode.
-fn joined(script: &'static Script, first: Option<&str>, calls: &[(LockMode, Call)]) -> Call {
+    let calls: Vec<_> = calls.collect();
     let keys: Vec<_> = calls.iter().flat_map(|(_, call)| call.keys()).collect();
-    let call = script.call(keys).arg(first);
+    let call = script::ACQUIRE_SEVERAL.call(keys).arg(want);
     calls.iter().fold(call, |call, (mode, one)| {
         let head = call.arg((mode.as_str(), one.keys().len(), one.args().len()));
         one.args().fold(head, Call::arg)
     })
-}
-
-/// Reads the answer of the script that releases several holds: one answer per hold.
-pub(super) fn released(answer: &Value, expected: usize) -> Result<&[Value], StoreError> {
-    match answer {
-        Value::Array(answers) if answers.len() == expected => Ok(answers),
-        _ => Err(unexpected_reply(answer)),
-    }
 }
 
 /// Reads the answer to [`acquire`]: the number of an attempt, and the answer to it. The number 0 stands for all attempts: all are

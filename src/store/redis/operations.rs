@@ -14,7 +14,7 @@ use super::wire::Wire;
 use super::{RedisStore, StoreInner, audit, calls, many, reply};
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::{Hold, LockKey};
+use crate::lock::LockKey;
 use crate::store::{
     Attempt, BATCH, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
     SeveralOutcome, Unsupported, Wakeups, Want, several,
@@ -47,7 +47,11 @@ impl LockStore for RedisStore {
     async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
         match releases {
             [release] => Ok(vec![self.release_alone(release).await?]),
-            releases => self.release_several(releases).await,
+            // Each has a script of its own. They are sent together, and one `WAIT` serves all of a connection.
+            releases => {
+                let each = releases.iter().map(|release| self.release_alone(release));
+                several::of_each(each).await
+            }
         }
     }
 
@@ -142,20 +146,6 @@ impl RedisStore {
         let router = &self.inner.router;
         let call = call(router.channels().await?);
         router.call(Purpose::Commands, key, &call).await
-    }
-
-    /// Reads the answer to a release. The server counts this store as one listener, however many listen through it.
-    pub(super) fn released(&self, hold: &Hold, answer: &Value) -> Result<Released, StoreError> {
-        let mut released = reply::released(answer)?.in_line(true);
-        if released.notified > 0 {
-            let channel = calls::redissons_channel(hold).to_string();
-            let node = self.inner.router.known_node(&hold.key);
-            let here = node.map_or(0, |node| node.subscriptions.listeners(&channel));
-            // Waiters in line follow the channel, and are woken on their own one.
-            let outside = here.saturating_sub(self.inner.outside.followers(&channel));
-            released.notified = released.notified - here.min(1) + outside;
-        }
-        Ok(released)
     }
 
     /// Waits until a grant counts; a grant that does not count is withdrawn.

@@ -21,13 +21,7 @@ use crate::sync::Mutex;
 /// withdrawal of the attempt, or when the attempt stops listening.
 #[derive(Default)]
 pub(super) struct Outside {
-    followed: Mutex<HashMap<HoldId, Following>>,
-}
-
-/// A channel of Redisson, and the task that forwards its messages.
-struct Following {
-    task: AbortOnDropHandle<()>,
-    theirs: String,
+    followed: Mutex<HashMap<HoldId, AbortOnDropHandle<()>>>,
 }
 
 /// Ends the entry of an attempt.
@@ -57,15 +51,14 @@ impl Outside {
     pub(super) fn follow(&self, router: &Arc<Router>, attempt: &Attempt) {
         let id = attempt.hold.id;
         let mut followed = self.followed.lock();
-        if followed.get(&id).is_some_and(|one| !one.task.is_finished()) {
+        if followed.get(&id).is_some_and(|task| !task.is_finished()) {
             return;
         }
         let theirs = calls::redissons_channel(&attempt.hold).to_string();
         let key = attempt.hold.key.clone();
         let own = calls::channel(attempt);
-        let task = pass_on(router.clone(), key, theirs.clone(), own);
-        let task = AbortOnDropHandle::new(tokio::spawn(task));
-        let before = followed.insert(id, Following { task, theirs });
+        let task = tokio::spawn(pass_on(router.clone(), key, theirs, own));
+        let before = followed.insert(id, AbortOnDropHandle::new(task));
         drop(followed);
         drop(before);
     }
@@ -74,15 +67,6 @@ impl Outside {
     pub(super) fn forget(&self, attempt: HoldId) {
         let ended = self.followed.lock().remove(&attempt);
         drop(ended);
-    }
-
-    /// The number of attempts of this process that follow this channel of Redisson.
-    pub(super) fn followers(&self, theirs: &str) -> usize {
-        let followed = self.followed.lock();
-        let alike = followed
-            .values()
-            .filter(|one| one.theirs == theirs && !one.task.is_finished());
-        alike.count()
     }
 }
 

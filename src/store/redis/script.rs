@@ -43,7 +43,7 @@ macro_rules! scripts {
 }
 
 scripts! {
-    EXCLUSIVE_ACQUIRE: exclusive[grant_free] time[now state ask] hash[kinds redissons grant token] line[first waiting wait beside]
+    EXCLUSIVE_ACQUIRE: exclusive[grant_free] time[now state ask] hash[kinds redissons grant token] line[first wait beside]
         outside[turn ask] exclusive[grant ask acquire];
     EXCLUSIVE_RELEASE: hash[record] exclusive[leave_lone] time[now state withdraw] hash[kinds fields leave alone]
         line[first withdraw] outside[turn give] queue[first wake] exclusive[leave release];
@@ -59,22 +59,19 @@ scripts! {
         line[first waiting wait beside] outside[turn ask] read_write[ask settle] write[ask acquire];
     WRITE_RELEASE: hash[record] write[leave_lone] time[now state withdraw] hash[kinds redissons fields leave]
         line[first waiting withdraw] outside[turn give] read_write[settle wake] write[leave release];
-    PERMIT_ACQUIRE: time[now] permit[grant_free] time[state ask] stock[give stock] line[first waiting wait beside]
+    PERMIT_ACQUIRE: time[now] stock[number] permit[grant_free] time[state ask] stock[keep stock] line[first wait beside]
         outside[turn ask] permit[ask acquire];
-    PERMIT_RELEASE: time[now] permit[leave_lone] time[state withdraw] hash[leave] line[first withdraw]
+    PERMIT_RELEASE: time[now] stock[number] permit[leave_lone] time[state withdraw] hash[leave] line[first withdraw]
         outside[turn give] stock[give] permit[leave release];
-    PERMIT_SET: time[now state] line[first] stock[give stock set];
-    RENEW: renew[writable] time[now state] hash[leave] stock[give renew] renew[renew];
+    PERMIT_SET: time[now state] line[first] stock[number keep stock set];
+    RENEW: renew[writable] time[now] hash[leave] stock[keep renew] renew[renew];
     ACQUIRE_SEVERAL: time[now state ask] hash[kinds redissons grant fields token] line[first waiting wait beside]
-        outside[turn ask] queue[first join] read_write[ask settle] stock[give stock] exclusive[grant ask] fair[ask]
-        read[ask] write[ask] permit[ask] many[next acquire];
-    RELEASE_SEVERAL: time[now state] hash[kinds fields leave alone] line[first waiting] outside[turn give]
-        queue[first wake] read_write[settle wake] stock[give] exclusive[leave] fair[leave] read[leave] write[leave]
-        permit[leave] many[next release];
+        outside[turn ask] queue[first join] read_write[ask settle] stock[number keep stock] exclusive[grant ask] fair[ask]
+        read[ask] write[ask] permit[ask] many;
     RECORD: renew[writable] hash[recorded];
-    INSPECT: time[now state] hash[kinds fields] inspect;
+    INSPECT: time[now state] hash[kinds fields] stock[number] inspect;
     FORCE: time[now state] hash[kinds fields] line[first waiting] queue[first wake] read_write[wake]
-        inspect[holders] stock[give stock] force;
+        inspect[holders] stock[number give stock] force;
     RIGHTS: rights;
 }
 

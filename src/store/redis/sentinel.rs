@@ -167,7 +167,7 @@ impl SentinelGroup {
             let asking = self.background.spawn(asking).detach();
             async { asking.await.unwrap_or_else(|gone| Err(unreachable(gone))) }
         });
-        let known = || (self.current.borrow().as_ref()).map_or(0, |known| known.epoch);
+        let known = || self.current.borrow().clone();
         let limit = self.server.timeouts.connect / 2;
         reply::gather(answers.collect(), known, limit, &self.name).await
     }

@@ -140,12 +140,6 @@ impl Subscriptions {
         (wakeups, answer)
     }
 
-    /// The number of listeners of a channel.
-    pub(super) fn listeners(&self, channel: &str) -> usize {
-        let count = self.look_at(channel, |channel| channel.signal.receiver_count());
-        count.unwrap_or(0)
-    }
-
     /// Ends the subscriptions to the channels of slots that the server does not have.
     pub(super) fn end_all_but(&self, has: impl Fn(Slot) -> bool) {
         let mut over = Vec::new();

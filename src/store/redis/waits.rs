@@ -210,7 +210,7 @@ impl SharedWaits {
 }
 
 /// The server has not answered.
-pub(super) fn silent() -> StoreError {
+fn silent() -> StoreError {
     unacknowledged("the server did not answer in time")
 }
 

@@ -5,12 +5,11 @@ use std::sync::OnceLock;
 
 use redis::aio::MultiplexedConnection;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::endpoint::RawConnection;
 use super::script::Call;
 use super::sentinel::FollowedMaster;
-use super::waits::{self, AckQueue};
+use super::waits::AckQueue;
 use crate::error::StoreError;
 use crate::sync::Mutex;
 use crate::telemetry::store::ConnectionUp;
@@ -23,8 +22,6 @@ pub(super) struct Wire {
     /// When it was opened.
     pub(super) since: Instant,
     why: OnceLock<&'static str>,
-    /// Cancelled when the connection is given up as dead: commands without an answer fail.
-    given_up: CancellationToken,
     /// `None` if a change counts without replicas.
     waits: Option<AckQueue>,
     /// When the text of a script was last sent on it. Protected by the mutex alone.
@@ -45,7 +42,6 @@ impl Wire {
             master,
             since: Instant::now(),
             why: OnceLock::new(),
-            given_up: CancellationToken::new(),
             waits,
             loaded: Mutex::default(),
             _up: up,
@@ -83,14 +79,9 @@ impl Wire {
         self.raw.ended.cancelled().await;
     }
 
-    /// It is dead: no caller waits for an answer on it any longer.
+    /// It is dead: commands without an answer fail.
     pub(super) fn give_up(&self) {
-        self.given_up.cancel();
-    }
-
-    /// Returns when it is given up.
-    pub(super) async fn given_up(&self) {
-        self.given_up.cancelled().await;
+        self.raw.driver.abort();
     }
 
     /// The server did not know the script when it got a call that was sent at `began`. Whether the caller must send the text: only
@@ -107,17 +98,10 @@ impl Wire {
 
     /// Waits until enough replicas have everything that was written on this connection before.
     pub(super) async fn acknowledged(&self) -> Result<(), StoreError> {
-        let Some(waits) = &self.waits else {
-            return Ok(());
-        };
-        // Boxed, so that the future of a call without replicas is small.
-        Box::pin(async {
-            tokio::select! {
-                biased;
-                answer = waits.join() => answer,
-                () = self.given_up.cancelled() => Err(waits::silent()),
-            }
-        })
-        .await
+        match &self.waits {
+            // Boxed, so that the future of a call without replicas is small.
+            Some(waits) => Box::pin(waits.join()).await,
+            None => Ok(()),
+        }
     }
 }

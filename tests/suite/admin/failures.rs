@@ -105,6 +105,22 @@ async fn a_store_that_shows_nothing_says_so() {
     }
 }
 
+/// A hash of the application looks like a lock, with a count that no lock has.
+#[tokio::test]
+async fn a_hash_with_an_odd_count_hides_no_lock_of_its_page() {
+    let server = RedisServer::start().await;
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    let locks = LockClient::new(store);
+    let guard = locks.lock("lock:one").await.unwrap();
+    let field = "00000000-0000-4000-8000-000000000000:1";
+    let _: i64 = server
+        .ask(&["HSET", "lock:odd", field, "12345678901234567890"])
+        .await;
+    let query = ListQuery::new().prefix("lock:");
+    assert_eq!(names(&locks.admin().unwrap(), query).await, ["lock:one"]);
+    guard.release().await.unwrap();
+}
+
 /// The field is public, and `ListQuery::limit` is not the only way to set it.
 #[tokio::test]
 async fn a_page_of_no_entries_is_a_page_of_one() {

@@ -244,19 +244,26 @@ async fn a_client_that_ends_does_not_end_the_renewals_of_another() {
 /// The server has no room for the connection that renews. It says so where the answer to the password is expected.
 #[tokio::test]
 async fn a_hold_is_kept_when_the_server_takes_no_more_connections() {
+    // Two connections each, and the observer's.
+    a_hold_is_kept_without_new_connections(["maxclients", "5"]).await;
+}
+
+/// The connections that are open stay open, and the next one has the former password.
+#[tokio::test]
+async fn a_hold_is_kept_when_the_password_is_changed() {
+    a_hold_is_kept_without_new_connections(["requirepass", "changed"]).await;
+}
+
+/// The client connects for its commands before this is set, and for its renewals after it.
+async fn a_hold_is_kept_without_new_connections(set: [&str; 2]) {
     let redis = RedisServer::builder().password("secret").start().await;
     let store = RedisStore::connect(redis.url())
         .await
         .expect("Redis is there");
     let locks = LockClient::new(store);
     let stranger = client(redis.url()).await;
-    // Two connections each, and the observer's.
     let mut observer = redis.connection().await;
-    let set = redis::cmd("CONFIG")
-        .arg("SET")
-        .arg("maxclients")
-        .arg(5)
-        .to_owned();
+    let set = redis::cmd("CONFIG").arg("SET").arg(&set).to_owned();
     set.exec_async(&mut observer).await.expect("it may be set");
     let guard = hold(locks, LockMode::Reentrant, LEASE).await;
     let until = Instant::now() + LEASE * LEASES;

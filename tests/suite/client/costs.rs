@@ -95,12 +95,10 @@ async fn a_pair_takes_two_commands_and_few_allocations() {
     assert!(in_memory < 3.0 + INSTRUMENTS + SLACK, "{in_memory}");
 }
 
-/// The guard of many keys, and all guards at the shutdown, end by few scripts for each hundred.
+/// The guard of many keys, and all guards at the shutdown, end by one script for each key.
 #[tokio::test]
-async fn many_keys_end_in_few_scripts() {
+async fn each_of_many_keys_ends_by_one_script() {
     const KEYS: usize = 250;
-    // A question of a hundred keys is divided between the two connections.
-    const MOST: usize = 2 * KEYS.div_ceil(100);
     let server = RedisServer::start().await;
     for mode in super::MODES {
         let locks = super::client(server.url()).await;
@@ -113,7 +111,7 @@ async fn many_keys_end_in_few_scripts() {
             guard.release().await.expect("held");
         });
         let released = released.await;
-        assert!(released <= MOST, "{mode:?}: {released} scripts");
+        assert_eq!(released, KEYS, "{mode:?}");
 
         let mut guards = Vec::new();
         for key in keys() {
@@ -123,7 +121,7 @@ async fn many_keys_end_in_few_scripts() {
             locks.shutdown(super::SOON).await.expect("in time");
         });
         let ended = ended.await;
-        assert!(ended <= MOST, "{mode:?}: {ended} scripts");
+        assert_eq!(ended, KEYS, "{mode:?}");
         drop(guards);
         super::until_nothing_is_left(&server).await;
     }

@@ -129,6 +129,43 @@ async fn a_part_that_is_down_ends_no_other_locks() {
     assert!(asking.await.unwrap().is_err());
 }
 
+/// Every request for its locks finds that it is down. All processes ask the others then.
+#[tokio::test]
+async fn servers_are_asked_seldom_about_one_that_is_down() {
+    let mut cluster = RedisCluster::start_with(&[
+        ("cluster-node-timeout", "3000"),
+        ("cluster-require-full-coverage", "no"),
+    ])
+    .await;
+    let locks = LockClient::new(store(&cluster).await);
+    let name = cluster.name_on(0, "down-").await;
+    for node in [0, 3] {
+        cluster.nodes[node].kill9();
+    }
+    let questions = async || {
+        let mut questions = 0;
+        for node in [1, 2] {
+            let stats: String = cluster.nodes[node].ask(&["INFO", "commandstats"]).await;
+            let lines = stats.lines().filter(|line| line.contains("cluster"));
+            let calls = lines.filter_map(|line| line.split_once("calls=")?.1.split(',').next());
+            questions += calls
+                .map(|calls| calls.parse::<u32>().unwrap())
+                .sum::<u32>();
+        }
+        questions
+    };
+    let before = questions().await;
+    let until = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < until {
+        let refused = locks.lock(&name).wait(Duration::ZERO).await;
+        assert!(refused.is_err());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // Pauses of 50, 100, 200, 400 and 800 ms, then of a second; each time two servers get two questions.
+    let asked = questions().await - before;
+    assert!((1..=80).contains(&asked), "{asked}");
+}
+
 /// Long enough on a busy machine.
 const TIMEOUT: (&str, &str) = ("cluster-node-timeout", "30000");
 

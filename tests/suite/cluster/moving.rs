@@ -105,8 +105,7 @@ async fn a_waiter_is_woken_where_its_slot_has_gone() {
     }
 }
 
-/// Redis counts the listeners of the server at which a message is published. Those of this store in line are not among those
-/// that have a turn of their own.
+/// Redis counts the listeners of the server at which a message is published. A store is one, for all that listen through it.
 #[tokio::test]
 async fn listeners_on_plain_channels_are_counted_where_their_slot_has_gone() {
     let (cluster, _) = movers().await;
@@ -139,7 +138,7 @@ async fn listeners_on_plain_channels_are_counted_where_their_slot_has_gone() {
     let holder = attempt(name.as_str(), LockMode::Reentrant);
     assert!(asks(&store, &holder).await);
     let released = store.release_one(&holder.hold).await.unwrap();
-    assert_eq!(released.notified, 1, "the one outside the line");
+    assert_eq!(released.notified, 1);
     store.withdraw(&first, false).await.unwrap();
 }
 

@@ -154,8 +154,8 @@ async fn a_password_changed_while_connected_refuses_at_once_until_it_is_restored
         inside.release().await.expect("held");
         assert!(kill_connections(&mut redis).await >= 2);
         let why = match password {
-            "" => "wants a password",
-            _ => "the password is wrong",
+            "" => "Authentication required",
+            _ => "invalid username-password pair",
         };
         is_refused(&locks, why).await;
         let mut guards = guards.into_iter();

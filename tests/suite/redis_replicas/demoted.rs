@@ -4,7 +4,7 @@ use std::slice;
 
 use tower_distributed_lock::error::StoreErrorKind;
 use tower_distributed_lock::store::redis::Replicas;
-use tower_distributed_lock::store::{HoldStatus, LockStoreExt};
+use tower_distributed_lock::store::{HoldStatus, LockStore, LockStoreExt};
 use tower_distributed_lock::{LockClient, LockError, LockMode};
 
 use super::{LIMIT, patient_store, store};
@@ -38,6 +38,27 @@ async fn an_owner_check_on_a_replica_confirms_nothing() {
         let () = replicated.master().ask(&["REPLICAOF", "NO", "ONE"]).await;
         let known = eventually("it answers", LIMIT, async || store.check(&holds).await).await;
         assert_eq!(known, vec![HoldStatus::Held; holds.len()]);
+    }
+}
+
+/// S5. The permit may be held at the new master, as every hold may be.
+#[tokio::test]
+async fn a_release_on_a_replica_does_not_say_that_a_hold_is_gone() {
+    let replicated = Replicated::start(0).await;
+    let store = store(&replicated, Replicas::None).await;
+    let modes = MODES.into_iter().chain([LockMode::permits(2)]);
+    let attempts: Vec<_> = modes.map(|mode| attempt(mode.as_str(), mode)).collect();
+    demote(replicated.master()).await;
+    for attempt in &attempts {
+        let released = store.release_one(&attempt.hold).await;
+        let withdrawn = store.withdraw(attempt, false).await;
+        for error in [released.map(drop), withdrawn].map(Result::unwrap_err) {
+            assert_eq!(
+                error.kind(),
+                StoreErrorKind::Transient,
+                "{attempt:?}: {error:?}"
+            );
+        }
     }
 }
 

@@ -230,6 +230,7 @@ async fn what_is_no_lock_is_neither_shown_nor_deleted() {
         ("sku:42", "7"),
         (&*thread, "Ada"),
         (&*thread, "-1"),
+        (&*thread, "12345678901234567890"),
     ] {
         redis.del("k").await.unwrap();
         redis.hset("k", field, value).await.unwrap();

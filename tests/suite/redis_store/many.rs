@@ -206,7 +206,7 @@ async fn asking_for_one_key_twice_grants_it_once() {
 
 /// A request may name thousands of keys, and a client that shuts down holds as many.
 #[tokio::test]
-async fn many_holds_end_in_few_scripts_each_as_its_own_release_would() {
+async fn many_holds_end_together_each_as_its_own_release_would() {
     const HOLDS: usize = 250;
     let (server, store) = server_and_store().await;
     let held: Vec<_> = (0..HOLDS)
@@ -235,22 +235,7 @@ async fn many_holds_end_in_few_scripts_each_as_its_own_release_would() {
         })
         .collect();
 
-    // So that the server knows the scripts.
-    let known = ["u", "v", "w", "x", "y", "z"].map(|key| attempt(key, LockMode::Reentrant));
-    for known in &known {
-        assert!(asks(&store, known).await);
-    }
-    let known = known.map(|known| Release::new(known.hold));
-    store.release(&known).await.unwrap();
-    let monitor = server.monitor().await;
     let released = store.release(&all).await.unwrap();
-    let lines = monitor.lines().await;
-    // A new connection checks its rights.
-    let is_release =
-        |line: &&String| line.contains(r#"] "EVALSHA""#) && !line.contains("tower_lock_rights");
-    // Each of the two connections sends scripts of its own, and one hold leaves a record.
-    let scripts = lines.iter().filter(is_release).count();
-    assert!(scripts <= HOLDS.div_ceil(100) + 2, "{scripts} scripts");
     assert_eq!(released.len(), HOLDS);
     for (n, released) in released.iter().enumerate() {
         let expected = match n {

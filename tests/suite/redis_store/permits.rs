@@ -187,3 +187,24 @@ async fn a_permit_that_lapsed_unseen_is_gone() {
     assert!(!releases(&store, &lapsed).await);
     assert_eq!(free(&server).await, "1");
 }
+
+/// The application has put a number of its own under the name while a permit is held.
+#[tokio::test]
+async fn a_release_does_not_count_in_a_number_of_the_application() {
+    let (server, store) = server_and_store().await;
+    let mut redis = redis_of(&server).await;
+    let sequence = "1234567890123456789";
+    for is_unusual in [false, true] {
+        let held = permit("n", 1);
+        assert!(asks(&store, &held).await);
+        let waiter = patient("n", LockMode::permits(1));
+        if is_unusual {
+            assert!(!asks(&store, &waiter).await);
+        }
+        redis.set("n", sequence).await.unwrap();
+        assert!(releases(&store, &held).await);
+        assert_eq!(free(&server).await, sequence);
+        store.withdraw(&waiter, false).await.unwrap();
+        redis.del("n").await.unwrap();
+    }
+}

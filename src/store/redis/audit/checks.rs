@@ -57,13 +57,13 @@ fn of_the_server(seen: &Seen, check: &mut impl FnMut(bool, &'static str, String)
     );
     check(!clocks.is_empty(), "replica_clock", text);
 
-    let (is_logged, snapshots) = (seen.is_logged(), seen.setting(SNAPSHOTS));
+    let (is_logged, snapshots) = (seen.is_logged(), seen.info.field(SNAPSHOTS));
     let never = snapshots.is_none_or(str::is_empty);
     let text = "nothing is written to disk, so a restart frees what is held: set appendonly to yes";
     check(!is_logged && never, "not_persistent", text.into());
     let text = "only snapshots are written to disk, so a restart brings back an older state: set appendonly to yes";
     check(!is_logged && !never, "snapshots_only", text.into());
-    let unknown = is_logged && seen.setting(FSYNC).is_none();
+    let unknown = is_logged && seen.info.field(FSYNC).is_none();
     let text = unseen("how often the append-only file is synced", "+config|get");
     check(unknown, "unseen", text);
     let text = unseen("whether snapshots are made", "+config|get");
@@ -124,7 +124,7 @@ fn behind_sentinels(seen: &Seen, check: &mut impl FnMut(bool, &'static str, Stri
     if seen.acknowledging {
         return;
     }
-    let (Some(least), Some(lag)) = (seen.number(LEAST), seen.number(LAG)) else {
+    let (Some(least), Some(lag)) = (seen.info.number(LEAST), seen.info.number(LAG)) else {
         let text = unseen(
             "whether a master that is cut off continues to grant locks",
             "+config|get",
@@ -161,17 +161,15 @@ fn listed(names: impl Iterator<Item = String>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use super::super::{Address, Info};
     use super::*;
 
     fn seen(text: &str) -> Seen {
+        let mut info = Info::parse(&format!("role:master\r\naof_enabled:1\r\n{text}\r\n"));
         let settings = [(FSYNC, "always"), (SNAPSHOTS, "")];
-        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        info.extend(settings.map(|(name, value)| (name.to_owned(), value.to_owned())));
         Seen {
-            info: Info::parse(&format!("role:master\r\naof_enabled:1\r\n{text}\r\n")),
-            settings: HashMap::from(settings),
+            info,
             clocks: Vec::new(),
             is_behind_sentinels: false,
             sentinels: None,
@@ -188,7 +186,7 @@ mod tests {
         seen.clocks = vec![(Address::new("a", 1), 9.0)];
         (seen.recording, seen.is_behind_sentinels) = (true, true);
         let zero = [LEAST, LAG].map(|name| (name.to_owned(), "0".to_owned()));
-        seen.settings.extend(zero);
+        seen.info.extend(zero);
         let found = all(&seen);
         assert_eq!(found.len(), 7, "{found:?}");
         for warning in found {

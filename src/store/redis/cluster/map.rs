@@ -76,6 +76,16 @@ impl SlotMap {
         master.is_some_and(|master| Arc::ptr_eq(master, node))
     }
 
+    /// Whether it is the same view, of the same epoch.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let ranges = |map: &Self| {
+            let ranges = map.ranges.iter();
+            let ranges = ranges.map(|(first, last, node)| (*first, *last, Arc::as_ptr(node)));
+            ranges.collect::<Vec<_>>()
+        };
+        self.epoch == other.epoch && ranges(self) == ranges(other)
+    }
+
     /// Whether a server that was a replica `before` has slots now.
     pub(super) fn has_promoted(&self, before: &Self) -> bool {
         let mut masters = self.masters.iter();

@@ -26,7 +26,7 @@ pub(super) struct RedirectLoop<'a> {
     slot: Slot,
     map: Arc<SlotMap>,
     redirected: Option<RedirectTarget>,
-    backoff: Backoff,
+    pub(super) backoff: Backoff,
     tries: u32,
     /// The last redirection.
     refusal: Option<ServerError>,

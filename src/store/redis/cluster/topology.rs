@@ -8,9 +8,10 @@ use std::time::Duration;
 use futures_util::future::try_join;
 use futures_util::stream::{self, Stream, StreamExt};
 use redis::{FromRedisValue, Value};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::map::SlotMap;
+use crate::backoff::Backoff;
 use crate::error::StoreError;
 use crate::store::redis::address::Address;
 use crate::store::redis::connector::Connector;
@@ -22,8 +23,9 @@ use crate::store::redis::node_context::ConnectionSettings;
 use crate::sync::Mutex;
 use crate::telemetry;
 
-/// The shortest time between two refreshes that no redirection caused.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The pauses between refreshes that no redirection caused. They grow while the answers stay the same: all processes ask while a
+/// server is down.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Backoff::LONGEST);
 
 /// How many servers one refresh asks at a time.
 const ASKED_AT_ONCE: usize = 4;
@@ -39,8 +41,16 @@ pub(in super::super) struct Cluster {
     /// Protects the servers of the map, and those that an answer or a redirection has named since: the next map drops these unless
     /// it has them.
     nodes: Mutex<HashMap<Address, Arc<Node>>>,
-    /// The time of the last refresh, and its error. Held by the task that refreshes the map; the others wait for its result.
-    last: tokio::sync::Mutex<Option<(Instant, Option<StoreError>)>>,
+    /// Held by the task that refreshes the map; the others wait for its result.
+    last: tokio::sync::Mutex<LastRefresh>,
+}
+
+/// What the last refresh has led to.
+struct LastRefresh {
+    failure: Option<StoreError>,
+    /// Until then its result counts, unless a redirection names a server.
+    until: Instant,
+    pauses: Backoff,
 }
 
 /// A map that may be wrong.
@@ -64,7 +74,11 @@ impl Cluster {
             settings,
             map: Mutex::default(),
             nodes: Mutex::default(),
-            last: tokio::sync::Mutex::new(None),
+            last: tokio::sync::Mutex::new(LastRefresh {
+                failure: None,
+                until: Instant::now(),
+                pauses: PAUSES,
+            }),
         }
     }
 
@@ -76,7 +90,7 @@ impl Cluster {
         }
     }
 
-    /// A map that is newer than the one in `doubt`.
+    /// A map that is newer than the one in `doubt`; the same one while the last refresh counts.
     pub(super) async fn newer(
         self: &Arc<Self>,
         doubt: Option<Doubt>,
@@ -112,23 +126,27 @@ impl Cluster {
         {
             return Ok(map.clone());
         }
-        if let Some((at, failed)) = &*last {
-            match failed {
-                Some(error) if at.elapsed() < PAUSE => return Err(error.clone()),
-                // The server that moved a slot knows the new owner. After a failure, the other servers may not know the
-                // new master yet.
-                None if !(doubt.as_ref()).is_some_and(|doubt| doubt.is_owner) => {
-                    sleep_until(*at + PAUSE).await;
-                }
-                _ => {}
+        // The server that moved a slot knows the new owner. After a failure, the other servers may not know the new master yet.
+        let is_redirected = doubt.as_ref().is_some_and(|doubt| doubt.is_owner);
+        if !is_redirected && Instant::now() < last.until {
+            match (&last.failure, &known) {
+                (Some(failure), _) => return Err(failure.clone()),
+                (None, Some(map)) => return Ok(map.clone()),
+                (None, None) => {}
             }
         }
+        let was_quiet = last.until.elapsed() > Backoff::LONGEST;
         let answer = self.ask(known.as_deref(), doubt).await;
         let installed = answer.map(|map| self.install(map));
         if let Err(error) = &installed {
             tracing::debug!(%error, "no server of the Cluster says which server serves what");
         }
-        *last = Some((Instant::now(), installed.as_ref().err().cloned()));
+        let is_new = |map: &Arc<SlotMap>| known.is_none_or(|known| !known.is_like(map));
+        if was_quiet || installed.as_ref().is_ok_and(is_new) {
+            last.pauses.reset();
+        }
+        last.until = Instant::now() + last.pauses.next();
+        last.failure = installed.as_ref().err().cloned();
         installed
     }
 

@@ -1,13 +1,13 @@
 //! How callers send commands on a connection, and wait for their answers.
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, Value};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::super::failure;
+use super::super::failure::{self, needs_another_connection};
 use super::super::script::Call;
 use super::super::wire::Wire;
 use super::{Link, TRIES, is_unknown_script};
@@ -24,18 +24,7 @@ impl Link {
         call: &Call,
     ) -> Result<(Value, Arc<Wire>), StoreError> {
         let (answer, sent) = self.answer(call, false).await?;
-        match answer {
-            Value::ServerError(error) => {
-                // There may be no new master, or no new credentials, yet: not every such answer opens a new connection.
-                if failure::needs_another_connection(&error)
-                    && sent.since.elapsed() > Backoff::LONGEST
-                {
-                    sent.end("its server refuses commands on it");
-                }
-                Err(failure::refusal(error))
-            }
-            answer => Ok((answer, sent)),
-        }
+        Ok((failure::accepted(answer)?, sent))
     }
 
     /// The server's answer to a call; it may be an error. `asking` makes the server answer for a slot that is being moved to
@@ -89,16 +78,26 @@ impl Link {
         let began = Instant::now();
         let answered = {
             let mut answer = pin!(put(&mut handle, command, asking));
-            let soon = self.context.timeouts().probe_after() + self.context.waits.delay();
+            let timeouts = self.context.timeouts();
+            let soon = timeouts.probe_after() + self.context.waits.delay();
             match timeout_at(began + soon, &mut answer).await {
                 Ok(answered) => Some(answered),
-                Err(_) => Box::pin(self.patiently(wire, answer)).await,
+                Err(_) => {
+                    // The cause, such as a network that drops packets, may affect the other connections to the server.
+                    self.context.late.send_replace(());
+                    let rest = timeouts.response.saturating_sub(timeouts.probe_after());
+                    Box::pin(timeout(rest, answer)).await.ok()
+                }
             }
         };
         let carries = self.carries();
         let unanswered = match answered {
             Some(Ok(answer)) => {
                 telemetry::store::answered(carries, began);
+                // There may be no new master, or no new credentials, yet: not every such answer opens a new connection.
+                if needs_another_connection(&answer) && wire.since.elapsed() > Backoff::LONGEST {
+                    wire.end(failure::REFUSES);
+                }
                 return Ok(answer);
             }
             // The command may have been sent: only an error from before the first poll proves that it was not.
@@ -113,24 +112,6 @@ impl Link {
         };
         telemetry::store::unanswered(carries);
         Err(unanswered)
-    }
-
-    /// Waits for the answer to a late command; `None` if the connection is given up.
-    async fn patiently(
-        &self,
-        wire: &Wire,
-        answer: Pin<&mut impl Future<Output = RedisResult<Value>>>,
-    ) -> Option<RedisResult<Value>> {
-        // The cause, such as a network that drops packets, may affect the other connections to the server.
-        self.context.late.send_replace(());
-        let timeouts = self.context.timeouts();
-        let rest = timeouts.response.saturating_sub(timeouts.probe_after());
-        tokio::select! {
-            biased;
-            answered = answer => Some(answered),
-            () = wire.given_up() => None,
-            () = sleep(rest) => None,
-        }
     }
 }
 

@@ -6,19 +6,24 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf, duplex};
+use tokio::io::{
+    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
+};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::*;
 use crate::error::StoreErrorKind;
+use crate::lock::LockKey;
 use crate::store::redis::access::Access;
 use crate::store::redis::address::Address;
 use crate::store::redis::channels::ChannelKind;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::{Endpoint, RawConnection};
+use crate::store::redis::names::Names;
 use crate::store::redis::node_context::ConnectionSettings;
 use crate::store::redis::replicas::Replicas;
+use crate::store::redis::script::Call;
 use crate::store::redis::sentinel::{FollowedMaster, Master};
 use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::tls::Tls;
@@ -41,7 +46,7 @@ fn link() -> Arc<Link> {
 }
 
 /// A connection that an attempt to connect has just opened, and its other end.
-async fn opened() -> (Wire, DuplexStream) {
+pub(in super::super) async fn opened() -> (Wire, DuplexStream) {
     let (near, far) = duplex(64);
     let (opened, driver) = opened_on(near).await;
     tokio::spawn(driver);
@@ -186,6 +191,29 @@ async fn a_command_that_fails_at_its_first_poll_may_have_been_sent() {
     assert_eq!(error.kind(), StoreErrorKind::Unanswered);
     let written = stream.0.lock().unwrap().bytes.clone();
     assert_eq!(written, command.get_packed_command(), "it is sent once");
+}
+
+/// The credentials of the connection have expired. In a Cluster, the caller takes in the error.
+#[tokio::test(start_paused = true)]
+async fn a_connection_on_which_the_server_wants_a_password_is_replaced() {
+    let link = link();
+    let (opened, far) = opened().await;
+    link.start(Some(opened));
+    let wire = link.wire().await.unwrap();
+    tokio::time::advance(Backoff::LONGEST * 2).await;
+    let key = LockKey::new("k");
+    let call = Call::about("GET", Names::of(&key).lock());
+    let answer = link.answer(&call, false);
+    let (answer, ()) = tokio::join!(answer, wants_a_password(far));
+    assert!(matches!(answer, Ok((Value::ServerError(_), _))));
+    assert!(wire.has_ended());
+}
+
+/// Answers one command.
+pub(in super::super) async fn wants_a_password(mut far: DuplexStream) {
+    assert!(far.read(&mut [0; 64]).await.unwrap() > 0);
+    let answer = b"-NOAUTH Authentication required.\r\n";
+    far.write_all(answer).await.unwrap();
 }
 
 /// A command without an answer keeps the connection for seconds.

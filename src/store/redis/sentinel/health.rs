@@ -23,18 +23,18 @@ impl SentinelGroup {
             let (questions, mut none) = (["MASTER", "CKQUORUM"], None);
             let answers = answers(sentinel, questions, &self.name, &mut none);
             let answers = timeout(self.server.timeouts.connect, answers).await;
-            let answers = answers.unwrap_or_else(|_| Err(unreachable("it took too long")));
-            let state = answers.and_then(|answers| state(&answers, self.sentinels.len()));
-            state.map_err(|error| silence(sentinel, &error))
+            (
+                sentinel,
+                answers.unwrap_or_else(|_| Err(unreachable("it took too long"))),
+            )
         });
-        let (mut seen, mut silent) = (None, Vec::new());
-        for answer in join_all(asking).await {
-            match answer {
-                Ok(state) => seen = Some(worst(seen, state)),
-                Err(silence) => silent.push(silence),
+        let (mut seen, mut silent) = (unseen(self.sentinels.len()), Vec::new());
+        for (sentinel, answers) in join_all(asking).await {
+            if let Err(error) = answers.and_then(|answers| take_in(&mut seen, &answers)) {
+                silent.push(silence(sentinel, &error));
             }
         }
-        (seen, silent)
+        ((seen.answering > 0).then_some(seen), silent)
     }
 }
 
@@ -49,24 +49,21 @@ fn silence(sentinel: &Endpoint, error: &StoreError) -> Warning {
     )
 }
 
-/// The state by the answers of several sentinels.
-fn worst(seen: Option<Sentinels>, other: Sentinels) -> Sentinels {
-    let Some(seen) = seen else {
-        return other;
-    };
+/// The state before any of the `listed` sentinels has answered.
+fn unseen(listed: usize) -> Sentinels {
     Sentinels {
-        listed: seen.listed,
-        answering: seen.answering + other.answering,
-        known: seen.known.max(other.known),
-        quorum: seen.quorum.max(other.quorum),
-        reachable: seen.reachable.max(other.reachable),
-        can_fail_over: seen.can_fail_over.max(other.can_fail_over),
-        down_after: seen.down_after.max(other.down_after),
+        listed,
+        answering: 0,
+        known: 0,
+        quorum: 0,
+        reachable: None,
+        can_fail_over: None,
+        down_after: Duration::ZERO,
     }
 }
 
-/// The state by the answer of one of the `listed` sentinels.
-fn state(answers: &[Value], listed: usize) -> Result<Sentinels, StoreError> {
+/// Takes in the answers of one sentinel.
+fn take_in(seen: &mut Sentinels, answers: &[Value]) -> Result<(), StoreError> {
     let [about, reach] = answers else {
         return Err(unreachable("it left a question open"));
     };
@@ -75,19 +72,26 @@ fn state(answers: &[Value], listed: usize) -> Result<Sentinels, StoreError> {
     }
     let about: HashMap<String, String> = HashMap::from_redis_value_ref(about)
         .map_err(|error| failure::no_connection(error.into()))?;
-    let number = |name: &str| about.get(name).and_then(|text| text.parse::<u64>().ok());
-    let count = |name| number(name).and_then(|number| usize::try_from(number).ok());
+    let number = |name| {
+        about
+            .get(name)
+            .and_then(|text: &String| text.parse::<u64>().ok())
+    };
+    let count = |name| {
+        number(name)
+            .and_then(|number| usize::try_from(number).ok())
+            .unwrap_or(0)
+    };
     let (reachable, can_fail_over) = reached(reach).unzip();
-    Ok(Sentinels {
-        listed,
-        answering: 1,
-        // It does not count itself.
-        known: count("num-other-sentinels").unwrap_or(0) + 1,
-        quorum: count("quorum").unwrap_or(0),
-        reachable,
-        can_fail_over,
-        down_after: Duration::from_millis(number("down-after-milliseconds").unwrap_or(0)),
-    })
+    let down_after = Duration::from_millis(number("down-after-milliseconds").unwrap_or(0));
+    seen.answering += 1;
+    // It does not count itself.
+    seen.known = seen.known.max(count("num-other-sentinels") + 1);
+    seen.quorum = seen.quorum.max(count("quorum"));
+    seen.reachable = seen.reachable.max(reachable);
+    seen.can_fail_over = seen.can_fail_over.max(can_fail_over);
+    seen.down_after = seen.down_after.max(down_after);
+    Ok(())
 }
 
 /// Reads `OK 3 usable Sentinels. …`, or the error `NOQUORUM 1 usable Sentinels. …`.
@@ -119,12 +123,10 @@ mod tests {
     fn of_different_answers_the_worst_counts_but_one_is_enough_for_a_failover() {
         let ok = Value::SimpleString("OK 2 usable Sentinels. Quorum and …".to_owned());
         let unknown = Value::SimpleString("something else".to_owned());
-        let mut seen = None;
+        let mut seen = unseen(3);
         for (quorum, down_after, reach) in [("2", "30000", &unknown), ("3", "5000", &ok)] {
-            let state = state(&[about(quorum, down_after), reach.clone()], 3).unwrap();
-            seen = Some(worst(seen, state));
+            take_in(&mut seen, &[about(quorum, down_after), reach.clone()]).unwrap();
         }
-        let seen = seen.unwrap();
         assert_eq!((seen.listed, seen.answering, seen.known), (3, 2, 3));
         assert_eq!((seen.quorum, seen.reachable), (3, Some(2)));
         assert_eq!(seen.can_fail_over, Some(true));

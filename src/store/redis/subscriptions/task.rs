@@ -68,7 +68,7 @@ impl Subscriptions {
     ///
     /// All go to the connection that is served. The next one begins without subscriptions, so one that was sent on it before would
     /// have no end.
-    async fn send_changes(&self, wire: &Wire) -> Result<(), &'static str> {
+    pub(super) async fn send_changes(&self, wire: &Wire) -> Result<(), &'static str> {
         let channels = self.context.settings.channels.last();
         let channels = channels.unwrap_or(Channels::Plain);
         let changes = self.changes();
@@ -79,6 +79,9 @@ impl Subscriptions {
         });
         for (change, answer) in changes.iter().zip(join_all(answers).await) {
             match answer.map_err(|_| UNANSWERED)? {
+                answer if failure::needs_another_connection(&answer) => {
+                    return Err(failure::REFUSES);
+                }
                 Value::ServerError(error) if change.is_wanted => {
                     self.end(&change.name, failure::refusal(error));
                 }

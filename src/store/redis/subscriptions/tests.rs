@@ -11,6 +11,7 @@ use crate::store::redis::access::Access;
 use crate::store::redis::channels::ChannelKind;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::Endpoint;
+use crate::store::redis::link::tests::{opened, wants_a_password};
 use crate::store::redis::node_context::ConnectionSettings;
 use crate::store::redis::replicas::Replicas;
 use crate::store::redis::timeouts::Timeouts;
@@ -30,6 +31,11 @@ fn subscriptions() -> Arc<Subscriptions> {
     Subscriptions::new(&NodeContext::new(connector, settings))
 }
 
+fn listeners(subscriptions: &Subscriptions) -> usize {
+    let count = |channel: &ChannelState| channel.signal.receiver_count();
+    subscriptions.look_at("k", count).unwrap_or(0)
+}
+
 fn push(kind: PushKind, channel: &str) -> PushInfo {
     let data = vec![Value::BulkString(channel.into()), Value::Int(1)];
     PushInfo { kind, data }
@@ -46,6 +52,18 @@ fn a_failure_to_connect_is_no_answer_to_a_subscription_that_is_sent_afterwards()
     assert!(answer.borrow().is_none(), "the server has not answered");
     subscriptions.take_in(&push(PushKind::Subscribe, "k"));
     assert!(matches!(*answer.borrow(), Some(Ok(()))));
+}
+
+/// The listeners stay, and the next connection has other credentials.
+#[tokio::test]
+async fn a_connection_on_which_the_server_wants_a_password_is_left_with_all_listeners() {
+    let subscriptions = subscriptions();
+    let (_wakeups, answer) = subscriptions.register("k".to_owned());
+    let (wire, far) = opened().await;
+    let sending = subscriptions.send_changes(&wire);
+    let (sent, ()) = tokio::join!(sending, wants_a_password(far));
+    assert!(sent.is_err() && answer.borrow().is_none());
+    assert_eq!(listeners(&subscriptions), 1);
 }
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -78,10 +96,10 @@ fn a_listener_may_leave_within_the_call_that_wakes_it() {
         };
         listen();
         subscriptions.take_in(&push(PushKind::Message, "k"));
-        assert_eq!(subscriptions.listeners("k"), 0);
+        assert_eq!(listeners(&subscriptions), 0);
         listen();
         subscriptions.end_all_but(|_| false);
-        assert_eq!(subscriptions.listeners("k"), 0);
+        assert_eq!(listeners(&subscriptions), 0);
         listen();
         subscriptions.close();
         done.send(()).expect("the test waits");

@@ -27,6 +27,7 @@ pub(super) const TESTS: Tests = &[
     (
         "access: password changed while connected",
         &[
+            "client::busy::a_hold_is_kept_when_the_password_is_changed",
             "faults::connections::a_password_changed_while_connected_refuses_at_once_until_it_is_restored",
         ],
     ),
