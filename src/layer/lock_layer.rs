@@ -77,8 +77,9 @@ impl DistributedLockLayer {
     /// longer than a minute a 400. A `DefaultBodyLimit` further in, such as that of a handler, is not seen: set it outside of this
     /// layer. Trailers of the request are dropped, and a request without a lock keeps its body.
     ///
-    /// **A client that waits for an answer before its body ends needs this**: calls of gRPC whose client streams. The layer does
-    /// not tell them by their content type, because a stranger could then hold a lock with a slow body.
+    /// **A client that waits for an answer before its body ends needs this.** The messages of a gRPC call are left to the handler in
+    /// any case, if the route is that of a service of tonic with a package: `/<package>.<Service>/{*rest}`. The content type alone does
+    /// not tell, because a stranger could then hold a lock with a slow body.
     ///
     /// The bodies that wait for one key may occupy 16 MiB; the first 64 KiB of each do not count, and a body is no longer counted
     /// when its handler has it. A request without room for its body gets a 503 `body-budget`. A body takes no room from those of

@@ -1,6 +1,7 @@
 //! The key of a request, and its body, which is read where the key is in it.
 
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http_body::Body;
 
@@ -9,7 +10,7 @@ use super::body_budget::{BodyBudget, Room};
 use super::body_reader::read;
 use super::rejection::{Rejection, RejectionKind};
 use crate::error::BoxError;
-use crate::key::{AnyKey, KeyError, Keys, RequestBody};
+use crate::key::{AnyKey, KeyError, Keys, RequestBody, template};
 use crate::lock::LockKey;
 use sealed::Take;
 
@@ -86,18 +87,30 @@ impl<B: Send> Take<B> for DistributedLockLayer<true> {
     }
 }
 
-/// Each body is read: what a request says of itself, such as its content type, decides nothing.
+/// Each body is read, except the messages of a gRPC call: its client may wait for an answer before it sends more.
 impl<B> Take<B> for DistributedLockLayer<false>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
 {
     fn content(parts: &Parts, body: &B) -> Content {
-        WholeBody::content(parts, body)
+        match is_grpc(parts) {
+            true => Content::Left,
+            false => WholeBody::content(parts, body),
+        }
     }
 
     async fn read(parts: &mut Parts, body: B) -> Result<(B, Bytes), RejectionKind> {
         WholeBody::read(parts, body).await
     }
+}
+
+/// Whether a request is a gRPC call to a service of tonic in an axum router, whose route is `/<package>.<Service>/{*rest}`. The content
+/// type does not decide that alone: with it, a stranger could hold the lock of any route with a slow body.
+fn is_grpc(parts: &Parts) -> bool {
+    let content_type = parts.headers.get(CONTENT_TYPE);
+    let service = template(parts).and_then(|template| template.strip_suffix("/{*rest}"));
+    content_type.is_some_and(|it| it.as_bytes().starts_with(b"application/grpc"))
+        && service.is_some_and(|service| service.contains('.') && service.rfind('/') == Some(0))
 }
 
 /// Reads each body.
