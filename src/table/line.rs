@@ -69,6 +69,8 @@ pub(super) struct Waiter {
     pub(super) slot: Arc<Slot>,
     /// The store has its place, in a fair queue.
     pub(super) placed: bool,
+    /// Its task asks for it, in a fair queue, and the store wakes it.
+    pub(super) is_asked_for: bool,
 }
 
 /// A task that asks for one side of a key.
@@ -263,13 +265,20 @@ impl Line {
         self.tasks.clear();
     }
 
-    /// Wakes the tasks. One whose request has its place in a fair queue is woken by the store.
+    /// The task of this request in a fair queue asks for it, or waits for something in this process.
+    pub(super) fn asks_for(&mut self, ticket: u64, asks: bool) {
+        if let Some(place) = self.place(ticket) {
+            self.waiters[place].is_asked_for = asks;
+        }
+    }
+
+    /// Wakes the tasks that wait for something in this process.
     pub(super) fn wake(&self, out: &mut Out) {
-        let waits = |task: &Task| {
+        let asks = |task: &Task| {
             let place = task.only().and_then(|ticket| self.place(ticket));
-            place.is_some_and(|place| self.waiters[place].placed)
+            place.is_some_and(|place| self.waiters[place].is_asked_for)
         };
-        let mut tasks = self.tasks.iter().filter(|task| !waits(task)).peekable();
+        let mut tasks = self.tasks.iter().filter(|task| !asks(task)).peekable();
         if tasks.peek().is_some() {
             let tasks = tasks.map(|task| task.work.clone());
             out.others().wake.extend(tasks);

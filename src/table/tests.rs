@@ -459,35 +459,39 @@ async fn a_round_of_visits_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_in_a_fair_queue_wakes_those_without_one_and_only_once() {
+async fn those_who_wait_for_the_store_in_a_fair_queue_are_woken_by_the_store_alone() {
     let mut world = World::new(Instant::now(), &[]);
     for n in 0..REQUESTS {
         world.apply(Event::Enters(n, LockMode::Fair));
     }
     world.apply(Event::Refused(0));
-    let task = |world: &World, n: u64| {
+    let task = |n: u64| {
         let mut tasks = world.tasks.iter();
-        tasks
-            .find(|task| task.ticket == n)
-            .expect("it waits")
-            .clone()
+        tasks.find(|task| task.ticket == n).expect("it waits")
     };
-    let woken = |out: Out| out.others.map_or(0, |others| others.wake.len());
-    let refused = |n: u64| {
-        let task = task(&world, n);
-        let event = world.table.event(&world.key, world.now, |key| {
-            key.line_refused(&task, None);
+    let woken = |event: &dyn Fn(&mut KeyAt<'_>)| {
+        let event = world.table.event(&world.key, world.now, event);
+        let others = event.expect("it is in use").1.others;
+        others.map_or(0, |others| others.wake.len())
+    };
+    let asks = |n: u64| {
+        woken(&|key| {
+            let next = key.next(task(n), true);
+            assert!(
+                matches!(next, Next::Ask { ticket, .. } if ticket == n),
+                "{next:?}"
+            );
         });
-        woken(event.expect("it is in use").1)
     };
-    assert_eq!(refused(1), 1, "the last one may ask");
-    assert_eq!(refused(1), 0);
-    assert_eq!(refused(2), 0);
-    let leaves = world
-        .table
-        .event(&world.key, world.now, |key| key.left(Side::Fair, 1));
+    let is_refused = |n: u64| woken(&|key| key.line_refused(task(n), None));
+    asks(0);
+    asks(1);
+    assert_eq!(is_refused(1), 1, "the last one may ask now");
+    asks(2);
+    assert_eq!(is_refused(2), 0);
+    assert_eq!(is_refused(1), 0, "it had its place");
     assert_eq!(
-        woken(leaves.expect("it is in use").1),
+        woken(&|key| key.left(Side::Fair, 1)),
         1,
         "its own task ends"
     );

@@ -12,14 +12,13 @@ use crate::table::line::{CLAIM, Next, Side, Task, Waiter};
 impl KeyAt<'_> {
     /// The request `number`, which has asked or waits, is over.
     pub(crate) fn left(&mut self, side: Side, number: u64) {
-        let asked = self.key.no_more_asking(number);
+        self.key.no_more_asking(number);
         if self.key.lines.is_some() {
             let line = self.key.line_mut(side);
-            let waited = line.remove(number).is_some();
+            line.remove(number);
             line.settle(&mut self.out);
-            if asked || waited {
-                self.wake();
-            }
+            // Also if it had its grant: the task may have waited for that alone, and another request may have come since.
+            self.wake();
         }
     }
 
@@ -69,6 +68,7 @@ impl KeyAt<'_> {
         let line = self.key.line_mut(side);
         let untaken = line.revoke(now, &mut self.out);
         let waits = line.has(task.ticket);
+        line.asks_for(task.ticket, false);
         let is_over = match only {
             Some(_) => !waits,
             None => line.is_empty(),
@@ -134,6 +134,7 @@ impl KeyAt<'_> {
                 let (ticket, terms) = (first.ticket, first.terms.clone());
                 let line = self.key.line_mut(side);
                 line.asks = true;
+                line.asks_for(ticket, true);
                 let behind = if line.tasks() == 1 { line.len() - 1 } else { 0 };
                 Next::Ask {
                     ticket,

@@ -80,6 +80,7 @@ impl KeyAt<'_> {
             since: self.now,
             slot,
             placed: false,
+            is_asked_for: false,
         });
         Ok(Entered::Wait { start })
     }
