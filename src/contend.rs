@@ -105,7 +105,8 @@ impl Contending {
                     self.idle(until).await;
                 }
                 Next::Idle { until } => {
-                    self.listening = Listening::default();
+                    // It asks at once for the next request, because it hears nothing meanwhile.
+                    (self.listening, self.rests_until) = (Listening::default(), None);
                     self.idle(until).await;
                 }
                 Next::Ask {
@@ -262,13 +263,10 @@ impl Contending {
             return false;
         };
         let until = Instant::now() + time;
-        let begun = self.listening.begin(&self.core, pending.attempt(), until);
-        let again = tokio::select! {
-            biased; // without chance, a simulation replays
-            again = begun => again,
-            // It listens later, and asks again then.
-            () = self.task.work.notified() => false,
-        };
+        let again = self
+            .listening
+            .begin(&self.core, pending.attempt(), until)
+            .await;
         let listens = self.listening.is_on();
         self.event(Instant::now(), |key, task| key.listens(task.side, listens));
         again

@@ -18,8 +18,6 @@ pub(super) struct Listening {
     wakeups: Option<Wakeups>,
     /// The answer to one that goes on in the background while the task asks.
     under_way: Option<oneshot::Receiver<Result<Wakeups, StoreError>>>,
-    /// The last one has ended, and may have been woken before.
-    has_ended: bool,
     /// When the store last answered.
     answered: Option<Instant>,
 }
@@ -38,10 +36,6 @@ impl Listening {
     ///
     /// Returns whether to ask again: something may have happened before the new subscription, and the former one may have been
     /// woken before its end.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: the subscription goes on, and [`woken`](Self::woken) tells what this would have told.
     pub(super) async fn begin(
         &mut self,
         core: &Arc<Core>,
@@ -56,10 +50,10 @@ impl Listening {
             return false;
         }
         // The end of the former one must not end what the new one has begun.
-        self.has_ended |= self.wakeups.take().is_some();
+        let ended = self.wakeups.take().is_some();
         if self.under_way.is_none() {
             if self.answered.is_some_and(|at| at.elapsed() < POLL) {
-                return std::mem::take(&mut self.has_ended);
+                return ended;
             }
             let (sender, answer) = oneshot::channel();
             let subscribing = core.store.subscribe(attempt.clone());
@@ -70,9 +64,10 @@ impl Listening {
             self.under_way = Some(answer);
         }
         let answer = self.under_way.as_mut().expect("it was begun");
-        let answer = timeout_at(until, answer).await;
-        let is_new = answer.is_ok_and(|answer| self.answered(answer.ok()));
-        std::mem::take(&mut self.has_ended) || is_new
+        match timeout_at(until, answer).await {
+            Ok(answer) => self.answered(answer.ok()) || ended,
+            Err(_) => ended,
+        }
     }
 
     /// Waits until something may have happened: a wake-up, the end of the subscription, or a new one.
@@ -81,9 +76,6 @@ impl Listening {
     ///
     /// Cancel safe.
     pub(super) async fn woken(&mut self) {
-        if std::mem::take(&mut self.has_ended) {
-            return;
-        }
         if let Some(answer) = &mut self.under_way {
             let answer = answer.await.ok();
             if self.answered(answer) {
