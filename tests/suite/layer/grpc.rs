@@ -113,10 +113,8 @@ async fn the_messages_of_a_call_are_not_awaited_and_other_bodies_are_whatever_th
         );
         if !left {
             let keyed = layer.key(key::json_field("lock:chat", "/id"));
-            let answer = send(
-                &routes.layer(keyed),
-                call(content_type, r#"{"id":1}"#.into()),
-            );
+            let keyed = routes.layer(keyed);
+            let answer = send(&keyed, call(content_type, r#"{"id":1}"#.into()));
             assert_eq!(answer.await.status(), 200, "{route}");
         }
     }
