@@ -220,7 +220,7 @@ impl RedisStoreBuilder {
     /// Sets how long a command may take. The default is 3 seconds.
     ///
     /// After a sixth of that time, all connections to the server are probed. A connection is replaced if it does not answer
-    /// within about a third of the time (at least half a second) while a new connection does; the commands on it fail as
+    /// within a third of the time (at least half a second) while a new connection does; the commands on it fail as
     /// unanswered. On Linux, the kernel ends a connection whose bytes stay unacknowledged for this time (`TCP_USER_TIMEOUT`).
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.response = timeout.min(FOR_EVER);

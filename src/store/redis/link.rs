@@ -22,7 +22,7 @@ use super::failure::unreachable;
 use super::node_context::NodeContext;
 use super::sentinel::FollowedMaster;
 use super::wire::Wire;
-use crate::backoff::{Backoff, jittered};
+use crate::backoff::Backoff;
 use crate::error::StoreError;
 use crate::sync::Mutex;
 use crate::telemetry;
@@ -261,10 +261,9 @@ impl Link {
         ended
     }
 
-    /// Opens another connection if a probe has no answer in time. Not all connections of all processes do so in the same moment.
+    /// Opens another connection if a probe has no answer in time.
     async fn another(&self) -> Result<Wire, StoreError> {
-        let probe = jittered(self.context.timeouts().probe() * 4 / 3);
-        sleep(probe + self.context.waits.delay()).await;
+        sleep(self.context.timeouts().probe() + self.context.waits.delay()).await;
         self.open(true).await
     }
 

@@ -22,7 +22,7 @@ impl Timeouts {
         self.response / 6
     }
 
-    /// How long a probe waits at least for its answer before another connection is opened.
+    /// How long a probe waits for its answer before another connection is opened.
     pub(super) fn probe(self) -> Duration {
         (self.response / 3).max(SHORTEST_PROBE)
     }
