@@ -35,6 +35,8 @@ impl KeyAt<'_> {
             return Ok(Entered::Share(grant));
         }
         if let Some(grant) = self.share_read(terms) {
+            // Its owner may wait with another request.
+            self.join_owners();
             return Ok(Entered::Share(grant));
         }
         if self.key.may_ask(terms, self.now) {

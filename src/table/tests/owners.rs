@@ -80,3 +80,39 @@ async fn a_write_that_must_not_wait_for_its_owners_read_leaves_nothing() {
     world.next(Side::Read);
     assert_eq!(world.table.len(), 0);
 }
+
+/// A second read of the owner comes when no writer waits any more, and shares a hold. The first would wait behind the next writer, which
+/// waits for that hold.
+#[tokio::test(start_paused = true)]
+async fn a_read_that_waits_joins_the_hold_that_its_owner_shares() {
+    let mut world = World::new(Instant::now(), &[]);
+    let read = of(&Owner::new(), LockMode::Read);
+    let (mut none, mut slot) = (None, None);
+    for (n, terms) in [
+        (1, terms(LockMode::Read)),
+        (2, terms(LockMode::Write)),
+        (3, read.clone()),
+    ] {
+        let entered = world.entry(|key| key.enter(n, &terms, &mut none));
+        assert!(matches!(entered, Ok(Entered::Ask)), "{n}: {entered:?}");
+        if n == 1 {
+            let held = world.hold(LockMode::Read);
+            let granted = world.event(|key| key.granted(n, held, &terms));
+            granted.expect("it is here").expect("it is open");
+        }
+    }
+    let news = (None, true);
+    let refused = world.entry(|key| key.refused(3, &read, &mut slot, news));
+    assert!(matches!(refused, Ok(Entered::Wait { .. })), "{refused:?}");
+    world.event(|key| key.left(Side::Exclusive, 2));
+    let second = world.entry(|key| key.enter(4, &read, &mut none));
+    let Ok(Entered::Share(second)) = second else {
+        panic!("no writer waits: {second:?}");
+    };
+    let slot = slot.expect("it waits");
+    let polled = slot.poll(&mut Context::from_waker(Waker::noop()));
+    let Poll::Ready(Taken::Answer(Ok(first))) = polled else {
+        panic!("it joins: {polled:?}");
+    };
+    assert!(Arc::ptr_eq(&first.held, &second.held));
+}
