@@ -197,7 +197,9 @@ impl Key {
     }
 
     fn remove(&mut self, is_it: impl Fn(&InStore) -> bool) {
-        self.in_store.retain(|part| !is_it(part));
+        if let Some(place) = self.in_store.iter().position(is_it) {
+            self.in_store.swap_remove(place);
+        }
     }
 
     /// Whether no other request of its owner asks, or has waited longer.

@@ -169,7 +169,6 @@ impl Line {
     /// Takes a request out that gets a grant now.
     pub(super) fn give(&mut self, index: usize, now: Instant) -> Waiter {
         let waiter = self.waiters.remove(index).expect("it is there");
-        self.given.retain(|given| given.slot.is_untaken());
         self.given.push(Given {
             ticket: waiter.ticket,
             slot: waiter.slot.clone(),
