@@ -256,16 +256,23 @@ impl Releasing {
                 .unwrap_or_else(|_| late()),
         };
         let released = match released {
-            Err(LockError::Unavailable(_)) if self.is_lost() => Err(LockError::Lost),
-            Err(LockError::Unavailable(error) | LockError::Conflict(error)) => {
-                Err(LockError::Unconfirmed(error))
-            }
-            Err(error) => Err(error),
             Ok(()) => return Ok(()),
+            Err(error) => Err(self.of_the_work(error)),
         };
         // It may be late, and not observed yet.
         self.released(&released);
         released
+    }
+
+    /// What the error of the release says of the work under the lock.
+    pub(crate) fn of_the_work(&self, error: LockError) -> LockError {
+        match error {
+            LockError::Unavailable(_) if self.is_lost() => LockError::Lost,
+            LockError::Unavailable(error) | LockError::Conflict(error) => {
+                LockError::Unconfirmed(error)
+            }
+            error => error,
+        }
     }
 
     fn released(&mut self, released: &Result<(), LockError>) {

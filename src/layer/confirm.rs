@@ -74,17 +74,13 @@ async fn released(
     };
     match answer {
         Ok(()) => Ok(Confirmation::Store),
-        // It is known to be lost: its lease may not be over.
-        Err(LockError::Unavailable(_)) if release.is_lost() => Err(LockError::Lost),
+        // The lease of a lock that is known to be lost may not be over.
         Err(LockError::Unavailable(_))
-            if deadline.is_some_and(|deadline| Instant::now() < deadline) =>
+            if !release.is_lost() && deadline.is_some_and(|deadline| Instant::now() < deadline) =>
         {
             Ok(Confirmation::Lease)
         }
-        Err(LockError::Unavailable(error) | LockError::Conflict(error)) => {
-            Err(LockError::Unconfirmed(error))
-        }
-        Err(error) => Err(error),
+        Err(error) => Err(release.of_the_work(error)),
     }
 }
 
