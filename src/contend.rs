@@ -146,15 +146,13 @@ impl Contending {
 
     /// Makes the attempt one of a request with these terms. Returns whether it is new.
     fn prepare(&mut self, terms: &Terms) -> bool {
-        match &mut self.pending {
-            Some(pending) => pending.renew(terms),
-            None => {
-                let number = self.core.next_number();
-                self.pending = Some(Pending::one(&self.core, &self.key, terms, number));
-                return true;
-            }
+        if let Some(pending) = &mut self.pending {
+            pending.renew(terms);
+            return false;
         }
-        false
+        let number = self.core.next_number();
+        self.pending = Some(Pending::one(&self.core, &self.key, terms, number));
+        true
     }
 
     /// Waits until it is woken.

@@ -213,11 +213,8 @@ impl Key {
         // Lines are sorted by ticket.
         let mut lines = self.lines.iter().flat_map(|lines| &**lines);
         let waits_longer = |line: &Line| {
-            let before = line.iter().take_while(|other| other.ticket < waiter.ticket);
-            before
-                .filter(|other| other.terms.owner.as_ref() == Some(owner))
-                .count()
-                > 0
+            let mut before = line.iter().take_while(|other| other.ticket < waiter.ticket);
+            before.any(|other| other.terms.owner.as_ref() == Some(owner))
         };
         !asks && !lines.any(waits_longer)
     }

@@ -113,6 +113,23 @@ impl Slot {
 
     /// Takes what is there.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Taken> {
+        self.poll_if(cx, |_| true)
+    }
+
+    /// Takes a grant, and nothing else.
+    pub(crate) fn poll_grant(&self, cx: &mut Context<'_>) -> Poll<NewShare> {
+        match self.poll_if(cx, Result::is_ok) {
+            Poll::Ready(Taken::Answer(Ok(grant))) => Poll::Ready(grant),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// Takes an answer that is `wanted`.
+    fn poll_if(
+        &self,
+        cx: &mut Context<'_>,
+        wanted: impl FnOnce(&Result<NewShare, LockError>) -> bool,
+    ) -> Poll<Taken> {
         // Cloned and dropped without the mutex: a waker is code outside this crate.
         let new = cx.waker().clone();
         let mut state = self.0.lock();
@@ -124,36 +141,14 @@ impl Slot {
                 Poll::Pending
             }
             SlotState::Revoked => Poll::Ready(Taken::Revoked),
-            SlotState::Given { .. } => match mem::replace(&mut *state, SlotState::Over) {
-                SlotState::Given { answer, .. } => Poll::Ready(Taken::Answer(answer)),
-                _ => Poll::Pending,
-            },
-            SlotState::Over => Poll::Pending,
+            SlotState::Given { answer, .. } if wanted(answer) => {
+                match mem::replace(&mut *state, SlotState::Over) {
+                    SlotState::Given { answer, .. } => Poll::Ready(Taken::Answer(answer)),
+                    _ => Poll::Pending,
+                }
+            }
+            SlotState::Given { .. } | SlotState::Over => Poll::Pending,
         }
-    }
-
-    /// Takes a grant, and no other answer.
-    pub(crate) fn poll_grant(&self, cx: &mut Context<'_>) -> Poll<NewShare> {
-        let new = cx.waker().clone();
-        let mut state = self.0.lock();
-        let before = match mem::replace(&mut *state, SlotState::Over) {
-            SlotState::Given {
-                answer: Ok(grant), ..
-            } => return Poll::Ready(grant),
-            SlotState::Waits { tickets, waker } => {
-                let before = waker;
-                let waker = Some(new);
-                *state = SlotState::Waits { tickets, waker };
-                before
-            }
-            other => {
-                *state = other;
-                None
-            }
-        };
-        drop(state);
-        drop(before);
-        Poll::Pending
     }
 
     /// The request is over. Returns a grant that it has not taken.
