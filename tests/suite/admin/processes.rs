@@ -165,16 +165,8 @@ async fn a_user_without_the_right_takes_locks_and_is_not_shown() {
     let server = RedisServer::start().await;
     let rules = RedisStore::acl_rules(["k"]);
     let may_announce = rules.clone().announce();
-    for (user, rules) in [("mute", &rules), ("named", &may_announce)] {
-        let mut acl = redis::cmd("ACL");
-        acl.arg("SETUSER").arg(user).arg("on").arg(">secret");
-        for rule in rules.iter() {
-            acl.arg(rule);
-        }
-        acl.exec_async(&mut server.connection().await)
-            .await
-            .unwrap();
-    }
+    let mute = server.user("mute", &rules).await;
+    let named = server.user("named", &may_announce).await;
     let admin = LockAdmin::new(RedisStore::connect(server.url()).await.unwrap());
     let refused = async || {
         let mut log = redis::cmd("ACL");
@@ -182,10 +174,8 @@ async fn a_user_without_the_right_takes_locks_and_is_not_shown() {
         let log: Vec<redis::Value> = log.arg("LOG").query_async(&mut redis).await.unwrap();
         log.len()
     };
-    for user in ["named", "mute"] {
+    for (user, address) in [("named", named), ("mute", mute)] {
         assert_eq!(refused().await, 0);
-        let address = server.url();
-        let address = address.replace("redis://", &format!("redis://{user}:secret@"));
         let store = RedisStore::connect(address).await.unwrap();
         let locks = LockClient::builder(store).announce("api").build();
         let guard = locks.lock("k").await.unwrap();

@@ -116,21 +116,10 @@ async fn records(shop: &LockClient, stock: &LockClient) {
 #[tokio::test]
 async fn a_user_whose_rights_end_with_the_name_space_takes_its_locks_and_no_other() {
     let server = RedisServer::start().await;
-    let mut redis = server.connection().await;
     let rules = RedisStore::acl_rules(["lock:", "ns:"])
         .namespace("prod-shop")
         .admin();
-    let mut user = redis::cmd("ACL");
-    user.arg("SETUSER")
-        .arg("locks")
-        .arg("reset")
-        .arg("on")
-        .arg(">secret");
-    for rule in rules.iter() {
-        user.arg(rule);
-    }
-    user.exec_async(&mut redis).await.unwrap();
-    let address = server.url().replace("redis://", "redis://locks:secret@");
+    let address = server.user("locks", &rules).await;
     let store = RedisStore::connect(address).await.unwrap();
     let shop = LockClient::builder(store.clone())
         .namespace("prod-shop")

@@ -24,13 +24,18 @@ use crate::support::{Builder, Peer, RedisCluster, RedisServer, eventually};
 
 const LEASE: Duration = Duration::from_secs(5);
 
-#[tokio::test]
-async fn a_server_dies_and_its_replica_takes_over() {
-    let mut cluster = RedisCluster::start_with(&[
-        ("cluster-node-timeout", "3000"),
+/// A Cluster that goes on serving where a part of it is down.
+async fn in_parts(node_timeout: &str) -> RedisCluster {
+    RedisCluster::start_with(&[
+        ("cluster-node-timeout", node_timeout),
         ("cluster-require-full-coverage", "no"),
     ])
-    .await;
+    .await
+}
+
+#[tokio::test]
+async fn a_server_dies_and_its_replica_takes_over() {
+    let mut cluster = in_parts("3000").await;
     let locks = LockClient::new(store(&cluster).await);
     let renewed = |name: &str| locks.lock(name).lease(Lease::Renewed(LEASE));
     let [on_dead, on_living] = [
@@ -98,11 +103,7 @@ async fn a_replica_that_takes_over_is_counted_as_a_failover() {
 #[tokio::test]
 async fn a_part_that_is_down_ends_no_other_locks() {
     const SHORT: Duration = Duration::from_secs(3);
-    let mut cluster = RedisCluster::start_with(&[
-        ("cluster-node-timeout", "3000"),
-        ("cluster-require-full-coverage", "no"),
-    ])
-    .await;
+    let mut cluster = in_parts("3000").await;
     let locks = LockClient::new(store(&cluster).await);
     let owner = Owner::new();
     let mut guards = Vec::new();
@@ -132,11 +133,7 @@ async fn a_part_that_is_down_ends_no_other_locks() {
 /// Every request for its locks finds that it is down. All processes ask the others then.
 #[tokio::test]
 async fn servers_are_asked_seldom_about_one_that_is_down() {
-    let mut cluster = RedisCluster::start_with(&[
-        ("cluster-node-timeout", "3000"),
-        ("cluster-require-full-coverage", "no"),
-    ])
-    .await;
+    let mut cluster = in_parts("3000").await;
     let locks = LockClient::new(store(&cluster).await);
     let name = cluster.name_on(0, "down-").await;
     for node in [0, 3] {
@@ -364,11 +361,7 @@ async fn a_request_whose_hold_a_failover_forgets_is_500() {
 /// A layer that has found one server down asks before it reads a body, and then about the keys of the request alone.
 #[tokio::test]
 async fn a_layer_serves_the_keys_of_the_servers_that_answer() {
-    let mut cluster = RedisCluster::start_with(&[
-        ("cluster-node-timeout", "60000"),
-        ("cluster-require-full-coverage", "no"),
-    ])
-    .await;
+    let mut cluster = in_parts("60000").await;
     let [dead, living] = [
         cluster.name_on(0, "dead-").await,
         cluster.name_on(1, "living-").await,

@@ -46,11 +46,7 @@ async fn losses_and_refusals_are_kept_with_their_cause() {
 #[tokio::test]
 async fn a_page_without_rights_names_them() {
     let redis = RedisServer::start().await;
-    let rules = RedisStore::acl_rules(["lock:"]).to_string();
-    let user = ["ACL", "SETUSER", "locks", "on", ">secret"];
-    let words: Vec<_> = user.into_iter().chain(rules.split(' ')).collect();
-    let _: redis::Value = redis.ask(&words).await;
-    let address = format!("redis://locks:secret@127.0.0.1:{}", redis.port());
+    let address = redis.user("locks", &RedisStore::acl_rules(["lock:"])).await;
     let locks = LockClient::new(RedisStore::connect(address).await.unwrap());
     let page = Page::serve(console::router(&locks)).await;
     let shown = page.json("/api/key?key=other").await;

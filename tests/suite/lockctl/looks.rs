@@ -137,10 +137,7 @@ async fn a_lock_with_more_holders_than_are_shown_is_said_to_have_more() {
 #[tokio::test]
 async fn a_failure_advises_what_can_be_typed() {
     let redis = RedisServer::start().await;
-    let rules = RedisStore::acl_rules(["k:"]).to_string();
-    let user = ["ACL", "SETUSER", "few", "on", ">secret"];
-    let user: Vec<_> = user.into_iter().chain(rules.split(' ')).collect();
-    let () = redis.ask(&user).await;
+    redis.user("few", &RedisStore::acl_rules(["k:"])).await;
     let () = redis.ask(&["HSET", "k:hash", "field", "1"]).await;
     for (arguments, expected) in [
         (

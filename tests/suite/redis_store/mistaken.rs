@@ -16,11 +16,7 @@ async fn refusal(builder: RedisStoreBuilder) -> String {
 
 /// The address of a server, for a user with only the documented rights.
 async fn restricted(server: &RedisServer) -> String {
-    let rules = RedisStore::acl_rules([""]).to_string();
-    let user = ["ACL", "SETUSER", "locks", "on", ">secret"];
-    let words: Vec<_> = user.into_iter().chain(rules.split(' ')).collect();
-    let _: redis::Value = server.ask(&words).await;
-    format!("redis://locks:secret@127.0.0.1:{}", server.port())
+    server.user("locks", &RedisStore::acl_rules([""])).await
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use std::{env, fs, io};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisResult};
 use tempfile::TempDir;
+use tower_distributed_lock::store::redis::AclRules;
 
 use super::{Authority, Credentials, Dump, Monitor, Process, ReservedPort, dump, eventually};
 
@@ -50,6 +51,17 @@ impl RedisServer {
     /// Starts a server with the default configuration.
     pub(crate) async fn start() -> Self {
         Self::builder().start().await
+    }
+
+    /// Makes a user with these rights. Returns the address for it.
+    pub(crate) async fn user(&self, name: &str, rules: &AclRules) -> String {
+        let mut acl = redis::cmd("ACL");
+        acl.arg("SETUSER").arg(name).arg("on").arg(">secret");
+        acl.arg(rules.iter().collect::<Vec<_>>());
+        let mut redis = self.connection().await;
+        let made = acl.exec_async(&mut redis).await;
+        made.expect("the rules are valid");
+        format!("redis://{name}:secret@127.0.0.1:{}", self.port())
     }
 
     pub(crate) fn builder() -> Builder {
