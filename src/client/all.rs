@@ -101,11 +101,12 @@ impl AllOf<'_> {
         &self,
         blocked: Option<Blocked>,
     ) -> Result<Result<Shares, Blocked>, LockError> {
-        let now = Instant::now();
         let mut shares: Vec<Option<Share>> = self.keys.iter().map(|_| None).collect();
         if let Some(Blocked { index, .. }) = blocked {
             shares[index] = Some(self.take_one(index, self.wait).await?);
         }
+        // That may have taken long.
+        let now = Instant::now();
         let terms = self.keys.iter().map(|(_, mode)| Terms {
             max_waiters: None,
             ..self.terms.in_mode(*mode)

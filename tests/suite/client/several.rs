@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use tower_distributed_lock::{LockClient, LockError, LockMode, MemoryStore};
+use tower_distributed_lock::{LockClient, LockError, LockMode, MemoryStore, Owner};
 
 use crate::layer::store::TestStore;
 
@@ -58,6 +58,46 @@ async fn a_request_that_was_not_polled_waits_again_for_every_key() {
     let granted = granted.expect("the other key is free").expect("free");
     assert_eq!(granted.key().as_str(), "other");
     drop(one);
+}
+
+/// Its wait for the key that was in use does not count: the readers of the other one may have come since.
+#[tokio::test(start_paused = true)]
+async fn a_request_for_all_shares_no_read_that_is_older_than_the_share_window() {
+    let store = MemoryStore::new();
+    let (locks, others) = (LockClient::new(store.clone()), LockClient::new(store));
+    let holder = others.lock("a").mode(LockMode::Write).await.expect("free");
+    let both = locks.lock_all([("a", LockMode::Write), ("b", LockMode::Read)]);
+    let both = tokio::spawn(both.acquire());
+    sleep(Duration::from_secs(1)).await;
+    let read = locks.lock("b").mode(LockMode::Read).await.expect("free");
+    sleep(Duration::from_secs(1)).await;
+    holder.release().await.expect("held");
+    let both = both.await.expect("no panic").expect("both are free");
+    let admin = locks.admin().expect("a memory store");
+    let found = admin.inspect("b").await.expect("it answers");
+    assert_eq!(found.holders.len(), 2, "it asked for a read of its own");
+    drop((both, read));
+}
+
+/// Another process is next for the key that was in use, so that a request which gives it up waits again.
+#[tokio::test(start_paused = true)]
+async fn a_request_for_all_has_its_longest_hold_from_the_grant_on() {
+    let store = MemoryStore::new();
+    let [locks, holder, next] = [(); 3].map(|()| LockClient::new(store.clone()));
+    let owner = Owner::new();
+    let _outer = locks.lock("b").owner(&owner).await.expect("free");
+    let held = holder.lock("a").await.expect("free");
+    let both = locks.lock_all(["a", "b"]).owner(&owner);
+    let both = both.max_hold(Duration::from_secs(1));
+    let both = tokio::spawn(both.wait(Duration::from_secs(10)).acquire());
+    sleep(Duration::from_millis(100)).await;
+    let _next = tokio::spawn(next.lock("a").acquire());
+    sleep(Duration::from_secs(3)).await;
+    held.release().await.expect("held");
+    let both = timeout(Duration::from_secs(1), both).await;
+    let both = both.expect("both are free").expect("no panic");
+    let both = both.expect("it was its turn");
+    assert!(!both.is_lost());
 }
 
 /// One key is handed over inside the process, while the store is silent about the other.
