@@ -44,7 +44,7 @@ pub(crate) struct Held {
 ///
 /// `held → releasing → ended`, or `held → ended`. Between calls:
 ///
-/// * `deadline` moves only by an answer "held" to a renewal that came before it, and was sent after the last that moved it.
+/// * `deadline` moves only by an answer "held" to a renewal that came before it, and never back.
 /// * `held_through` never moves back; it also moves after the end, because it is a fact about the store.
 /// * `end` is final. A hold that is past its deadline and not being released is lost, even before the keeper has noticed.
 #[derive(Debug)]
@@ -55,8 +55,6 @@ struct State {
     questions: u64,
     /// The latest of them that the store answered with "held".
     held_through: u64,
-    /// The latest renewal that moved the deadline.
-    renewed_by: u64,
     /// When its renewals end; `None`: with the last share.
     limit: Option<Instant>,
     /// A release has begun: it decides how the hold ends.
@@ -116,7 +114,6 @@ impl Held {
                 deadline: granted_until,
                 questions: 0,
                 held_through: 0,
-                renewed_by: 0,
                 limit: None,
                 releasing: false,
                 asked: false,
@@ -246,11 +243,8 @@ impl Held {
                 state.held_through = state.held_through.max(question.0);
                 let in_time = now < state.deadline;
                 if let Some((sent, lease)) = renewed.filter(|_| state.is_open() && in_time) {
-                    // An answer that a later one has overtaken is ignored. A lease that is cut at a limit ends earlier.
-                    if question.0 > state.renewed_by {
-                        state.renewed_by = question.0;
-                        state.deadline = sent + valid_for(lease);
-                    }
+                    // No renewal shortens what the store keeps.
+                    state.deadline = state.deadline.max(sent + valid_for(lease));
                 }
                 State::notify(state);
                 false

@@ -240,28 +240,26 @@ impl Core {
     }
 
     /// Has the store keep holds for this time at least. A later renewal does not shorten it.
-    async fn extend(&self, holds: &[Arc<Held>], until: Instant) -> Result<(), LockError> {
+    async fn extend(
+        self: &Arc<Self>,
+        holds: &[Arc<Held>],
+        until: Instant,
+    ) -> Result<(), LockError> {
         let lease = until.saturating_duration_since(Instant::now());
         let partitions = self.store.by_partition(holds, |held| &held.hold.key);
         for holds in partitions.into_values() {
-            let before: Vec<_> = holds.iter().map(|held| held.asks_until(until)).collect();
+            holds.iter().for_each(|held| held.asks_until(until));
             let renewals = holds.iter();
             let renewals = renewals.map(|held| Renewal::new(held.hold.clone(), lease));
             let questions: Vec<_> = holds.iter().map(|held| held.question()).collect();
             let sent = Instant::now();
             let statuses = self.store.renew(renewals.collect()).answer().await;
-            // Of several batches, one may have been executed.
-            if let Err(error) = &statuses
-                && error.is_without_effect()
-                && holds.len() <= BATCH
-            {
-                let asked = holds.iter().zip(before);
-                asked.for_each(|(held, before)| held.was_not_asked(before));
-            }
             for ((held, question), status) in holds.into_iter().zip(questions).zip(statuses?) {
                 // A store does not shorten a lease.
                 let renewed = (lease > held.lease.duration()).then_some((sent, lease));
-                held.answered(question, status, renewed);
+                if held.answered(question, status, renewed) {
+                    self.lose(&held, "gone");
+                }
                 match status {
                     HoldStatus::Held => {}
                     HoldStatus::Gone => return Err(LockError::Lost),

@@ -37,12 +37,15 @@ impl Held {
         }
     }
 
-    /// When to visit it if its limit was extended: its renewals may have ended, or have been cut.
+    /// When to visit it if its limit was extended: its renewals may have ended, or have been cut. `None`: at the visit that it has.
     pub(crate) fn early_visit(&self, now: Instant) -> Option<Instant> {
         let state = self.state.lock();
-        let full = state.deadline.saturating_duration_since(now) >= self.lease.duration() * 2 / 3;
+        let left = state.deadline.saturating_duration_since(now);
+        let lease = self.lease.duration();
         let waits = state.asked || !state.is_open() || matches!(self.lease, Lease::Fixed(_));
-        (!full && !waits).then_some(now)
+        // With more than a lease left, which its minimum gave it, its renewals may have ended all the same.
+        let is_full = left >= lease * 2 / 3 && left <= lease;
+        (!is_full && !waits).then(|| now + left.saturating_sub(lease * 2 / 3))
     }
 
     /// How much earlier than at its next visit it may be renewed, so that it shares a question with others. What may come earlier is

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, MemoryStore};
 
+use crate::layer::store::TestStore;
 use crate::support::{Site, eventually};
 
 /// Longer than the steps of a test on a busy machine.
@@ -159,6 +160,34 @@ async fn a_hold_that_was_passed_on_has_its_minimum_too() {
     assert!(waited > minimum - Duration::from_secs(1), "{waited:?}");
     assert!(waited < minimum + Duration::from_secs(2), "{waited:?}");
     drop(next);
+}
+
+/// The store keeps it for so long, and the renewals, which are for less, do not shorten that.
+#[tokio::test(start_paused = true)]
+async fn a_kept_hold_is_not_lost_while_the_store_is_silent() {
+    let store = TestStore::default();
+    let locks = LockClient::new(store.clone());
+    let guard = locks.lock("k").await.unwrap();
+    let minimum = Duration::from_secs(600);
+    guard.hold_at_least(minimum).await.unwrap();
+    let until = guard.deadline();
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert!(guard.deadline() >= until, "a renewal moved it back");
+    store.silence(true);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!guard.is_lost());
+    store.silence(false);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_cannot_be_kept_is_lost_at_once() {
+    let locks = LockClient::new(MemoryStore::new());
+    let guard = locks.lock("k").await.unwrap();
+    locks.admin().unwrap().force_unlock("k").await.unwrap();
+    let kept = guard.hold_at_least(Duration::from_secs(5)).await;
+    assert!(matches!(kept, Err(LockError::Lost)), "{kept:?}");
+    assert!(guard.is_lost());
 }
 
 #[tokio::test(start_paused = true)]
