@@ -152,7 +152,7 @@ impl Keeper {
         renewals: &mut BTreeMap<u16, Vec<Renewed>>,
         losses: &mut usize,
     ) -> bool {
-        let (mut over, mut kept) = (Vec::new(), Vec::new());
+        let (mut over, mut kept, mut renewed) = (Vec::new(), Vec::new(), Vec::new());
         let visited = {
             let mut shard = core.table.shard(shard);
             let due = shard.wheel.take(now, PART);
@@ -165,13 +165,17 @@ impl Keeper {
                     Due::Wait(until) => shard.wheel.place(&held, until),
                     Due::Renew(lease) => {
                         shard.wheel.place(&held, held.deadline());
-                        let partition = core.store.partition_of(&held.hold.key);
-                        renewals.entry(partition).or_default().push((held, lease));
+                        renewed.push((held, lease));
                     }
                 }
             }
             visited
         };
+        // Outside of the mutex: the store says where a key is.
+        for (held, lease) in renewed {
+            let partition = core.store.partition_of(&held.hold.key);
+            renewals.entry(partition).or_default().push((held, lease));
+        }
         kept.iter().for_each(|held| core.release_kept(held));
         for held in over {
             core.lose(&held, held.why_over());
