@@ -105,8 +105,9 @@ impl Contending {
                     self.idle(until).await;
                 }
                 Next::Idle { until } => {
-                    // It asks at once for the next request, because it hears nothing meanwhile.
-                    (self.listening, self.rests_until) = (Listening::default(), None);
+                    // No request has a place. It asks at once for the next one, because it hears nothing meanwhile.
+                    (self.pending, self.rests_until) = (None, None);
+                    self.listening = Listening::default();
                     self.idle(until).await;
                 }
                 Next::Ask {
@@ -146,7 +147,10 @@ impl Contending {
 
     /// Makes the attempt one of a request with these terms. Returns whether it is new.
     fn prepare(&mut self, terms: &Terms) -> bool {
-        if let Some(pending) = &mut self.pending {
+        // An attempt keeps its mode, by which the store finds its place.
+        if let Some(pending) = &mut self.pending
+            && pending.attempt().hold.mode == terms.mode
+        {
             pending.renew(terms);
             return false;
         }
