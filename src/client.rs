@@ -201,8 +201,8 @@ impl LockClient {
     ///
     /// It is for a resource that is split into segments to reduce contention, such as ten counters that together are one stock.
     /// Requests begin at different keys, so that the segments are used equally. A request that waits is in the queue of every
-    /// key, behind earlier requests of this process, and [`max_waiters`](LockRequest::max_waiters) counts it there. In the store
-    /// it has no place in a fair queue. A key may come with a mode of its own. A key that is named twice counts twice in
+    /// key, behind earlier requests of this process, and [`max_waiters`](LockRequest::max_waiters) counts it there; in `Fair` mode
+    /// it stands in the store's queue of every key. A key may come with a mode of its own. A key that is named twice counts twice in
     /// [`max_keys_per_request`](crate::client::LockClientBuilder::max_keys_per_request).
     ///
     /// [`LockGuard::key`]: crate::LockGuard::key

@@ -130,7 +130,7 @@ pub(super) async fn unless_closed<T>(
     }
     tokio::select! {
         biased; // without chance, a simulation replays
-        done = timeout_at(wait.until, work) => done.map_err(|_| over(None)),
+        done = timeout_at(wait.until, work) => done.map_err(|_| over()),
         () = core.closing.cancelled() => Err(LockError::Shutdown),
     }
 }

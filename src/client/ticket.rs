@@ -195,7 +195,7 @@ impl<'a> Ticket<'a> {
         });
         match known.reduce(|one, other| one.into_iter().chain(other).min()) {
             Some(retry_after) => LockError::Busy { retry_after },
-            None => over(None),
+            None => over(),
         }
     }
 }

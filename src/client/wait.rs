@@ -44,14 +44,8 @@ impl Wait {
     }
 }
 
-/// The error after the time-out: another holder has the lock if `known` is set, otherwise the store never answered.
-pub(super) fn over(known: Option<Duration>) -> LockError {
-    match known {
-        Some(_) => LockError::Busy { retry_after: known },
-        None => StoreError::new(
-            StoreErrorKind::Unanswered,
-            "the wait was over before the store answered",
-        )
-        .into(),
-    }
+/// The error after the time-out, if the store never answered.
+pub(super) fn over() -> LockError {
+    let why = "the wait was over before the store answered";
+    StoreError::new(StoreErrorKind::Unanswered, why).into()
 }

@@ -37,7 +37,7 @@ impl LockRequest {
         let wait = Wait::new(self.terms.wait, Instant::now());
         let statuses = timeout_at(wait.until, asked).await;
         match statuses
-            .map_err(|_| over(None))??
+            .map_err(|_| over())??
             .contains(&HoldStatus::Unknown)
         {
             true => Err(undecided().into()),
