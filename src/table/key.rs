@@ -154,7 +154,7 @@ impl Key {
             .iter()
             .flat_map(|lines| lines.iter().zip(Side::ALL));
         lines.flat_map(|(line, side)| {
-            let first = |index| line.was_refused && index == 0;
+            let first = |index| line.was_refused() && index == 0;
             let waiters = line.iter().enumerate();
             waiters.map(move |(index, waiter)| (waiter, side == Side::Fair || first(index)))
         })
@@ -248,8 +248,10 @@ impl Key {
         }
     }
 
-    fn is_held_by(&self, owner: &Owner) -> bool {
-        self.holds().any(|shared| shared.is_shared_by(owner))
+    fn is_shared_by(&self, held: &Arc<Held>, owner: &Owner) -> bool {
+        let mut holds = self.holds();
+        let shared = holds.find(|shared| Arc::ptr_eq(&shared.held, held));
+        shared.is_some_and(|shared| shared.is_shared_by(owner))
     }
 
     /// `None` if its last share has ended.
@@ -264,7 +266,7 @@ impl Key {
         self.remove(is_it);
     }
 
-    fn line(&self, side: Side) -> Option<&Line> {
+    pub(super) fn line(&self, side: Side) -> Option<&Line> {
         self.lines.as_deref().map(|lines| &lines[side as usize])
     }
 

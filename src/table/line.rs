@@ -110,8 +110,6 @@ pub(super) struct Line {
     /// When the store last answered, and when the lease of the holder ends of which it told.
     answered: Option<Instant>,
     held_until: Option<Instant>,
-    /// The store has refused the task since it last granted.
-    pub(super) was_refused: bool,
     /// The task has something in the store, and with it perhaps a place in line.
     pub(super) asks: bool,
     /// The task hears the messages of releases.
@@ -214,7 +212,11 @@ impl Line {
     pub(super) fn news(&mut self, now: Instant, held_until: Option<Instant>) {
         self.answered = self.answered.max(Some(now));
         self.held_until = held_until;
-        self.was_refused = held_until.is_some();
+    }
+
+    /// The store has refused the task since it last granted.
+    pub(super) fn was_refused(&self) -> bool {
+        self.held_until.is_some()
     }
 
     pub(super) fn has_news_since(&self, since: Instant) -> bool {
@@ -235,6 +237,12 @@ impl Line {
 
     pub(super) fn tasks(&self) -> usize {
         self.tasks.len()
+    }
+
+    /// Whether a task asks for a request with this ticket, or will.
+    pub(super) fn has_task(&self, side: Side, ticket: u64) -> bool {
+        let mut tasks = self.tasks.iter();
+        tasks.any(|task| side != Side::Fair || task.ticket == ticket)
     }
 
     pub(super) fn is_task(&self, task: &Task) -> bool {

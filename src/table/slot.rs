@@ -49,10 +49,16 @@ impl Slot {
         Arc::new(Self(Mutex::new(SlotState::Waits { tickets, waker })))
     }
 
-    /// One more ticket waits with it.
+    /// One more ticket waits with it. The error of another one is no answer then.
     pub(super) fn add(&self) {
-        if let SlotState::Waits { tickets, .. } = &mut *self.0.lock() {
-            *tickets += 1;
+        let mut state = self.0.lock();
+        match &mut *state {
+            SlotState::Waits { tickets, .. } => *tickets += 1,
+            SlotState::Given { answer: Err(_), .. } => {
+                let (tickets, waker) = (1, None);
+                *state = SlotState::Waits { tickets, waker };
+            }
+            _ => {}
         }
     }
 

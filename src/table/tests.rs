@@ -14,6 +14,7 @@ use crate::store::HoldStatus;
 use crate::telemetry::Route;
 
 mod owners;
+mod slots;
 mod waking;
 
 const REQUESTS: u64 = 3;
@@ -244,6 +245,15 @@ impl World {
         self.check(event);
     }
 
+    /// Whether a task of the table serves a side: not one that was replaced or has ended.
+    fn has_task(&self, side: Side) -> bool {
+        let has_task = |key: &Key| {
+            let line = key.line(side);
+            line.is_some_and(|line| line.has_task(side, 0))
+        };
+        self.table.read(&self.key, has_task).unwrap_or_default()
+    }
+
     fn placed(&mut self, entered: Entered, mode: LockMode, slot: Option<Arc<Slot>>) -> Place {
         match entered {
             Entered::Share(grant) => Place::Holds(grant),
@@ -332,9 +342,8 @@ impl World {
         }
         for side in [Side::Exclusive, Side::Read] {
             let waits = self.waiting(side) > 0;
-            let has_task = self.tasks.iter().any(|task| task.side == side);
             assert!(
-                !waits || has_task,
+                !waits || self.has_task(side),
                 "no task asks for {side:?} after {event:?}"
             );
         }

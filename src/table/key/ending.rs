@@ -70,7 +70,7 @@ impl KeyAt<'_> {
         let grant = shared.pass_to(&waiter.terms, self.wheel, self.now);
         self.out.tell(waiter.slot, waiter.ticket, Ok(grant));
         if waiter.terms.owner.is_some() {
-            self.join_owners();
+            self.join_owners(held);
         }
         true
     }

@@ -36,7 +36,7 @@ impl KeyAt<'_> {
         }
         if let Some(grant) = self.share_read(terms) {
             // Its owner may wait with another request.
-            self.join_owners();
+            self.join_owners(&grant.held);
             return Ok(Entered::Share(grant));
         }
         if self.key.may_ask(terms, self.now) {
@@ -74,7 +74,8 @@ impl KeyAt<'_> {
         let slot = slot.get_or_insert_with(Slot::new).clone();
         slot.add();
         let line = self.key.line_mut(side);
-        let has_task = side != Side::Fair && line.tasks() > 0;
+        // One that stands again in a fair queue may find its task.
+        let has_task = line.has_task(side, ticket);
         let start = (!has_task).then(|| line.start(side, ticket));
         line.push(Waiter {
             ticket,
@@ -231,7 +232,7 @@ impl Key {
         };
         match terms.mode {
             LockMode::Permit(limit) => {
-                let is_refused = line.is_some_and(|line| line.was_refused && !line.is_empty());
+                let is_refused = line.is_some_and(|line| line.was_refused() && !line.is_empty());
                 let has_room = !is_behind && self.asking(side, now) < limit.get() as usize;
                 !is_refused && (!waits || has_room)
             }

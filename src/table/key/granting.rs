@@ -67,8 +67,9 @@ impl KeyAt<'_> {
 
     /// A new hold is here: the keeper visits it, the readers that wait enter with it, and so do requests of its owners.
     fn admit(&mut self, mut shared: Shared, visit: Instant) {
-        let mode = shared.held.hold.mode;
-        self.wheel.place(&shared.held, visit);
+        let held = shared.held.clone();
+        let mode = held.hold.mode;
+        self.wheel.place(&held, visit);
         if self.key.lines.is_none() {
             self.key.in_store.push(InStore::Held(shared));
             return;
@@ -91,18 +92,18 @@ impl KeyAt<'_> {
             }
         }
         self.key.in_store.push(InStore::Held(shared));
-        self.join_owners();
+        self.join_owners(&held);
         self.wake();
     }
 
-    /// Requests whose owners have got a hold join it, or learn why they cannot.
-    pub(super) fn join_owners(&mut self) {
+    /// Requests whose owners have got a share of `held` join it, or learn why they cannot.
+    pub(super) fn join_owners(&mut self, held: &Arc<Held>) {
         for side in Side::ALL {
             let mut index = 0;
-            while let Some(waiter) = self.key.line(side).filter(|line| index < line.len()) {
-                let waiter = waiter.get(index);
+            while let Some(line) = self.key.line(side).filter(|line| index < line.len()) {
+                let waiter = line.get(index);
                 let owner = waiter.terms.owner.as_ref();
-                if !owner.is_some_and(|owner| self.key.is_held_by(owner)) {
+                if !owner.is_some_and(|owner| self.key.is_shared_by(held, owner)) {
                     index += 1;
                     continue;
                 }
