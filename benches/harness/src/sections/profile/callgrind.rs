@@ -114,7 +114,7 @@ fn events(text: &str) -> Result<HashMap<String, u64>> {
 }
 
 /// The floors of this crate, as ARCHITECTURE.md names them, and what else takes part. The first that is found counts.
-const PLACES: [(&str, &str); 30] = [
+const PLACES: [(&str, &str); 32] = [
     ("/malloc/", "allocator"),
     ("/alloc.rs", "allocator"),
     ("/sys/alloc/", "allocator"),
@@ -131,10 +131,12 @@ const PLACES: [(&str, &str); 30] = [
     ("/src/layer", "this crate: layer"),
     ("/src/key", "this crate: key"),
     ("/src/client", "this crate: client"),
-    ("/src/queue", "this crate: queue"),
-    ("/src/background", "this crate: background"),
-    ("/src/watchdog", "this crate: watchdog"),
-    ("/src/cleanup", "this crate: cleanup"),
+    ("/src/contend", "this crate: contend"),
+    ("/src/table", "this crate: table"),
+    ("/src/hold", "this crate: hold"),
+    ("/src/keeper", "this crate: keeper"),
+    ("/src/release", "this crate: release"),
+    ("/src/spawn", "this crate: spawn"),
     ("/src/guard", "this crate: guard"),
     ("/src/store", "this crate: store"),
     ("/src/lock", "this crate: lock"),

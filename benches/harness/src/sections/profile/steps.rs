@@ -16,33 +16,51 @@ const REST: &str = "the rest: the request, its futures and its guard are made, m
 const LAYER: &str =
     "the rest: what of the layer is in none of these functions, its futures, and the tasks";
 
+/// What both sides of the table's mutex take, with the hold that is made, placed in the wheel and taken out of it.
+const TABLE: &[&str] = &[
+    "table::Table>::entry",
+    "table::Table>::event",
+];
+
+const IN_STORE: &[&str] = &[
+    "MemoryStore as tower_distributed_lock::store::LockStore>::acquire",
+    "MemoryStore::release_now",
+];
+
+/// The commands of a Redis store.
+const COMPOSED: &[&str] = &["redis::calls::acquire", "redis::calls::release"];
+const SENT: &[&str] = &["redis::router::Router::call::"];
+
+/// The compiler may put the first into the task itself.
+const CONNECTION: &[&str] = &["forward::Forward<", "multiplexed_connection::PipelineSink<"];
+
 const PAIR: [Step; 6] = [
     Step {
         name: "the store: its two transitions of the key",
-        functions: &["StoreAtOnce>::acquire_now", "StoreAtOnce>::release_now"],
+        functions: IN_STORE,
         without: &[],
     },
     Step {
-        name: "the queue: its two transitions, with the attempt and the hold, which is registered",
-        functions: &[
-            "queue::Queues::enter_and_ask",
-            "queue::share::Share::depart",
-        ],
-        without: &["StoreAtOnce>::acquire_now"],
+        name: "the table: the three events of the key",
+        functions: TABLE,
+        without: &[],
     },
     Step {
-        name: "the watchdog and the background: the hold is taken out",
-        functions: &["HoldRelease<E>>::begin"],
-        without: &["StoreAtOnce>::release_now"],
+        name: "the release: its duty, from the last share to the store's answer",
+        functions: &["release::share::Shares::release"],
+        without: &["table::Table>::event", "MemoryStore::release_now"],
     },
     Step {
-        name: "spans, metrics and the journal, while all of them are off",
-        functions: &["guard::LockGuard::observed"],
+        name: "spans and metrics, while all of them are off",
+        functions: &["guard::LockGuard::observed", "LockRequest::observed"],
         without: &[],
     },
     Step {
         name: "the name",
-        functions: &["client::target::Target as core::convert::From"],
+        functions: &[
+            "client::target::Target as core::convert::From",
+            "client::target::Target::within",
+        ],
         without: &[],
     },
     Step {
@@ -52,13 +70,10 @@ const PAIR: [Step; 6] = [
     },
 ];
 
-/// The compiler may put the first into the task itself.
-const CONNECTION: &[&str] = &["forward::Forward<", "multiplexed_connection::PipelineSink<"];
-
 const REQUEST: [Step; 7] = [
     Step {
         name: "key",
-        functions: &["as tower_distributed_lock::key::KeyExtractor>::extract"],
+        functions: &["key::erased::AnyKey::extract"],
         without: &[],
     },
     Step {
@@ -66,9 +81,10 @@ const REQUEST: [Step; 7] = [
         functions: &[
             "LockRequest::start::",
             "LockRequest::begin",
-            "LockClient>::take::",
-            "layer::confirm::confirm",
-            "layer::confirm::Confirming",
+            "LockRequest::check",
+            "Acquisition>::finish",
+            "guard::LockGuard::end",
+            "guard::Releasing as core::future",
         ],
         without: &[
             "redis::calls::acquire",
@@ -78,12 +94,12 @@ const REQUEST: [Step; 7] = [
     },
     Step {
         name: "client: the commands are composed",
-        functions: &["redis::calls::acquire", "redis::calls::release"],
+        functions: COMPOSED,
         without: &[],
     },
     Step {
         name: "client: the commands are sent, and their answers are awaited",
-        functions: &["redis::router::Router::call::"],
+        functions: SENT,
         without: &[],
     },
     Step {
@@ -108,33 +124,21 @@ const REQUEST: [Step; 7] = [
     },
 ];
 
-const READ: [Step; 5] = [
+const READ: [Step; 4] = [
     Step {
-        name: "a share of the hold: the request, its place in the queue, its guard",
+        name: "a share of the hold: the request, its place in the table, its guard",
         functions: &["LockRequest::acquire::"],
-        without: &["redis::router::Router::call::"],
+        without: SENT,
     },
     Step {
         name: "the release, without its question",
-        functions: &["guard::LockGuard::release::"],
-        without: &["Background>::ask_about::"],
+        functions: &["guard::LockGuard::end", "guard::Releasing"],
+        without: SENT,
     },
     Step {
-        name: "a place in the question, and its answer",
-        functions: &["Background>::ask_about::"],
-        without: &[],
-    },
-    Step {
-        name: "its part of the question",
-        // The loop around them may be in the future that polls it.
-        functions: &[
-            "Background>::ask_until_none_waits",
-            "checks::OwnerChecks::next",
-            "checks::by_hold",
-            "checks::ask_all::",
-            "checks::deliver",
-        ],
-        without: &[],
+        name: "its part of the keeper, which asks for all of them",
+        functions: &["keeper::keep::"],
+        without: SENT,
     },
     Step {
         name: "its part of the task of a connection",
