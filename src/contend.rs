@@ -40,8 +40,8 @@ pub(crate) struct Contending {
     asked_again: bool,
     /// It has let others ask first.
     has_yielded: bool,
-    /// How many permits it asks for at once beside the first: more while none is refused.
-    more: usize,
+    /// How many questions in a row were granted at once.
+    in_a_row: u32,
     /// When it looked last whether the store still carries the hold of this process.
     checked: Instant,
     is_done: bool,
@@ -70,7 +70,7 @@ impl Contending {
             rests_until,
             asked_again: matches!(answer, Some(Err(kind)) if !kind.may_pass()),
             has_yielded: false,
-            more: 0,
+            in_a_row: 0,
             checked: now,
             is_done: false,
         };
@@ -87,8 +87,7 @@ impl Contending {
         }
         loop {
             let now = Instant::now();
-            let has_place = self.pending.is_some();
-            let next = self.event(now, |key, task| key.next(task, has_place));
+            let next = self.event(now, |key, task| key.next(task));
             match next.unwrap_or_default() {
                 Next::Done => {
                     self.is_done = true;
@@ -175,7 +174,9 @@ impl Contending {
             // It expects a refusal. So it asks once, and not before and after the subscription.
             self.listen(LAST_MOMENT).await;
         }
-        let more = self.ask_more(terms, self.more.min(behind));
+        // Further permits may be free: twice as many after each question that was granted at once.
+        let more = (1_usize << self.in_a_row.min(16)) / 2 - usize::from(self.in_a_row > 0);
+        let more = self.ask_more(terms, more.min(behind));
         let pending = self.pending.as_mut().expect("it was made");
         let (answer, more) = tokio::join!(pending.ask(), more);
         let all = more.iter().all(|granted| *granted) && terms.mode.is_permit();
@@ -188,14 +189,13 @@ impl Contending {
                         self.pending = None;
                         self.listening.granted();
                         give(&self.core, held, self.task.only());
-                        // Further permits may be free: few requests ask while none is, however many wait.
-                        self.more = if all { 2 * more.len() + 1 } else { 0 };
+                        self.in_a_row = if all { self.in_a_row + 1 } else { 0 };
                     }
                     None => self.failed(ticket, answered_late()).await,
                 }
             }
             Ok(Reply::Refused { retry_after, .. }) => {
-                (self.asked_again, self.more) = (false, 0);
+                (self.asked_again, self.in_a_row) = (false, 0);
                 let now = Instant::now();
                 let until = now.checked_add(retry_after);
                 self.event(now, |key, task| key.line_refused(task, until));
@@ -207,9 +207,13 @@ impl Contending {
         }
     }
 
-    /// Asks for further permits. Returns which were granted.
+    /// Asks for further permits, without places in line. Returns which were granted.
     fn ask_more(&self, terms: &Terms, more: usize) -> impl Future<Output = Vec<bool>> + use<> {
-        let (core, terms) = (self.core.clone(), terms.clone());
+        let core = self.core.clone();
+        let terms = Terms {
+            max_waiters: None,
+            ..terms.clone()
+        };
         let attempts =
             (0..more).map(|_| Pending::one(&core, &self.key, &terms, core.next_number()));
         let attempts: Vec<_> = attempts.collect();

@@ -167,8 +167,8 @@ impl Key {
         match side {
             Side::Fair => len + self.until(side, |asks| asks == Asks::ForHold).count(),
             _ => {
-                let asking = line.filter(|line| line.asks).map_or(0, Line::tasks);
-                len.saturating_sub(asking)
+                let asks = line.is_some_and(|line| line.asks);
+                len.saturating_sub(usize::from(asks))
             }
         }
     }

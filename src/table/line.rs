@@ -44,7 +44,7 @@ pub(crate) enum Next {
         ticket: u64,
         terms: Terms,
         after: Option<Instant>,
-        /// How many others wait, if no other task asks for them.
+        /// How many others wait.
         behind: usize,
     },
     /// Wait until then, or until it is woken. If the process itself holds the key: look whether the store still carries that.
@@ -101,7 +101,7 @@ struct Given {
 /// The line of one side.
 ///
 /// While a request waits, or a grant is not taken, there is a task, which ends only by [`Next::Done`]; in a fair queue each waiter has
-/// one, and of requests for permits some have. Waiters are sorted by ticket.
+/// one. Waiters are sorted by ticket.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     waiters: VecDeque<Waiter>,
@@ -233,10 +233,6 @@ impl Line {
         let task = Task { side, ticket, work };
         self.tasks.push(task.clone());
         task
-    }
-
-    pub(super) fn tasks(&self) -> usize {
-        self.tasks.len()
     }
 
     /// Whether a task asks for a request with this ticket, or will.

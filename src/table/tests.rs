@@ -273,11 +273,11 @@ impl World {
             return Next::Done;
         };
         for task in before {
-            let next = self.event(|key| key.next(task, false));
+            let next = self.event(|key| key.next(task));
             let is_done = matches!(next, None | Some(Next::Done));
             assert!(is_done, "two tasks: {next:?}");
         }
-        self.event(|key| key.next(last, false)).unwrap_or_default()
+        self.event(|key| key.next(last)).unwrap_or_default()
     }
 
     fn end(&mut self, grant: NewShare) {

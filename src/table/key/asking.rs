@@ -57,9 +57,8 @@ impl KeyAt<'_> {
         self.key.line_mut(side).listens = listens;
     }
 
-    /// What a task of a contended key does next. `has_place`: it has something in the store. One that another has replaced ends, and so
-    /// does one too many.
-    pub(crate) fn next(&mut self, task: &Task, has_place: bool) -> Next {
+    /// What a task of a contended key does next. One that another has replaced ends.
+    pub(crate) fn next(&mut self, task: &Task) -> Next {
         let now = self.now;
         let (side, only) = (task.side, task.only());
         if self.key.lines.is_none() || !self.key.line_mut(side).is_task(task) {
@@ -67,15 +66,13 @@ impl KeyAt<'_> {
         }
         let line = self.key.line_mut(side);
         let untaken = line.revoke(now, &mut self.out);
-        let waits = line.has(task.ticket);
         line.asks_for(task.ticket, false);
         let is_over = match only {
-            Some(_) => !waits,
+            Some(ticket) => !line.has(ticket),
             None => line.is_empty(),
         };
-        let is_extra = only.is_none() && line.tasks() > line.len().max(1) && !(waits && has_place);
-        if is_over || is_extra {
-            return match untaken.filter(|_| !is_extra) {
+        if is_over {
+            return match untaken {
                 Some(until) => Next::Idle { until },
                 None => {
                     line.end_task(task);
@@ -135,7 +132,7 @@ impl KeyAt<'_> {
                 let line = self.key.line_mut(side);
                 line.asks = true;
                 line.asks_for(ticket, true);
-                let behind = if line.tasks() == 1 { line.len() - 1 } else { 0 };
+                let behind = line.len() - 1;
                 Next::Ask {
                     ticket,
                     terms,

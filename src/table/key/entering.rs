@@ -178,11 +178,10 @@ impl KeyAt<'_> {
             && side != Side::Fair
         {
             let line = self.key.line_mut(side);
-            if leaves && start.is_none() {
-                // Requests for permits ask side by side. Otherwise the task makes room for one that goes on: what was asked first has the better place.
-                if !terms.mode.is_permit() || !line.asks {
-                    line.replace_tasks(&mut self.out);
-                }
+            // The task makes room for one that goes on: what was asked first has the better place. Requests for permits ask side by
+            // side, and the first that is refused has it.
+            if leaves && start.is_none() && !(terms.mode.is_permit() && line.asks) {
+                line.replace_tasks(&mut self.out);
                 *start = Some(line.start(side, number));
             }
             line.asks |= leaves && start.is_some();

@@ -57,7 +57,7 @@ async fn those_who_wait_for_the_store_in_a_fair_queue_are_woken_by_the_store_alo
     };
     let asks = |n: u64| {
         woken(&|key| {
-            let next = key.next(task(n), true);
+            let next = key.next(task(n));
             assert!(
                 matches!(next, Next::Ask { ticket, .. } if ticket == n),
                 "{next:?}"
