@@ -66,15 +66,11 @@ async fn run(mut arguments: Vec<String>) -> Result<()> {
         .iter()
         .cloned()
         .partition(|argument| argument.starts_with("--"));
-    let (mut quick, mut save) = (false, None);
-    for option in options {
-        match option.strip_prefix("--save=") {
-            Some(name) => save = Some(format!("{name}.md")),
-            None if option == "--quick" => quick = true,
-            None => anyhow::bail!(
-                "no such option: {option} (there are --quick and --save=NAME; other words select sections by name)"
-            ),
-        }
+    let quick = !options.is_empty();
+    if let Some(option) = options.iter().find(|option| *option != "--quick") {
+        anyhow::bail!(
+            "no such option: {option} (there is --quick; other words select sections by name)"
+        );
     }
     let mut bench = Bench {
         report: Report::new(),
@@ -99,14 +95,10 @@ async fn run(mut arguments: Vec<String>) -> Result<()> {
     }
     let table = bench.report.table();
     println!("\n{table}");
-    let (file, plots) = match save {
-        Some(name) => (name, ""),
-        None if filters.is_empty() && !quick => ("RESULTS.md".to_owned(), PLOTS),
-        None => return Ok(()),
-    };
-    let text = sections::preamble(&arguments)? + &table + plots + bench.report.appendix();
-    Ok(std::fs::write(
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file),
-        text,
-    )?)
+    if quick || !filters.is_empty() {
+        return Ok(());
+    }
+    let text = sections::preamble()? + &table + PLOTS + bench.report.appendix();
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../RESULTS.md");
+    Ok(std::fs::write(results, text)?)
 }

@@ -71,17 +71,11 @@ pub(crate) async fn run(name: &str, bench: &mut Bench) -> Result<()> {
     }
 }
 
-/// The text before the table of a file. `named`: what followed `cargo bench`.
-pub(crate) fn preamble(named: &[String]) -> Result<String> {
+/// The text before the table.
+pub(crate) fn preamble() -> Result<String> {
     let cores = std::thread::available_parallelism()?;
-    let words: String = named.iter().map(|word| format!(" {word}")).collect();
-    let words = if words.is_empty() {
-        words
-    } else {
-        format!(" --{words}")
-    };
     Ok(format!(
-        "# Results\n\nWritten by `cargo bench{words}`, on a machine with {cores} cores that clients and Redis shared. Only the ratios mean something \
+        "# Results\n\nWritten by `cargo bench`, on a machine with {cores} cores that clients and Redis shared. Only the ratios mean something \
          elsewhere.\n\n"
     ))
 }

@@ -63,6 +63,39 @@ async fn a_section_costs_the_same_however_many_processes_wait() {
     }
 }
 
+/// One question of a process is called for, not each of its requests that has asked once.
+#[tokio::test]
+async fn a_permit_costs_the_same_however_many_requests_of_a_process_wait() {
+    const REQUESTS: usize = 24;
+    let mode = LockMode::permits(8);
+    let server = RedisServer::start().await;
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let store = RedisStore::connect(server.url()).await.unwrap();
+        let client = LockClient::new(store);
+        drop(client.lock("warm").mode(mode).await.unwrap());
+        clients.push(client);
+    }
+    let before = calls(&server).await;
+    let mut working = JoinSet::new();
+    for client in clients.iter().cycle().take(2 * REQUESTS).cloned() {
+        working.spawn(async move {
+            for _ in 0..ROUNDS {
+                let guard = client.lock("k").mode(mode).wait(Duration::from_secs(120));
+                let guard = guard.await.unwrap();
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    working.join_all().await;
+    let count = |calls: &BTreeMap<String, u64>| calls.get("evalsha").copied().unwrap_or(0);
+    let scripts = count(&calls(&server).await) - count(&before);
+    let each = scripts as f64 / (2 * REQUESTS * ROUNDS) as f64;
+    // To ask when it is called, to ask again in the place of the next request, to release; and what the start costs.
+    assert!(each < 4.5, "{each} scripts");
+}
+
 #[tokio::test]
 async fn readers_that_a_writer_lets_in_ask_once_and_cost_no_message_each() {
     let server = RedisServer::start().await;

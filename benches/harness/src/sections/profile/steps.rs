@@ -17,10 +17,7 @@ const LAYER: &str =
     "the rest: what of the layer is in none of these functions, its futures, and the tasks";
 
 /// What both sides of the table's mutex take, with the hold that is made, placed in the wheel and taken out of it.
-const TABLE: &[&str] = &[
-    "table::Table>::entry",
-    "table::Table>::event",
-];
+const TABLE: &[&str] = &["table::Table>::entry", "table::Table>::event"];
 
 const IN_STORE: &[&str] = &[
     "MemoryStore as tower_distributed_lock::store::LockStore>::acquire",
