@@ -11,8 +11,8 @@ use tokio_postgres::{AsyncMessage, Config, Error, NoTls};
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::store::Wakeups;
 
-/// How long a connection that broke is left alone.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause after a connection that broke: the first, and the longest. They double until one listens.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// How long a waiter waits for a connection that listens.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,13 +37,21 @@ impl Listener {
 
     /// Listens for as long as it is polled, on one connection after the other.
     pub(crate) async fn run(self: Arc<Self>, config: Config) {
+        let (mut pause, mut is_known) = (PAUSE.0, false);
         loop {
             let ended = self.listen(&config).await;
-            self.listens.send_replace(false);
-            if let Err(error) = ended {
-                tracing::warn!(%error, "wake-ups are interrupted");
+            if self.listens.send_replace(false) {
+                (pause, is_known) = (PAUSE.0, false);
             }
-            sleep(PAUSE).await;
+            match ended {
+                // Once an interruption, which may be long.
+                Err(error) if !is_known => tracing::warn!(%error, "wake-ups are interrupted"),
+                Err(error) => tracing::debug!(%error, "wake-ups are still interrupted"),
+                Ok(()) => {}
+            }
+            is_known = true;
+            sleep(pause).await;
+            pause = PAUSE.1.min(pause * 2);
         }
     }
 
