@@ -84,6 +84,8 @@
 use std::fmt::{self, Write};
 
 use sha2::{Digest, Sha256};
+use tracing::Span;
+use tracing::level_filters::LevelFilter;
 
 use crate::error::LockError;
 use crate::lock::{Hold, LockKey, hex};
@@ -118,6 +120,14 @@ pub(crate) use seldom::Seldom;
 pub(crate) use waiting::Waiting;
 
 const TARGET: &str = "tower_distributed_lock::lock";
+
+/// The span that `made` makes, if any subscriber takes such spans: one that is off costs more than this question.
+fn span(made: impl FnOnce() -> Span) -> Span {
+    match LevelFilter::current() >= LevelFilter::DEBUG {
+        true => made(),
+        false => Span::none(),
+    }
+}
 
 /// The route and the mode of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

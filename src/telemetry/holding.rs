@@ -32,17 +32,19 @@ impl Holding {
         gauges: metrics::Gauges,
         lives: impl Iterator<Item = &'a Arc<T>> + Clone,
     ) -> Option<Self> {
-        let span = tracing::debug_span!(
-            target: TARGET,
-            "lock_hold",
-            key = %digests(|| lives.clone().map(|live| &live.hold().key)),
-            mode = labels.1,
-            outcome = Empty,
-            held_ms = Empty,
-            otel.kind = "internal",
-            error.type = Empty,
-            otel.status_code = Empty
-        );
+        let span = super::span(|| {
+            tracing::debug_span!(
+                target: TARGET,
+                "lock_hold",
+                key = %digests(|| lives.clone().map(|live| &live.hold().key)),
+                mode = labels.1,
+                outcome = Empty,
+                held_ms = Empty,
+                otel.kind = "internal",
+                error.type = Empty,
+                otel.status_code = Empty
+            )
+        });
         if !metrics::ENABLED && span.is_disabled() {
             return None;
         }

@@ -30,22 +30,24 @@ impl Waiting {
         database: &Database,
         keys: impl Fn() -> Vec<&'a LockKey>,
     ) -> Self {
-        let span = tracing::debug_span!(
-            target: TARGET,
-            "lock_wait",
-            key = %digests(&keys),
-            mode,
-            outcome = Empty,
-            waited_ms = Empty,
-            otel.kind = database.kind(),
-            db.system.name = database.system,
-            db.operation.name = database.operation,
-            db.stored_procedure.name = database.procedure(mode),
-            server.address = database.address.as_deref(),
-            server.port = database.port,
-            error.type = Empty,
-            otel.status_code = Empty
-        );
+        let span = super::span(|| {
+            tracing::debug_span!(
+                target: TARGET,
+                "lock_wait",
+                key = %digests(&keys),
+                mode,
+                outcome = Empty,
+                waited_ms = Empty,
+                otel.kind = database.kind(),
+                db.system.name = database.system,
+                db.operation.name = database.operation,
+                db.stored_procedure.name = database.procedure(mode),
+                server.address = database.address.as_deref(),
+                server.port = database.port,
+                error.type = Empty,
+                otel.status_code = Empty
+            )
+        });
         tracing::trace!(target: TARGET, parent: &span, keys = ?keys(), "waiting");
         let labels = Labels(*route, mode);
         let gauges = metrics::Gauges::of(&labels);
