@@ -248,12 +248,20 @@ impl Core {
         let lease = until.saturating_duration_since(Instant::now());
         let partitions = self.store.by_partition(holds, |held| &held.hold.key);
         for holds in partitions.into_values() {
-            holds.iter().for_each(|held| held.asks_until(until));
+            let before: Vec<_> = holds.iter().map(|held| held.asks_until(until)).collect();
             let renewals = holds.iter();
             let renewals = renewals.map(|held| Renewal::new(held.hold.clone(), lease));
             let questions: Vec<_> = holds.iter().map(|held| held.question()).collect();
             let sent = Instant::now();
             let statuses = self.store.renew(renewals.collect()).answer().await;
+            // Of several batches, one may have been executed.
+            if let Err(error) = &statuses
+                && error.is_without_effect()
+                && holds.len() <= BATCH
+            {
+                let asked = holds.iter().zip(before);
+                asked.for_each(|(held, before)| held.was_not_asked(before));
+            }
             for ((held, question), status) in holds.into_iter().zip(questions).zip(statuses?) {
                 // A store does not shorten a lease.
                 let renewed = (lease > held.lease.duration()).then_some((sent, lease));

@@ -9,7 +9,7 @@ use super::{Held, State};
 /// The least time of a hold.
 #[derive(Debug, Default)]
 pub(super) struct Minimum {
-    /// The latest end that the store was asked for. It may carry the hold until then, whatever it answered.
+    /// The latest end that the store was asked for. Without its answer, it may carry the hold until then.
     asked: Option<Instant>,
     /// The end: until then the store keeps it, also after its last share.
     until: Option<Instant>,
@@ -39,11 +39,18 @@ impl Held {
         self.lease.duration().max(asked)
     }
 
-    /// The store is asked to keep it until `until` at least.
-    pub(crate) fn asks_until(&self, until: Instant) {
+    /// The store is asked to keep it until `until` at least. Returns until when it was asked before.
+    pub(crate) fn asks_until(&self, until: Instant) -> Option<Instant> {
         let mut state = self.state.lock();
         let minimum = state.minimum.get_or_insert_default();
-        minimum.asked = minimum.asked.max(Some(until));
+        let before = minimum.asked;
+        minimum.asked = before.max(Some(until));
+        before
+    }
+
+    /// The store was certainly not asked for more than `before`.
+    pub(crate) fn was_not_asked(&self, before: Option<Instant>) {
+        self.state.lock().minimum.get_or_insert_default().asked = before;
     }
 }
 

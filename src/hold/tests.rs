@@ -254,10 +254,12 @@ async fn a_hold_is_kept_until_its_minimum_is_over() {
     let now = Instant::now();
     let until = now + LEASE * 2;
     assert_eq!(held.longest_rest(now), LEASE);
-    held.asks_until(until);
+    let before = held.asks_until(until);
     assert_eq!(held.longest_rest(now), LEASE * 2);
-    held.asks_until(now);
+    assert_eq!(held.asks_until(now), Some(until));
     assert_eq!(held.longest_rest(now), LEASE * 2, "the longest time counts");
+    held.was_not_asked(before);
+    assert_eq!(held.longest_rest(now), LEASE);
     assert!(held.keep_until(until));
     assert!(held.keep_until(now), "nor does a shorter minimum");
     assert_eq!(due(&held, now), format!("renew {LEASE:?}"), "it is held");

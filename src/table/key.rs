@@ -187,19 +187,22 @@ impl Key {
         self.asking(side, now) > 0 || self.line(side).is_some_and(|line| !line.is_empty())
     }
 
-    pub(super) fn no_more_asking(&mut self, number: u64) {
-        self.answered(|busy| busy.number == number && busy.asks == Asks::ForHold);
+    /// Returns whether this request has asked.
+    pub(super) fn no_more_asking(&mut self, number: u64) -> bool {
+        self.answered(|busy| busy.number == number && busy.asks == Asks::ForHold)
     }
 
     /// A question is answered.
-    fn answered(&mut self, is_it: impl Fn(&Busy) -> bool) {
-        self.remove(|part| matches!(part, InStore::Busy(busy) if is_it(busy)));
+    fn answered(&mut self, is_it: impl Fn(&Busy) -> bool) -> bool {
+        self.remove(|part| matches!(part, InStore::Busy(busy) if is_it(busy)))
     }
 
-    fn remove(&mut self, is_it: impl Fn(&InStore) -> bool) {
-        if let Some(place) = self.in_store.iter().position(is_it) {
-            self.in_store.swap_remove(place);
-        }
+    /// Returns whether it was there.
+    fn remove(&mut self, is_it: impl Fn(&InStore) -> bool) -> bool {
+        let place = self.in_store.iter().position(is_it);
+        place
+            .map(|place| self.in_store.swap_remove(place))
+            .is_some()
     }
 
     /// Whether no other request of its owner asks, or has waited longer.

@@ -276,6 +276,15 @@ impl Line {
         }
     }
 
+    /// Wakes the task of this request in a fair queue.
+    pub(super) fn wake_one(&self, side: Side, ticket: u64, out: &mut Out) {
+        let mut tasks = self.tasks.iter();
+        let of_it = |task: &&Task| side == Side::Fair && task.ticket == ticket;
+        if let Some(task) = tasks.find(of_it) {
+            out.others().wake.push(task.work.clone());
+        }
+    }
+
     /// Wakes the tasks that wait for something in this process.
     pub(super) fn wake(&self, out: &mut Out) {
         let asks = |task: &Task| {

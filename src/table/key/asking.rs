@@ -12,13 +12,16 @@ use crate::table::line::{CLAIM, Next, Side, Task, Waiter};
 impl KeyAt<'_> {
     /// The request `number`, which has asked or waits, is over.
     pub(crate) fn left(&mut self, side: Side, number: u64) {
-        self.key.no_more_asking(number);
+        let asked = self.key.no_more_asking(number);
         if self.key.lines.is_some() {
             let line = self.key.line_mut(side);
-            line.remove(number);
+            let waited = line.remove(number).is_some();
             line.settle(&mut self.out);
-            // Also if it had its grant: the task may have waited for that alone, and another request may have come since.
-            self.wake();
+            match asked || waited {
+                true => self.wake(),
+                // It had its grant, which is no news for others. In a fair queue its task ends.
+                false => line.wake_one(side, number, &mut self.out),
+            }
         }
     }
 

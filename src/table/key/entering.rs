@@ -76,6 +76,10 @@ impl KeyAt<'_> {
         let line = self.key.line_mut(side);
         // One that stands again in a fair queue may find its task.
         let has_task = line.has_task(side, ticket);
+        if has_task && line.is_empty() {
+            // It waits until a grant is taken.
+            line.wake(&mut self.out);
+        }
         let start = (!has_task).then(|| line.start(side, ticket));
         line.push(Waiter {
             ticket,
