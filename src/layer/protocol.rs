@@ -9,8 +9,7 @@ use http_body::Body;
 
 use super::DistributedLockLayer;
 use super::body::{ResponseBody, guarded};
-use super::confirm::{Confirmation, confirm};
-use super::policy::Policy;
+use super::confirm::confirm;
 use super::respond::Head;
 use super::serve::{Claim, FinalResponse, HandlerOutcome, NotAdmitted, Protocol};
 use super::serve_settings::ServeSettings;
@@ -54,7 +53,7 @@ where
         head: &Head,
         handled: HandlerOutcome<Response<R>, E>,
     ) -> impl Future<Output = Result<FinalResponse<R, E>, LockError>> + Send {
-        let (policy, how) = (&self.policy, claim.context);
+        let policy = &self.policy;
         // Not an `async fn`, which moves its arguments once more.
         async move {
             let result = handled?;
@@ -68,19 +67,14 @@ where
                     return Ok(result.map(|mut response| {
                         LockTiming::of(&mut claim.timed, None).put(&mut response);
                         response.map(|body| {
-                            let (guard, timed) = (claim.guard, claim.timed);
-                            let body = guarded(body, guard, timed, length, how, policy.on_lost);
-                            ResponseBody::local(body)
+                            ResponseBody::local(guarded(body, claim, length, policy.clone()))
                         })
                     }));
                 }
                 _ => {}
             }
-            let by = confirm(how, claim.guard, None).await?;
+            let by = confirm(claim.context, claim.guard, None).await?;
             Ok(result.map(|mut response| {
-                if by == Confirmation::Lease && how == Confirm::Store {
-                    policy.warn_of_lease();
-                }
                 LockTiming::of(&mut claim.timed, Some(by)).put(&mut response);
                 response.map(ResponseBody::handlers)
             }))
@@ -89,18 +83,6 @@ where
 
     fn settings(&self) -> &ServeSettings {
         &self.policy.serve
-    }
-}
-
-impl Policy {
-    /// Logs at most once a minute that the store did not confirm a response.
-    fn warn_of_lease(&self) {
-        if let Some(left_out) = self.by_lease.due() {
-            tracing::warn!(
-                left_out,
-                "a response is confirmed by its lease alone: the store did not answer"
-            );
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -12,7 +13,8 @@ use crate::client::Held;
 use crate::error::{BoxError, LockError};
 use crate::guard::LockGuard;
 use crate::layer::confirm::confirm;
-use crate::layer::hold_times::TimedHold;
+use crate::layer::policy::Policy;
+use crate::layer::serve::Claim;
 use crate::layer::settings::{Confirm, OnLost};
 use crate::layer::unless_lost::unless_lost;
 
@@ -22,22 +24,20 @@ use crate::layer::unless_lost::unless_lost;
 /// `length` is the declared length: a reader that has so many bytes does not poll again.
 pub(in crate::layer) fn guarded<B>(
     body: B,
-    guard: LockGuard,
-    timed: TimedHold,
+    claim: Claim<Confirm>,
     length: Option<u64>,
-    how: Confirm,
-    on_lost: OnLost,
+    policy: Arc<Policy>,
 ) -> LocalBody
 where
     B: Body<Error: Into<BoxError>> + Send + 'static,
 {
     let rest = body.size_hint();
-    let held = Held::new(guard.handle());
-    let open = (Box::pin(body), Some((guard, timed)), length);
-    let frames = try_unfold(open, move |(body, lock, mut length)| {
-        let held = held.clone();
+    let held = Held::new(claim.guard.handle());
+    let open = (Box::pin(body), Some(claim), length);
+    let frames = try_unfold(open, move |(body, claim, mut length)| {
+        let (held, policy) = (held.clone(), policy.clone());
         async move {
-            let Some((guard, timed)) = lock else {
+            let Some(claim) = claim else {
                 let mut body = body;
                 let frame = poll_fn(|cx| poll_bytes(body.as_mut(), cx)).await;
                 let frame = frame.transpose()?;
@@ -46,24 +46,26 @@ where
             };
             // Dropped before the guard.
             let mut body = body;
-            let watched = (on_lost == OnLost::Abort).then_some(&guard);
+            let cut_off = |error| policy.serve.responder.cut_off(error, &claim.timed.route);
+            let watched = (policy.on_lost == OnLost::Abort).then_some(&claim.guard);
             if watched.is_some_and(LockGuard::is_lost) {
-                return Err(LockError::Lost.into());
+                return Err(cut_off(LockError::Lost));
             }
             let frame = {
                 let next = poll_fn(|cx| poll_bytes(body.as_mut(), cx));
                 unless_lost(watched, pin!(held.around(next))).await
             };
-            let frame = frame?.transpose()?;
+            let frame = frame.map_err(cut_off)?.transpose()?;
             let is_last = frame.as_ref().is_none_or(|frame| {
                 length = length.map(|length| length.saturating_sub(sent(frame)));
                 frame.is_trailers() || length == Some(0) || body.is_end_stream()
             });
             if !is_last {
-                let rest = (body, Some((guard, timed)), length);
+                let rest = (body, Some(claim), length);
                 return Ok(frame.map(|frame| ((frame, false), rest)));
             }
-            confirm(how, guard, None).await?;
+            let confirmed = confirm(claim.context, claim.guard, None).await;
+            confirmed.map_err(cut_off)?;
             let is_end = body.is_end_stream();
             Ok(frame.map(|frame| ((frame, is_end), (body, None, length))))
         }
