@@ -53,27 +53,28 @@ where
         head: &Head,
         handled: HandlerOutcome<Response<R>, E>,
     ) -> impl Future<Output = Result<FinalResponse<R, E>, LockError>> + Send {
-        let policy = &self.policy;
+        let (policy, how) = (&self.policy, claim.context);
         // Not an `async fn`, which moves its arguments once more.
         async move {
             let result = handled?;
-            match &result {
-                Ok(response)
-                    if policy.release_on == ReleaseOn::BodyEnd
-                        && has_body(response, &head.method) =>
-                {
-                    // The head goes out before the lock is released.
-                    let length = length(response);
-                    return Ok(result.map(|mut response| {
-                        LockTiming::of(&mut claim.timed, None).put(&mut response);
-                        response.map(|body| {
-                            ResponseBody::local(guarded(body, claim, length, policy.clone()))
-                        })
-                    }));
-                }
-                _ => {}
+            if policy.release_on == ReleaseOn::BodyEnd
+                && let Ok(response) = &result
+                && has_body(response, &head.method)
+            {
+                // The head goes out before the lock is released.
+                let (length, route) = (length(response), claim.timed.route);
+                let (policy, on_lost) = (policy.clone(), policy.on_lost);
+                let cut_off = move |error| policy.serve.responder.cut_off(error, &route);
+                return Ok(result.map(|mut response| {
+                    LockTiming::of(&mut claim.timed, None).put(&mut response);
+                    response.map(|body| {
+                        let (guard, timed) = (claim.guard, claim.timed);
+                        let body = guarded(body, guard, timed, length, how, on_lost, cut_off);
+                        ResponseBody::local(body)
+                    })
+                }));
             }
-            let by = confirm(claim.context, claim.guard, None).await?;
+            let by = confirm(how, claim.guard, None).await?;
             Ok(result.map(|mut response| {
                 LockTiming::of(&mut claim.timed, Some(by)).put(&mut response);
                 response.map(ResponseBody::handlers)

@@ -1,6 +1,5 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -13,31 +12,34 @@ use crate::client::Held;
 use crate::error::{BoxError, LockError};
 use crate::guard::LockGuard;
 use crate::layer::confirm::confirm;
-use crate::layer::policy::Policy;
-use crate::layer::serve::Claim;
+use crate::layer::hold_times::TimedHold;
 use crate::layer::settings::{Confirm, OnLost};
 use crate::layer::unless_lost::unless_lost;
 
 /// The handler's body with its lock inside. The last frame, or the end of a body that does not say which frame is its last, is
 /// withheld until the release is confirmed. Without a confirmation the body ends with an error instead.
 ///
-/// `length` is the declared length: a reader that has so many bytes does not poll again.
+/// `length` is the declared length: a reader that has so many bytes does not poll again. `cut_off` makes and logs the error of a body
+/// whose lock is lost, or not confirmed.
 pub(in crate::layer) fn guarded<B>(
     body: B,
-    claim: Claim<Confirm>,
+    guard: LockGuard,
+    timed: TimedHold,
     length: Option<u64>,
-    policy: Arc<Policy>,
+    how: Confirm,
+    on_lost: OnLost,
+    cut_off: impl Fn(LockError) -> BoxError + Clone + Send + 'static,
 ) -> LocalBody
 where
     B: Body<Error: Into<BoxError>> + Send + 'static,
 {
     let rest = body.size_hint();
-    let held = Held::new(claim.guard.handle());
-    let open = (Box::pin(body), Some(claim), length);
-    let frames = try_unfold(open, move |(body, claim, mut length)| {
-        let (held, policy) = (held.clone(), policy.clone());
+    let held = Held::new(guard.handle());
+    let open = (Box::pin(body), Some((guard, timed)), length);
+    let frames = try_unfold(open, move |(body, lock, mut length)| {
+        let (held, cut_off) = (held.clone(), cut_off.clone());
         async move {
-            let Some(claim) = claim else {
+            let Some((guard, timed)) = lock else {
                 let mut body = body;
                 let frame = poll_fn(|cx| poll_bytes(body.as_mut(), cx)).await;
                 let frame = frame.transpose()?;
@@ -46,8 +48,7 @@ where
             };
             // Dropped before the guard.
             let mut body = body;
-            let cut_off = |error| policy.serve.responder.cut_off(error, &claim.timed.route);
-            let watched = (policy.on_lost == OnLost::Abort).then_some(&claim.guard);
+            let watched = (on_lost == OnLost::Abort).then_some(&guard);
             if watched.is_some_and(LockGuard::is_lost) {
                 return Err(cut_off(LockError::Lost));
             }
@@ -55,17 +56,16 @@ where
                 let next = poll_fn(|cx| poll_bytes(body.as_mut(), cx));
                 unless_lost(watched, pin!(held.around(next))).await
             };
-            let frame = frame.map_err(cut_off)?.transpose()?;
+            let frame = frame.map_err(&cut_off)?.transpose()?;
             let is_last = frame.as_ref().is_none_or(|frame| {
                 length = length.map(|length| length.saturating_sub(sent(frame)));
                 frame.is_trailers() || length == Some(0) || body.is_end_stream()
             });
             if !is_last {
-                let rest = (body, Some(claim), length);
+                let rest = (body, Some((guard, timed)), length);
                 return Ok(frame.map(|frame| ((frame, false), rest)));
             }
-            let confirmed = confirm(claim.context, claim.guard, None).await;
-            confirmed.map_err(cut_off)?;
+            confirm(how, guard, None).await.map_err(cut_off)?;
             let is_end = body.is_end_stream();
             Ok(frame.map(|frame| ((frame, is_end), (body, None, length))))
         }
