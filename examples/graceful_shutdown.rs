@@ -43,8 +43,10 @@ async fn main() -> anyhow::Result<()> {
         let _ = stopped.changed().await;
     });
     let mut server = tokio::spawn(server.into_future());
+    // Before the line is printed: its reader may send the signal at once.
+    let mut terminate = signal(SignalKind::terminate())?;
     println!("kill {} to stop", std::process::id());
-    signal(SignalKind::terminate())?.recv().await;
+    terminate.recv().await;
 
     println!("stopping: no new connections");
     stop.send_replace(());

@@ -19,7 +19,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::post;
 use tokio::net::TcpListener;
-use tower_distributed_lock::{DistributedLockLayer, LockClient, LockMode, MemoryStore};
+use tower_distributed_lock::{DistributedLockLayer, LockClient, LockMode, MemoryStore, key};
 
 #[derive(Clone)]
 struct Tenant(&'static str);
@@ -53,6 +53,8 @@ async fn build(Extension(Tenant(name)): Extension<Tenant>) -> String {
 async fn main() -> anyhow::Result<()> {
     let locks = LockClient::new(MemoryStore::new());
     let lock = DistributedLockLayer::new(locks)
+        // On purpose one lock for the route, of each tenant.
+        .key(key::path())
         .mode(LockMode::Fair)
         .tenant(tenant);
     let build = post(build).route_layer(lock);

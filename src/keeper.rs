@@ -212,7 +212,7 @@ impl Keeper {
                         self.renewed(&core, &batch, (sent, &questions), &statuses)
                             .await
                     }
-                    Err(error) => self.not_renewed(&batch, sent, &error),
+                    Err(error) => self.not_renewed(&batch, &error),
                 }
             }
         }
@@ -225,7 +225,6 @@ impl Keeper {
         (sent, questions): (Instant, &[Question]),
         statuses: &[HoldStatus],
     ) {
-        telemetry::renewals_ended("answered", sent);
         let now = Instant::now();
         let mut lost = Vec::new();
         let mut unknown = 0;
@@ -268,8 +267,7 @@ impl Keeper {
         }
     }
 
-    fn not_renewed(&mut self, batch: &Batch, sent: Instant, error: &StoreError) {
-        telemetry::renewals_ended("failed", sent);
+    fn not_renewed(&mut self, batch: &Batch, error: &StoreError) {
         for (held, _) in &batch.holds {
             telemetry::not_renewed(&held.route, held.hold.mode, "failed");
         }

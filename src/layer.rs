@@ -19,8 +19,8 @@
 //! # What a request goes through
 //!
 //! 1. [`mode`](DistributedLockLayer::mode) decides the mode, [`key`](DistributedLockLayer::key) the key of the lock.
-//! 2. If it would be refused anyway, because the queue of its key is full, the store does not answer or the client was shut down, it
-//!    is refused now.
+//! 2. If it would be refused anyway, because the queue of its key is full or the client was shut down, it is refused now. After the
+//!    store has failed, one request at a time asks it now, as a part of its wait, and is refused if it gets no answer.
 //! 3. Its body is read, unless [`stream_body`](DistributedLockLayer::stream_body) leaves it to the handler, so that a slow sender
 //!    holds no lock.
 //! 4. It waits for the grant, at most [`wait`](DistributedLockLayer::wait). Nothing is acquired before the response future

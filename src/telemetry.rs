@@ -32,10 +32,11 @@
 //! check the guess, so keep secrets out of names. The names themselves are logged at trace only, and the ids of holds at debug
 //! only.
 //!
-//! A layer logs a request that it does not serve as `a request was not served`: at error if the program must be changed, at warn
-//! if the store failed, otherwise at debug. One whose lock was lost, or whose release was not confirmed, is logged as `a request
-//! has an unknown outcome`, at warn. Of each [`RejectionKind`](crate::RejectionKind) one line a minute is at error or warn; its
-//! field `left_out` counts the lines that were at debug since the last one.
+//! A layer logs a request that it does not serve as `a request was not served`: at error if the program must be changed or the record
+//! of an idempotency key cannot be read, at warn if the store failed, otherwise at debug. One whose lock was lost, or whose release was
+//! not confirmed, even at the end of its response's body, is logged as `a request has an unknown outcome`, at warn. Of each
+//! [`RejectionKind`](crate::RejectionKind) one line a minute is at error or warn; its field `left_out` counts the lines that were at
+//! debug since the last one.
 //!
 //! # Metrics
 //!
@@ -55,7 +56,6 @@
 //! | `distributed_lock_lost_total` | counter | | `route`, `mode`, `reason` | locks lost while they were held |
 //! | `distributed_lock_renewals_total` | counter | | `route`, `mode`, `outcome` | renewals: `renewed`, `lost`, or `failed`, which are tried again |
 //! | `distributed_lock_renewal_lag_seconds` | histogram | seconds | `route`, `mode` | how long after it was due, a third into the lease, a renewal was confirmed |
-//! | `distributed_lock_renewal_duration_seconds` | histogram | seconds | `outcome` | how long a batch of renewals took until the store `answered`, or `failed` |
 //! | `distributed_lock_idempotent_requests_total` | counter | | `route`, `outcome` | requests with an idempotency key: `executed`, `replayed`, or `refused` |
 //! | `distributed_lock_idempotent_responses_total` | counter | | `route`, `outcome` | responses of executed requests: `recorded`, `not_recorded`, or `unknown` where the store did not confirm the record |
 //! | `distributed_lock_audit_warnings` | gauge | | `warning` | warnings of the latest audit, by [`kind`](crate::audit::Warning); 0 for the kinds that it did not find |
@@ -113,7 +113,7 @@ pub use events::{LockEvent, LockEventKind, LockEvents};
 pub(crate) use holding::Holding;
 pub(crate) use metrics::{
     audited, confirmed, describe, handed_over, idempotent_request, idempotent_response,
-    not_renewed, renewals_ended, renewed,
+    not_renewed, renewed,
 };
 pub(crate) use route::Route;
 pub(crate) use seldom::Seldom;

@@ -98,8 +98,8 @@ async fn main() -> anyhow::Result<()> {
         .merge(documents::routes(lock.clone()))
         .merge(accounts::routes(lock.clone()))
         .merge(webhooks::routes(lock, once, settings.secret))
-        // Outside the locks: a request that takes too long is dropped, and its locks are released. It may have done a part of its work,
-        // so the answer is not a 503, which some clients repeat by themselves.
+        // Outside the locks: a request that takes too long is dropped, and its locks are released, except a webhook, which runs to its
+        // end. It may have done a part of its work, so the answer is not a 503, which some clients repeat by themselves.
         .layer(TimeoutLayer::with_status_code(
             StatusCode::INTERNAL_SERVER_ERROR,
             wait.saturating_mul(2) + settings.work,

@@ -15,7 +15,8 @@ use super::claimed::IdempotencyKey;
 use super::fingerprint::Fingerprint;
 use super::local::READ;
 use super::record::decode;
-use crate::error::BoxError;
+use crate::client::LockRequest;
+use crate::error::{BoxError, LockError};
 use crate::guard::LockGuard;
 use crate::layer::{
     Claim, NotAdmitted, OnMissing, Rejection, RejectionKind, RequestLock, WholeBody, extract,
@@ -65,10 +66,11 @@ impl IdempotencyLayer {
         };
         parts.extensions.insert(key);
         let wait = serve.wait(parts);
+        let request = || serve.request(serve.client.lock(&name), wait, route);
+        let mut foreseen = Duration::ZERO;
         // Also if the key was found in the body, which is read then: one request too many does not ask the store.
         if !body.body.is_end_stream() && self.settings.local.get(&name).is_none() {
-            let request = serve.request(serve.client.lock(&name), wait, route);
-            serve.foresee(&request, true).await?;
+            foreseen = serve.foresee(&mut request(), true).await?;
         }
         let (body, read, _room) = body
             .take::<WholeBody>(&serve.body_budget, parts, &name)
@@ -79,17 +81,24 @@ impl IdempotencyLayer {
         };
         // The record answers clients that accept other encodings.
         parts.headers.remove(ACCEPT_ENCODING);
-        let began = Instant::now();
+        let began = Instant::now() - foreseen;
         let until = began + wait.clamp(LOOK_UP, FOR_EVER);
+        let refused = |error: &LockError| {
+            serve.failed(error);
+            request().report(error, began);
+        };
         // A record does not change during its retention, so a replay needs no lock.
-        if let Some(replay) = self.look_up(&name, fingerprint, until).await? {
+        if let Some(replay) = self.look_up(&name, fingerprint, until, refused).await? {
             return Err(NotAdmitted::Answer(replay.map(whole)));
         }
-        let guard = self.claim(&name, wait, parts, route, until).await?;
+        let owner = &RequestLock::of(&mut parts.extensions).owner;
+        let left = until.saturating_duration_since(Instant::now());
+        let request = request().owner(owner).wait(wait.min(left));
+        let guard = self.claim(request, until).await?;
         let granted = Instant::now();
         // The response may have been recorded between the read and the grant. From here no other request records.
         let until = until.max(granted) + LAST_MOMENT;
-        if let Some(replay) = self.look_up(&name, fingerprint, until).await? {
+        if let Some(replay) = self.look_up(&name, fingerprint, until, refused).await? {
             guard.discard();
             return Err(NotAdmitted::Answer(replay.map(whole)));
         }
@@ -108,28 +117,16 @@ impl IdempotencyLayer {
         Ok((body, claim))
     }
 
-    async fn claim(
-        &self,
-        name: &LockKey,
-        wait: Duration,
-        parts: &mut Parts,
-        route: &Route,
-        until: Instant,
-    ) -> Result<LockGuard, Rejection> {
-        let serve = &self.settings.serve;
-        let owner = &RequestLock::of(&mut parts.extensions).owner;
-        let left = until.saturating_duration_since(Instant::now());
-        let request = serve.client.lock(name).owner(owner);
-        let request = serve.request(request, wait.min(left), route);
+    async fn claim(&self, request: LockRequest, until: Instant) -> Result<LockGuard, Rejection> {
         // The one attempt of a wait that is spent has no two seconds of its own.
         let acquired = in_time(until + LAST_MOMENT, request.acquire()).await;
         acquired.map_err(|error| {
-            serve.failed(&error);
+            self.settings.serve.failed(&error);
             Rejection::from(error).contended_as(RejectionKind::InProgress)
         })
     }
 
-    /// The recorded response to the request with this name and fingerprint.
+    /// The recorded response to the request with this name and fingerprint. `refused` gets the error of the store.
     ///
     /// # Errors
     ///
@@ -139,6 +136,7 @@ impl IdempotencyLayer {
         name: &LockKey,
         fingerprint: Fingerprint,
         until: Instant,
+        refused: impl FnOnce(&LockError),
     ) -> Result<Option<Response<Bytes>>, Rejection> {
         let until = until.min(Instant::now() + LOOK_UP);
         let local = &self.settings.local;
@@ -147,8 +145,7 @@ impl IdempotencyLayer {
             None => {
                 let record = self.settings.serve.client.record(name);
                 let answered = in_time(until, record).await;
-                let answered = answered.inspect_err(|error| self.settings.serve.failed(error));
-                let Some(record) = answered? else {
+                let Some(record) = answered.inspect_err(refused)? else {
                     return Ok(None);
                 };
                 let known = self.settings.retention().min(READ);
@@ -156,12 +153,9 @@ impl IdempotencyLayer {
                 record
             }
         };
-        let (recorded, replay) = decode(&record).map_err(|error| {
-            // Clients decide how many requests cause it.
-            if let Some(left_out) = self.settings.unreadable.due() {
-                tracing::error!(error, left_out, "the record of a request cannot be read");
-            }
-            Rejection::new(RejectionKind::RecordUnreadable)
+        let (recorded, replay) = decode(&record).map_err(|reason| {
+            let cause = LockError::invalid(reason);
+            Rejection::new(RejectionKind::RecordUnreadable).with_cause(cause)
         })?;
         match recorded == fingerprint {
             true => Ok(Some(replay)),

@@ -125,7 +125,7 @@ impl IdempotencyLayer {
     ) -> Result<FinalResponse<R, E>, LockError> {
         let until = Instant::now() + CONFIRMATION;
         let record = self
-            .look_up(&context.name, context.fingerprint, until)
+            .look_up(&context.name, context.fingerprint, until, |_| ())
             .await;
         let replay = record.ok().flatten().ok_or(error)?;
         Ok(Ok(replay.map(|body| ResponseBody::local(whole(body)))))

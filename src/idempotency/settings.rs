@@ -35,8 +35,6 @@ pub(super) struct IdempotencySettings {
     pub(super) local: Arc<LocalRecords>,
     /// When a response that cannot be recorded was last logged as a warning.
     pub(super) warned: Arc<Seldom>,
-    /// When a record that cannot be read was last logged.
-    pub(super) unreadable: Arc<Seldom>,
 }
 
 impl IdempotencySettings {
@@ -59,7 +57,6 @@ impl IdempotencySettings {
             response_limit: 64 * 1024,
             local: Arc::default(),
             warned: Arc::default(),
-            unreadable: Arc::default(),
         }
     }
 

@@ -54,8 +54,8 @@ impl DefaultKey {
         if writes && !route.contains('{') && self.is_new(route) {
             tracing::warn!(
                 route,
-                "a route without parameters is one lock: its requests wait for each other in all processes. Choose a key, or \
-                 `key::path()` if that is meant"
+                "a route without parameters is one lock, or one for each tenant: its requests wait for each other in all \
+                 processes. Choose a key, or `key::path()` if that is meant"
             );
         }
         keys

@@ -1,6 +1,7 @@
 //! The admission of a request: from its head to the grant.
 
 use std::error::Error;
+use std::time::Duration;
 
 use http::request::Parts;
 use tokio::time::Instant;
@@ -44,14 +45,15 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         let mut request = self.request(parts, keys, mode, &owner, route);
         let reads_only = request.is_read() || reads && request.is_exclusive();
         let on_unavailable = policy.on_unavailable(reads_only);
+        let mut foreseen = Duration::ZERO;
         // An owner may join a hold of its own beside those that wait.
-        if !is_nested && (body.is_unread() || serve.is_down()) {
+        if !is_nested && body.is_unread() {
             let rejects = on_unavailable == OnUnavailable::Reject;
-            serve.foresee(&request, rejects).await?;
+            foreseen = serve.foresee(&mut request, rejects).await?;
         }
         let budget = &serve.body_budget;
         let (body, _, _room) = body.take::<Self>(budget, parts, request.key()).await?;
-        let asked = Instant::now();
+        let asked = Instant::now() - foreseen;
         let error = match granted(&mut request).await {
             Ok(guard) => {
                 let lock = guard.handle().of_owner(&owner);

@@ -15,7 +15,7 @@ const PER_KEY: usize = 16 * 1024 * 1024;
 /// The budget of a layer. Clones share it.
 ///
 /// Keys have no budget together, because a stranger who waits with bodies for some keys could use it up for all others. A body that is
-/// still arriving needs no room either. What the bodies of many keys may occupy is the body limit of each connection.
+/// still arriving needs no room either. What the bodies of many keys may occupy is the body limit of each request.
 ///
 /// Between calls, the map has the sum of the [`Room`]s of each key that has one. No other mutex is taken under this one.
 #[derive(Debug, Clone, Default)]

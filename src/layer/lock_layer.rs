@@ -78,12 +78,13 @@ impl DistributedLockLayer {
     /// layer. Trailers of the request are dropped, and a request without a lock keeps its body.
     ///
     /// **A client that waits for an answer before its body ends needs this.** The messages of a gRPC call are left to the handler in
-    /// any case, if the route is that of a service of tonic with a package: `/<package>.<Service>/{*rest}`. The content type alone does
-    /// not tell, because a stranger could then hold a lock with a slow body.
+    /// any case, if the route is that of a service of tonic with a package: `/<package>.<Service>/{*rest}`, with a capital letter. The
+    /// content type alone does not tell, because a stranger could then hold a lock with a slow body.
     ///
     /// The bodies that wait for one key may occupy 16 MiB; the first 64 KiB of each do not count, and a body is no longer counted
     /// when its handler has it. A request without room for its body gets a 503 `body-budget`. A body takes no room from those of
-    /// other keys, and none while it is still arriving: it is limited by its own connection alone.
+    /// other keys, and none while it is still arriving. So limit the number of connections, and of streams on each: with 200 streams, as
+    /// hyper allows on an HTTP/2 connection, 400 MiB of bodies may be arriving on one.
     pub fn stream_body(self) -> DistributedLockLayer<true> {
         DistributedLockLayer {
             policy: self.policy,

@@ -38,8 +38,6 @@ pub(super) struct Policy {
     pub(super) tenant: Option<TenantOf>,
     /// Limits the log of requests that continue without their lock.
     pub(super) unlocked: Arc<Seldom>,
-    /// Limits the log of responses that the store did not confirm.
-    pub(super) by_lease: Arc<Seldom>,
 }
 
 impl Policy {
@@ -59,7 +57,6 @@ impl Policy {
             release_on: ReleaseOn::default(),
             tenant: None,
             unlocked: Arc::default(),
-            by_lease: Arc::default(),
         }
     }
 

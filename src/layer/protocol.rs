@@ -9,8 +9,7 @@ use http_body::Body;
 
 use super::DistributedLockLayer;
 use super::body::{ResponseBody, guarded};
-use super::confirm::{Confirmation, confirm};
-use super::policy::Policy;
+use super::confirm::confirm;
 use super::respond::Head;
 use super::serve::{Claim, FinalResponse, HandlerOutcome, NotAdmitted, Protocol};
 use super::serve_settings::ServeSettings;
@@ -58,29 +57,25 @@ where
         // Not an `async fn`, which moves its arguments once more.
         async move {
             let result = handled?;
-            match &result {
-                Ok(response)
-                    if policy.release_on == ReleaseOn::BodyEnd
-                        && has_body(response, &head.method) =>
-                {
-                    // The head goes out before the lock is released.
-                    let length = length(response);
-                    return Ok(result.map(|mut response| {
-                        LockTiming::of(&mut claim.timed, None).put(&mut response);
-                        response.map(|body| {
-                            let (guard, timed) = (claim.guard, claim.timed);
-                            let body = guarded(body, guard, timed, length, how, policy.on_lost);
-                            ResponseBody::local(body)
-                        })
-                    }));
-                }
-                _ => {}
+            if policy.release_on == ReleaseOn::BodyEnd
+                && let Ok(response) = &result
+                && has_body(response, &head.method)
+            {
+                // The head goes out before the lock is released.
+                let (length, route) = (length(response), claim.timed.route);
+                let (policy, on_lost) = (policy.clone(), policy.on_lost);
+                let cut_off = move |error| policy.serve.responder.cut_off(error, &route);
+                return Ok(result.map(|mut response| {
+                    LockTiming::of(&mut claim.timed, None).put(&mut response);
+                    response.map(|body| {
+                        let (guard, timed) = (claim.guard, claim.timed);
+                        let body = guarded(body, guard, timed, length, how, on_lost, cut_off);
+                        ResponseBody::local(body)
+                    })
+                }));
             }
             let by = confirm(how, claim.guard, None).await?;
             Ok(result.map(|mut response| {
-                if by == Confirmation::Lease && how == Confirm::Store {
-                    policy.warn_of_lease();
-                }
                 LockTiming::of(&mut claim.timed, Some(by)).put(&mut response);
                 response.map(ResponseBody::handlers)
             }))
@@ -89,18 +84,6 @@ where
 
     fn settings(&self) -> &ServeSettings {
         &self.policy.serve
-    }
-}
-
-impl Policy {
-    /// Logs at most once a minute that the store did not confirm a response.
-    fn warn_of_lease(&self) {
-        if let Some(left_out) = self.by_lease.due() {
-            tracing::warn!(
-                left_out,
-                "a response is confirmed by its lease alone: the store did not answer"
-            );
-        }
     }
 }
 

@@ -66,9 +66,12 @@ impl Rejection {
 
     /// Why the response of a handler is withheld: whatever the reason is, the client does not know the outcome.
     pub(crate) fn ended(error: LockError) -> Self {
-        let mut rejection = Self::new(RejectionKind::Lost);
-        rejection.cause = Some(error);
-        rejection
+        Self::new(RejectionKind::Lost).with_cause(error)
+    }
+
+    pub(crate) fn with_cause(mut self, error: LockError) -> Self {
+        self.cause = Some(error);
+        self
     }
 
     /// The same, of this kind if the lock was in use until the wait was over.
@@ -173,9 +176,7 @@ struct Problem<'a> {
 
 impl From<LockError> for Rejection {
     fn from(error: LockError) -> Self {
-        let mut rejection = Self::new(RejectionKind::of(&error));
-        rejection.cause = Some(error);
-        rejection
+        Self::new(RejectionKind::of(&error)).with_cause(error)
     }
 }
 

@@ -11,7 +11,7 @@ use http_body::Body;
 
 use super::body::{LocalBody, ResponseBody, local, whole};
 use super::rejection::{Rejection, RejectionKind};
-use crate::error::BoxError;
+use crate::error::{BoxError, LockError};
 use crate::key::route_of;
 use crate::telemetry::{Route, Seldom};
 
@@ -49,6 +49,12 @@ impl Responder {
         response.extensions_mut().insert(rejection);
         response.map(ResponseBody::local)
     }
+
+    /// Logs why the body of a response of this route breaks off.
+    pub(super) fn cut_off(&self, error: LockError, route: &Route) -> BoxError {
+        self.log.rejected(&Rejection::ended(error.clone()), route);
+        error.into()
+    }
 }
 
 /// What a response needs of the head of its request, which the handler has consumed.
@@ -85,6 +91,7 @@ const NOT_SERVED: &str = "a request was not served";
 #[derive(Debug, Default)]
 pub(crate) struct RejectionLog {
     misconfigured: Seldom,
+    unreadable: Seldom,
     unavailable: Seldom,
     lost: Seldom,
 }
@@ -98,15 +105,16 @@ impl RejectionLog {
         let (lines, what) = match kind {
             RejectionKind::Lost => (Some(&self.lost), "a request has an unknown outcome"),
             RejectionKind::Misconfigured => (Some(&self.misconfigured), NOT_SERVED),
+            RejectionKind::RecordUnreadable => (Some(&self.unreadable), NOT_SERVED),
             RejectionKind::Unavailable => (Some(&self.unavailable), NOT_SERVED),
             _ => (None, NOT_SERVED),
         };
         match lines.and_then(Seldom::due) {
             None => tracing::debug!(rejection = error, route, "{what}"),
-            Some(left_out) if kind == RejectionKind::Misconfigured => {
-                tracing::error!(rejection = error, route, left_out, "{what}");
+            Some(left_out) if matches!(kind, RejectionKind::Lost | RejectionKind::Unavailable) => {
+                tracing::warn!(rejection = error, route, left_out, "{what}");
             }
-            Some(left_out) => tracing::warn!(rejection = error, route, left_out, "{what}"),
+            Some(left_out) => tracing::error!(rejection = error, route, left_out, "{what}"),
         }
     }
 }

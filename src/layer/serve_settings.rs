@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::request::Parts;
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::body_budget::BodyBudget;
@@ -37,8 +38,8 @@ pub(crate) struct ServeSettings {
     pub(crate) on_cancel: OnCancel,
     pub(crate) responder: Responder,
     pub(crate) hold_times: Arc<HoldTimes>,
-    /// Whether the store did not answer the latest request.
-    pub(crate) store_is_down: Arc<AtomicBool>,
+    /// Whether the store was down when it was last asked, and the turn to ask it before a body is read.
+    pub(crate) outage: Arc<(AtomicBool, Mutex<()>)>,
 }
 
 impl ServeSettings {
@@ -54,7 +55,7 @@ impl ServeSettings {
             on_cancel: OnCancel::default(),
             responder: Responder::default(),
             hold_times: Arc::default(),
-            store_is_down: Arc::default(),
+            outage: Arc::default(),
         }
     }
 
@@ -85,30 +86,33 @@ impl ServeSettings {
             .route(*route)
     }
 
-    /// Refuses by its head a request that would be refused anyway, before its body is read. `needs_store`: also if the store is down for its keys.
+    /// Refuses by its head a request that would be refused anyway, before its body is read. If it `needs_store` and the store was down,
+    /// the store is asked about its keys, for one request at a time: a store that is silent keeps no others, and a part that is down
+    /// none that ask another part. Returns how long that took.
     pub(crate) async fn foresee(
         &self,
-        request: &LockRequest,
+        request: &mut LockRequest,
         needs_store: bool,
-    ) -> Result<(), LockError> {
+    ) -> Result<Duration, LockError> {
         request.refusal()?;
-        if needs_store && self.is_down() {
+        let (is_down, turn) = &*self.outage;
+        if needs_store
+            && is_down.load(Ordering::Relaxed)
+            && request.waits()
+            && let Ok(_turn) = turn.try_lock()
+        {
             // Boxed, because it is rare and large.
-            Box::pin(request.probe()).await?;
-            self.store_is_down.store(false, Ordering::Relaxed);
+            let took = Box::pin(request.probe()).await?;
+            is_down.store(false, Ordering::Relaxed);
+            return Ok(took);
         }
-        Ok(())
-    }
-
-    /// Whether the store did not answer the latest request.
-    pub(crate) fn is_down(&self) -> bool {
-        self.store_is_down.load(Ordering::Relaxed)
+        Ok(Duration::ZERO)
     }
 
     /// Remembers that the store is down, if that is the error.
     pub(crate) fn failed(&self, error: &LockError) {
         if matches!(error, LockError::Unavailable(_)) {
-            self.store_is_down.store(true, Ordering::Relaxed);
+            self.outage.0.store(true, Ordering::Relaxed);
         }
     }
 

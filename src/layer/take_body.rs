@@ -104,13 +104,16 @@ where
     }
 }
 
-/// Whether a request is a gRPC call to a service of tonic in an axum router, whose route is `/<package>.<Service>/{*rest}`. The content
-/// type does not decide that alone: with it, a stranger could hold the lock of any route with a slow body.
+/// Whether a request is a gRPC call to a service of tonic in an axum router, whose route is `/<package>.<Service>/{*rest}`; the name of
+/// a service begins with a capital letter. The content type does not decide that alone: with it, a stranger could hold the lock of any
+/// route with a slow body.
 fn is_grpc(parts: &Parts) -> bool {
     let content_type = parts.headers.get(CONTENT_TYPE);
-    let service = template(parts).and_then(|template| template.strip_suffix("/{*rest}"));
+    let service = || template(parts)?.strip_suffix("/{*rest}")?.rsplit_once('.');
     content_type.is_some_and(|it| it.as_bytes().starts_with(b"application/grpc"))
-        && service.is_some_and(|service| service.contains('.') && service.rfind('/') == Some(0))
+        && service().is_some_and(|(package, service)| {
+            package.rfind('/') == Some(0) && service.starts_with(char::is_uppercase)
+        })
 }
 
 /// Reads each body.

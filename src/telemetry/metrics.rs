@@ -54,7 +54,6 @@ described! {
     describe_counter RENEWALS = "distributed_lock_renewals_total": "Renewals of locks that are held.";
     describe_histogram RENEWAL_LAG = "distributed_lock_renewal_lag_seconds":
         "How long after they were due renewals were confirmed.";
-    describe_histogram RENEWAL_TIME = "distributed_lock_renewal_duration_seconds": "How long batches of renewals took.";
     describe_gauge AUDIT_WARNINGS = "distributed_lock_audit_warnings": "Warnings of the latest audit.";
     describe_counter IDEMPOTENT_REQUESTS = "distributed_lock_idempotent_requests_total":
         "Requests with an idempotency key.";
@@ -216,13 +215,6 @@ fn renewal(route: &Route, mode: LockMode, outcome: &'static str) {
     call_outside("a recorder", || {
         counter!(RENEWALS, "route" => label(route), "mode" => mode, "outcome" => outcome)
             .increment(1);
-    });
-}
-
-/// Reports that a batch of renewals, sent at `sent`, was `answered` or has `failed`.
-pub(crate) fn renewals_ended(outcome: &'static str, sent: Instant) {
-    call_outside("a recorder", || {
-        histogram!(RENEWAL_TIME, "outcome" => outcome).record(sent.elapsed());
     });
 }
 

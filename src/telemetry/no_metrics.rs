@@ -52,8 +52,6 @@ pub(crate) fn renewed(_: &Route, _: LockMode, _: impl FnOnce() -> Duration) {}
 
 pub(crate) fn not_renewed(_: &Route, _: LockMode, _: &'static str) {}
 
-pub(crate) fn renewals_ended(_: &'static str, _: Instant) {}
-
 pub(crate) fn idempotent_request(_: &Route, _: &'static str) {}
 
 pub(crate) fn idempotent_response(_: &Route, _: &'static str) {}

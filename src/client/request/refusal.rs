@@ -1,5 +1,7 @@
 //! Whether a request would be refused, before it asks for its lock.
 
+use std::time::Duration;
+
 use tokio::time::{Instant, timeout_at};
 
 use super::LockRequest;
@@ -14,18 +16,28 @@ impl LockRequest {
     /// Why the request would fail at once, as far as this process knows without a wait.
     pub(crate) fn refusal(&self) -> Result<(), LockError> {
         let refused = self.is_refused();
-        if let Err(error) = &refused {
-            self.observed(Instant::now()).refused(error);
-        }
-        refused
+        refused.inspect_err(|error| self.report(error, Instant::now()))
     }
 
-    /// Asks the store about the keys, within the wait of the request, and changes nothing.
+    /// Reports an error as the end of a wait that began then.
+    pub(crate) fn report(&self, error: &LockError, began: Instant) {
+        self.refused(self.observed(began), error, began);
+    }
+
+    /// Whether it waits: otherwise it tries once.
+    pub(crate) fn waits(&self) -> bool {
+        !self.terms.wait.is_zero()
+    }
+
+    /// Asks the store about the keys of a request that waits, and changes nothing. What the answer took is no longer a part of its wait,
+    /// and returned.
     ///
     /// # Errors
     ///
-    /// `Unavailable` if it does not answer for all of them.
-    pub(crate) async fn probe(&self) -> Result<(), LockError> {
+    /// `Unavailable`, which is reported, if the store does not answer for all keys within the wait.
+    pub(crate) async fn probe(&mut self) -> Result<Duration, LockError> {
+        let began = Instant::now();
+        let wait = Wait::new(self.terms.wait, began);
         let core = &self.client.inner.core;
         // No hold has this number.
         let id = core.hold_id(0);
@@ -34,15 +46,17 @@ impl LockRequest {
             Renewal::check(Hold { key, mode, id })
         });
         let asked = self.client.asked(core.store.renew(checks.collect()));
-        let wait = Wait::new(self.terms.wait, Instant::now());
-        let statuses = timeout_at(wait.until, asked).await;
-        match statuses
-            .map_err(|_| over())??
-            .contains(&HoldStatus::Unknown)
-        {
-            true => Err(undecided().into()),
-            false => Ok(()),
-        }
+        let answer = match timeout_at(wait.until, asked).await {
+            Ok(Ok(statuses)) if statuses.contains(&HoldStatus::Unknown) => Err(undecided().into()),
+            Ok(answer) => answer.map_err(LockError::from),
+            Err(_) => Err(over()),
+        };
+        answer.inspect_err(|error| self.report(error, began))?;
+        let took = began.elapsed();
+        // Zero would be one try, which has a time of its own.
+        let left = self.terms.wait.saturating_sub(took);
+        self.terms.wait = left.max(Duration::from_millis(1));
+        Ok(took)
     }
 
     fn is_refused(&self) -> Result<(), LockError> {
@@ -57,7 +71,7 @@ impl LockRequest {
             let most = self.terms.max_waiters;
             waiting > 0 && most.is_some_and(|most| waiting >= most)
         };
-        match !self.terms.wait.is_zero() && self.targets().iter().any(is_full) {
+        match self.waits() && self.targets().iter().any(is_full) {
             true => Err(LockError::Overloaded),
             false => Ok(()),
         }

@@ -19,7 +19,8 @@ use crate::layer::unless_lost::unless_lost;
 /// The handler's body with its lock inside. The last frame, or the end of a body that does not say which frame is its last, is
 /// withheld until the release is confirmed. Without a confirmation the body ends with an error instead.
 ///
-/// `length` is the declared length: a reader that has so many bytes does not poll again.
+/// `length` is the declared length: a reader that has so many bytes does not poll again. `cut_off` makes and logs the error of a body
+/// whose lock is lost, or not confirmed.
 pub(in crate::layer) fn guarded<B>(
     body: B,
     guard: LockGuard,
@@ -27,6 +28,7 @@ pub(in crate::layer) fn guarded<B>(
     length: Option<u64>,
     how: Confirm,
     on_lost: OnLost,
+    cut_off: impl Fn(LockError) -> BoxError + Clone + Send + 'static,
 ) -> LocalBody
 where
     B: Body<Error: Into<BoxError>> + Send + 'static,
@@ -35,7 +37,7 @@ where
     let held = Held::new(guard.handle());
     let open = (Box::pin(body), Some((guard, timed)), length);
     let frames = try_unfold(open, move |(body, lock, mut length)| {
-        let held = held.clone();
+        let (held, cut_off) = (held.clone(), cut_off.clone());
         async move {
             let Some((guard, timed)) = lock else {
                 let mut body = body;
@@ -48,13 +50,13 @@ where
             let mut body = body;
             let watched = (on_lost == OnLost::Abort).then_some(&guard);
             if watched.is_some_and(LockGuard::is_lost) {
-                return Err(LockError::Lost.into());
+                return Err(cut_off(LockError::Lost));
             }
             let frame = {
                 let next = poll_fn(|cx| poll_bytes(body.as_mut(), cx));
                 unless_lost(watched, pin!(held.around(next))).await
             };
-            let frame = frame?.transpose()?;
+            let frame = frame.map_err(&cut_off)?.transpose()?;
             let is_last = frame.as_ref().is_none_or(|frame| {
                 length = length.map(|length| length.saturating_sub(sent(frame)));
                 frame.is_trailers() || length == Some(0) || body.is_end_stream()
@@ -63,7 +65,7 @@ where
                 let rest = (body, Some((guard, timed)), length);
                 return Ok(frame.map(|frame| ((frame, false), rest)));
             }
-            confirm(how, guard, None).await?;
+            confirm(how, guard, None).await.map_err(cut_off)?;
             let is_end = body.is_end_stream();
             Ok(frame.map(|frame| ((frame, is_end), (body, None, length))))
         }

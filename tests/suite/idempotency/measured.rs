@@ -1,7 +1,9 @@
 //! The metrics of idempotent requests.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use axum::body::Body;
 use http::StatusCode;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
@@ -27,6 +29,9 @@ async fn counted(work: impl Future) -> BTreeMap<String, u64> {
             }
             ("distributed_lock_idempotent_responses_total", DebugValue::Counter(count)) => {
                 (outcome.unwrap(), count)
+            }
+            ("distributed_lock_unavailable_total", DebugValue::Counter(count)) => {
+                ("unavailable", count)
             }
             ("distributed_lock_hold_duration_seconds", DebugValue::Histogram(values)) => {
                 ("held", values.len() as u64)
@@ -74,6 +79,28 @@ async fn a_repeat_that_has_waited_for_the_lock_is_no_hold() {
         ("replayed", 1),
     ];
     assert_eq!(counted(work).await, expected(counts));
+}
+
+/// The store may fail at each question: for the record, for the lock, or for the record again.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_for_want_of_the_store_is_counted_once() {
+    let (store, _locks, layer) = remembering();
+    let app = payments(&Runs::default()).layer(layer);
+    store.unplug(true);
+    let outage = async {
+        for _ in 0..3 {
+            assert_eq!(pay(&app).await.status(), 503);
+            let mut empty = request("k", "");
+            *empty.body_mut() = Body::empty();
+            assert_eq!(send(&app, empty).await.status(), 503);
+        }
+    };
+    let counts = [("refused", 6), ("unavailable", 6)];
+    assert_eq!(counted(outage).await, expected(counts));
+    store.unplug(false);
+    store.delay_reads([0, 5].map(Duration::from_secs));
+    let counts = counted(pay(&app)).await;
+    assert_eq!((counts["refused"], counts["unavailable"]), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use axum::routing::post;
 use http::Request;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tower_distributed_lock::idempotency::key;
 
 use super::{is_replay, lengths, problem, remembering, send, text};
@@ -92,6 +92,27 @@ async fn a_request_that_would_be_refused_anyway_is_refused_by_its_head() {
     assert_eq!(text(served).await, "4");
     locks.shutdown(Duration::from_secs(1)).await.unwrap();
     is_refused_by_its_head(&app, "lock-unavailable").await;
+}
+
+/// While the store is silent, a repeat with a body asks it before its body is read.
+#[tokio::test(start_paused = true)]
+async fn what_a_repeat_waits_for_before_its_body_is_read_is_a_part_of_its_wait() {
+    let (store, _locks, layer) = remembering();
+    let slow = async |_: Bytes| sleep(Duration::from_secs(10)).await;
+    let app = Router::new().route("/payments", post(slow)).layer(layer);
+    let running = sending(&app, [upload("k", Body::from("body"))]).await;
+    store.silence(true);
+    let other = send(&app, upload("other", Body::empty())).await;
+    assert_eq!(other.status(), 503);
+    let began = Instant::now();
+    let (repeat, ()) = tokio::join!(send(&app, upload("k", Body::from("body"))), async {
+        sleep(Duration::from_millis(2500)).await;
+        store.silence(false);
+    });
+    assert_eq!(repeat.status(), 409);
+    let waited = began.elapsed();
+    assert!(waited < Duration::from_millis(3200), "{waited:?}");
+    assert_eq!(running.join_all().await.len(), 1);
 }
 
 /// The process has the record, and asks no store for it.

@@ -85,8 +85,10 @@ async fn a_refusal_is_a_grpc_status() {
 /// hold a lock with a slow body.
 #[tokio::test(start_paused = true)]
 async fn the_messages_of_a_call_are_not_awaited_and_other_bodies_are_whatever_they_say() {
-    let call = |content_type, body| {
-        let request = Request::post("/chat.Chat/Talk").header("content-type", content_type);
+    let call = |route: &str, content_type, body| {
+        let path = route.replace("{service}", "chat.Chat");
+        let path = path.replace("{*rest}", "Talk");
+        let request = Request::post(path).header("content-type", content_type);
         request.body(body).unwrap()
     };
     for (route, content_type, left) in [
@@ -96,15 +98,18 @@ async fn the_messages_of_a_call_are_not_awaited_and_other_bodies_are_whatever_th
         ("/chat.Chat/Talk", "application/grpc", false),
         ("/{service}/{*rest}", "application/grpc", false),
         ("/{*rest}", "application/grpc", false),
+        // What follows the point is no name of a service.
+        ("/v1.0/{*rest}", "application/grpc", false),
+        ("/.well-known/{*rest}", "application/grpc", false),
     ] {
         let (store, _locks, layer) = locking();
         let routes = Router::new().route(route, any(async || "first"));
         let streamed = routes.clone().layer(layer.clone().stream_body());
-        let answer = send(&streamed, call(content_type, dribbling("message")));
+        let answer = send(&streamed, call(route, content_type, dribbling("message")));
         let answer = timeout(Duration::from_secs(1), answer).await;
         assert_eq!(answer.expect("at once").status(), 200, "{route}");
         let read = routes.clone().layer(layer.clone());
-        let answer = send(&read, call(content_type, dribbling("message"))).await;
+        let answer = send(&read, call(route, content_type, dribbling("message"))).await;
         let (status, asked) = if left { (200, 2) } else { (400, 1) };
         assert_eq!(
             (answer.status(), store.asked()),
@@ -114,7 +119,7 @@ async fn the_messages_of_a_call_are_not_awaited_and_other_bodies_are_whatever_th
         if !left {
             let keyed = layer.key(key::json_field("lock:chat", "/id"));
             let keyed = routes.layer(keyed);
-            let answer = send(&keyed, call(content_type, r#"{"id":1}"#.into()));
+            let answer = send(&keyed, call(route, content_type, r#"{"id":1}"#.into()));
             assert_eq!(answer.await.status(), 200, "{route}");
         }
     }

@@ -5,12 +5,14 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
+use futures_util::FutureExt;
 use http::Request;
-use tokio::time::{Instant, timeout};
-use tower_distributed_lock::{DistributedLockLayer, LockClient, Resource, key};
+use tokio::time::{Instant, sleep, timeout};
+use tower_distributed_lock::client::LockEventKind;
+use tower_distributed_lock::{DistributedLockLayer, LockClient, LockError, Resource, key};
 
-use super::uploads::dribbling;
-use super::{locking, problem, put, send, settle, slow_orders, text};
+use super::uploads::{dribbling, sending};
+use super::{locking, problem, put, request, send, settle, slow_orders, text};
 
 const SECOND: Duration = Duration::from_secs(1);
 const ORDER: Resource = Resource::new("lock:order");
@@ -35,7 +37,8 @@ async fn is_refused_by_its_head(app: &Router, kind: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_for_a_key_with_a_full_queue() {
-    let (store, _locks, layer) = locking();
+    let (store, locks, layer) = locking();
+    let mut events = locks.events();
     let app = by_id(layer.max_waiters(1).wait(1_000 * SECOND));
     let elsewhere = LockClient::new(store);
     let held = elsewhere.lock(ORDER.id(1)).await.expect("free");
@@ -48,6 +51,11 @@ async fn a_request_for_a_key_with_a_full_queue() {
     let began = Instant::now();
     is_refused_by_its_head(&app, "lock-overloaded").await;
     assert_eq!(began.elapsed(), Duration::ZERO);
+    let event = events.next().now_or_never().flatten().expect("an event");
+    let LockEventKind::Refused { error, .. } = event.kind else {
+        panic!("{event:?}");
+    };
+    assert!(matches!(error, LockError::Overloaded), "{error}");
     held.release().await.expect("held");
     for served in waiting {
         assert_eq!(served.await.expect("no panic").status(), 200);
@@ -110,6 +118,45 @@ async fn a_request_waits_for_a_silent_store_as_long_as_it_would_for_a_lock() {
     }
     store.silence(false);
     assert_eq!(put(&app, "/orders/1").await.status(), 200);
+}
+
+/// While the store is silent, a request with a body asks it before its body is read.
+#[tokio::test(start_paused = true)]
+async fn what_a_request_waits_for_before_its_body_is_read_is_a_part_of_its_wait() {
+    let (store, _locks, layer) = locking();
+    let app = by_id(layer.wait(SECOND));
+    let elsewhere = LockClient::new(store.clone());
+    let held = elsewhere.lock(ORDER.id(1)).await.expect("free");
+    store.silence(true);
+    assert_eq!(put(&app, "/orders/1").await.status(), 503);
+    let began = Instant::now();
+    let request = Request::put("/orders/1").body(Body::from("body"));
+    let (answer, ()) = tokio::join!(send(&app, request.expect("valid")), async {
+        sleep(SECOND * 9 / 10).await;
+        store.silence(false);
+    });
+    assert_eq!(answer.status(), 423);
+    assert!(began.elapsed() < SECOND * 11 / 10, "{:?}", began.elapsed());
+    held.release().await.expect("held");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_store_keeps_no_more_requests_than_may_wait() {
+    let (store, _locks, layer) = locking();
+    let app = by_id(layer.max_waiters(1));
+    store.silence(true);
+    assert_eq!(put(&app, "/orders/1").await.status(), 503);
+    let requests = (0..50).map(|n| {
+        let mut request = request("PUT", "/orders/1");
+        if n % 2 == 0 {
+            *request.body_mut() = Body::from("body");
+        }
+        request
+    });
+    let mut answers = sending(&app, requests).await;
+    let refused = std::iter::from_fn(|| answers.try_join_next());
+    // One asks before its body is read, one asks for the lock, and one waits behind it.
+    assert_eq!(refused.count(), 47);
 }
 
 #[tokio::test(start_paused = true)]

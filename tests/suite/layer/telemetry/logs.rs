@@ -6,10 +6,11 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use axum::routing::any;
+use http_body_util::BodyExt;
 use tower::{Layer, ServiceExt};
 use tower_distributed_lock::{
     DistributedLockLayer, Lease, LockClient, LockError, LockHandle, LockMode, MemoryStore,
-    OnUnavailable, key,
+    OnUnavailable, ReleaseOn, key,
 };
 use tracing::Level;
 
@@ -157,6 +158,22 @@ async fn a_store_that_fails_is_logged_with_what_it_said() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_body_whose_end_is_withheld_is_logged_with_its_route() {
+    let (log, _guard) = Log::at(Level::INFO);
+    let (store, _locks, layer) = locking();
+    let app = super::super::orders().layer(layer.release_on(ReleaseOn::BodyEnd));
+    for unplugged in [false, true] {
+        let response = super::put(&app, super::SECRET).await;
+        store.unplug(unplugged);
+        let end = response.into_body().collect().await;
+        assert_eq!(end.is_err(), unplugged);
+    }
+    let line = log.line("a request has an unknown outcome");
+    let what = ["WARN", "route=\"/orders/{id}\"", "has not confirmed"];
+    assert!(what.iter().all(|what| line.contains(what)), "{line}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_lock_is_logged_with_what_ended_it() {
     let (log, _guard) = Log::at(Level::INFO);
     let (store, locks, _layer) = locking();
@@ -250,6 +267,8 @@ async fn a_route_without_parameters_is_named_once_unless_its_key_is_chosen() {
     };
     assert!(orders.contains("route=\"/orders\""), "{orders}");
     assert!(payments.contains("route=\"/payments\""), "{payments}");
+    // The layer may have tenants, of which the key knows nothing.
+    assert!(orders.contains("for each tenant"), "{orders}");
 }
 
 /// A layer around a whole router does not see the route.

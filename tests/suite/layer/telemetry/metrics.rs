@@ -7,9 +7,12 @@ use metrics::Unit;
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
+use futures_util::FutureExt;
+use tower_distributed_lock::client::LockEventKind;
 use tower_distributed_lock::{LockClient, LockError, RedisStore};
 
-use super::everything;
+use super::super::{locking, orders, put, request, send};
+use super::{SECRET, everything};
 use crate::support::{RedisServer, eventually};
 
 /// Name, type, unit and labels of a metric.
@@ -154,7 +157,6 @@ async fn labels_are_routes_and_modes_and_never_what_a_client_sends() {
         "gone",
         "not_renewed",
         "failed",
-        "answered",
         "executed",
         "recorded",
         "store",
@@ -214,6 +216,36 @@ async fn every_outcome_is_counted_once() {
     ] {
         assert_eq!(count("waiters", &[route, mode]), 0.0, "{mode}");
     }
+}
+
+/// An alarm counts them, so none may be refused in silence: the first finds out that the store is down, and the others know it.
+#[tokio::test(start_paused = true)]
+async fn each_refusal_in_an_outage_is_counted_and_is_an_event() {
+    let measured = measured(async {
+        let (store, locks, layer) = locking();
+        let mut events = locks.events();
+        let app = orders().layer(layer);
+        store.unplug(true);
+        for _ in 0..3 {
+            assert_eq!(put(&app, SECRET).await.status(), 503);
+            let mut upload = request("PUT", SECRET);
+            *upload.body_mut() = "body".into();
+            assert_eq!(send(&app, upload).await.status(), 503);
+        }
+        for _ in 0..6 {
+            let event = events.next().now_or_never().flatten();
+            let kind = event.expect("one for each").kind;
+            let LockEventKind::Refused { error, .. } = &kind else {
+                panic!("{kind:?}");
+            };
+            assert!(matches!(error, LockError::Unavailable(_)), "{error}");
+        }
+        assert!(events.next().now_or_never().is_none());
+    })
+    .await;
+    let labels = ["/orders/{id}", "write"].map(String::from).to_vec();
+    let refused = &measured[&("distributed_lock_unavailable_total".to_owned(), labels)].1;
+    assert_eq!(refused, &DebugValue::Counter(6));
 }
 
 #[tokio::test(start_paused = true)]
