@@ -284,6 +284,16 @@ mod tests {
         assert_eq!(args.command, ["ls", "--url", "-x"]);
     }
 
+    /// As from a variable that is not set.
+    #[test]
+    fn a_name_without_characters_is_refused() {
+        for command in ["show", "watch", "break"] {
+            assert!(Cli::try_parse_from(["lockctl", command, "k"]).is_ok());
+            let refused = Cli::try_parse_from(["lockctl", command, ""]);
+            assert!(refused.is_err(), "{command}");
+        }
+    }
+
     #[test]
     fn a_number_without_a_unit_is_no_duration_but_zero_is() {
         for (wait, parsed) in [

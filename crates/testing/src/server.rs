@@ -237,3 +237,22 @@ impl ServerState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tower_distributed_lock::MemoryStore;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_is_up_when_the_last_of_its_outages_is_over() {
+        let server = FaultyServer::new(MemoryStore::new(), Faults::none(), 0);
+        let link = server.connect();
+        server.set_broken(link, true);
+        server.set_broken(link, true);
+        server.set_broken(link, false);
+        assert!(!server.state().is_up(link));
+        server.set_broken(link, false);
+        assert!(server.state().is_up(link));
+    }
+}
