@@ -23,7 +23,7 @@ pub(crate) struct History {
     past: Mutex<Past>,
     /// Until a task reads them.
     unread: Mutex<Option<LockEvents>>,
-    /// The breaks under way: the names of the keys, and the callers.
+    /// The breaks under way: the names of the keys, and the callers. After events that were missed, a caller may be unknown.
     callers: Mutex<Vec<(String, String)>>,
 }
 
@@ -69,6 +69,10 @@ impl History {
     }
 
     fn add(&self, event: LockEvent) {
+        if event.missed > 0 {
+            // A break may be among those that were missed: its caller would be named for the next break of its key.
+            lock(&self.callers).clear();
+        }
         let caller = match event.kind {
             LockEventKind::Broken => self.take_caller(|name| is_named(&event.key, name)),
             _ => None,

@@ -178,6 +178,7 @@ pub(crate) enum Remember {
 #[derive(Debug, Args)]
 pub(crate) struct KeyArgs {
     /// Name of the lock
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) key: String,
 
     #[command(flatten)]
