@@ -34,6 +34,9 @@ const SOON: Duration = Duration::from_secs(20);
 /// Longer than any fault lasts.
 const PATIENT: Duration = Duration::from_secs(60);
 
+/// A key for permits alone: Redis keeps its name for them for a day.
+const PERMITS: &str = "again, with permits";
+
 const MODES: [LockMode; 4] = [
     LockMode::Reentrant,
     LockMode::Fair,
@@ -149,10 +152,12 @@ async fn works_again(server: &RedisServer, clients: &[&LockClient]) {
 }
 
 async fn take_and_release(clients: &[&LockClient]) {
+    let locked = MODES.map(|mode| ("again", mode));
+    let permits = (PERMITS, LockMode::permits(1));
     for locks in clients {
-        for mode in MODES {
+        for (key, mode) in locked.into_iter().chain([permits]) {
             eventually("the client works again", SOON, async || {
-                let asking = locks.lock("again").mode(mode).wait(Duration::from_secs(2));
+                let asking = locks.lock(key).mode(mode).wait(Duration::from_secs(2));
                 let guard = asking.await.map_err(|error| told(&error))?;
                 guard.release().await.map_err(|error| told(&error))
             })
@@ -182,12 +187,16 @@ async fn nothing_is_left(server: &RedisServer, clients: &[&LockClient]) {
     .await;
 }
 
-/// Without the keys that remain on purpose: token counters, and for two minutes the tombstones of unanswered attempts.
+/// Without the keys that remain on purpose: token counters, for two minutes the tombstones of unanswered attempts, and for a day the
+/// number of free permits and their limit.
 fn without_memories(mut dump: Dump) -> Dump {
     dump.retain(|key, entry| {
         let kept = ["tower_lock_void:", "tower_lock_busy:"];
-        let void = kept.iter().any(|kept| key.starts_with(kept)) && entry.ttl.is_some();
-        !void && !key.starts_with("redisson_lock_token:")
+        let is_kept = kept.iter().any(|kept| key.starts_with(kept))
+            || key == PERMITS
+            || *key == format!("tower_lock_limit:{{{PERMITS}}}");
+        let ends = is_kept && entry.ttl.is_some();
+        !ends && !key.starts_with("redisson_lock_token:")
     });
     dump
 }

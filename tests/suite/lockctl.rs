@@ -29,7 +29,21 @@ pub(crate) fn lockctl(url: &str, arguments: &[&str]) -> Command {
         .env("REDIS_URL", url)
         .stdin(Stdio::null())
         .process_group(0);
-    for variable in ["REDIS_USER", "REDIS_PASSWORD", "REDIS_PASSWORD_FILE"] {
+    without_settings(&mut command);
+    command
+}
+
+/// Removes what lockctl reads beside `REDIS_URL`: the person who runs the tests may have set it.
+fn without_settings(command: &mut Command) -> &mut Command {
+    for variable in [
+        "REDIS_USER",
+        "REDIS_PASSWORD",
+        "REDIS_PASSWORD_FILE",
+        "LOCKCTL_NAMESPACE",
+        "LOCKCTL_TLS_CA",
+        "LOCKCTL_TLS_CERT",
+        "LOCKCTL_TLS_KEY",
+    ] {
         command.env_remove(variable);
     }
     command

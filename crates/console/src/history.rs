@@ -23,7 +23,7 @@ pub(crate) struct History {
     past: Mutex<Past>,
     /// Until a task reads them.
     unread: Mutex<Option<LockEvents>>,
-    /// The breaks under way: the names of the keys, and the callers.
+    /// The breaks under way: the names of the keys, and the callers. After events that were missed, a caller may be unknown.
     callers: Mutex<Vec<(String, String)>>,
 }
 
@@ -69,6 +69,10 @@ impl History {
     }
 
     fn add(&self, event: LockEvent) {
+        if event.missed > 0 {
+            // A break may be among those that were missed: its caller would be named for the next break of its key.
+            lock(&self.callers).clear();
+        }
         let caller = match event.kind {
             LockEventKind::Broken => self.take_caller(|name| is_named(&event.key, name)),
             _ => None,
@@ -218,4 +222,41 @@ fn histogram(histogram: &Histogram) -> Value {
         "p99_ms": histogram.quantile(99),
         "buckets": histogram.buckets,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tower_distributed_lock::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_caller_whose_break_was_missed_is_not_named_for_the_next() {
+        let locks = LockClient::new(MemoryStore::new());
+        let history = History::of(&locks);
+        let admin = locks.admin().unwrap();
+        let guard = locks.lock("k").await.unwrap();
+        history.expect_break("k", "10.0.0.1".to_owned());
+        assert!(admin.force_unlock("k").await.unwrap());
+        guard.release().await.unwrap_err();
+
+        // More events than the client keeps for a listener that does not read.
+        let busy = locks.lock("busy").await.unwrap();
+        for _ in 0..2_000 {
+            locks.lock("busy").wait(Duration::ZERO).await.unwrap_err();
+        }
+        let guard = locks.lock("k").await.unwrap();
+        assert!(admin.force_unlock("k").await.unwrap());
+        history.listen();
+        while history.events()["broken"] != 1 {
+            tokio::task::yield_now().await;
+        }
+        guard.release().await.unwrap_err();
+        busy.release().await.unwrap();
+        let events = history.events();
+        assert_ne!(events["missed"], 0);
+        let events = events["events"].as_array().unwrap();
+        let mut broken = events.iter().filter(|event| event["kind"] == "broken");
+        assert_eq!(broken.next().unwrap()["cause"], "broken from this process");
+    }
 }

@@ -178,6 +178,7 @@ pub(crate) enum Remember {
 #[derive(Debug, Args)]
 pub(crate) struct KeyArgs {
     /// Name of the lock
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) key: String,
 
     #[command(flatten)]
@@ -282,6 +283,16 @@ mod tests {
             panic!("it is `run`");
         };
         assert_eq!(args.command, ["ls", "--url", "-x"]);
+    }
+
+    /// As from a variable that is not set.
+    #[test]
+    fn a_name_without_characters_is_refused() {
+        for command in ["show", "watch", "break"] {
+            assert!(Cli::try_parse_from(["lockctl", command, "k"]).is_ok());
+            let refused = Cli::try_parse_from(["lockctl", command, ""]);
+            assert!(refused.is_err(), "{command}");
+        }
     }
 
     #[test]

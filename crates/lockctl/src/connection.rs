@@ -110,11 +110,13 @@ impl Connection {
     async fn connect(&self) -> Result<LockClientBuilder, Failure> {
         let addresses = self.addresses()?;
         let password = self.password()?;
-        let with_credentials =
-            |builder, address: &Address| match self.credentials(address, &password) {
+        let with_credentials = |builder, address: &Address| {
+            let credentials = self.credentials(address, &password)?;
+            Ok::<_, Failure>(match credentials {
                 Some(credentials) => builder_with(builder, credentials),
                 None => builder,
-            };
+            })
+        };
         let deployments = [self.cluster, self.quorum, self.sentinel.is_some()];
         if deployments.iter().filter(|chosen| **chosen).count() > 1 {
             return Err(Failure::usage(
@@ -130,16 +132,16 @@ impl Connection {
             let servers = self.behind_sentinels(&addresses)?;
             let urls = addresses.iter().map(|address| &address.url);
             let builder = RedisStore::sentinel(urls, master).servers(&servers.url);
-            with_credentials(builder, &servers)
+            with_credentials(builder, &servers)?
         } else if self.cluster {
             let urls = addresses.iter().map(|address| &address.url);
-            with_credentials(RedisStore::cluster(urls), &addresses[0])
+            with_credentials(RedisStore::cluster(urls), &addresses[0])?
         } else if self.quorum {
             let stores = addresses
                 .into_iter()
                 .map(|address| {
                     let builder = RedisStore::builder(&address.url);
-                    let builder = with_credentials(builder, &address);
+                    let builder = with_credentials(builder, &address)?;
                     Ok(self.with_tls(builder)?.connect_lazy()?)
                 })
                 .collect::<Result<Vec<_>, Failure>>()?;
@@ -150,7 +152,7 @@ impl Connection {
             let [address] = <[_; 1]>::try_from(addresses).map_err(|_| {
                 Failure::usage("there are several addresses: say with --cluster, --sentinel MASTER or --quorum what they are")
             })?;
-            with_credentials(RedisStore::builder(&address.url), &address)
+            with_credentials(RedisStore::builder(&address.url), &address)?
         };
         let store = self.with_tls(builder)?.connect().await?;
         Ok(LockClient::builder(store))
@@ -189,15 +191,22 @@ impl Connection {
         Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
     }
 
-    /// User and password, each from the options if it is there, otherwise from the address; `None` without a password.
-    fn credentials(&self, address: &Address, password: &Option<String>) -> Option<Credentials> {
+    /// User and password, each from the options if it is there, otherwise from the address.
+    fn credentials(
+        &self,
+        address: &Address,
+        password: &Option<String>,
+    ) -> Result<Option<Credentials>, Failure> {
         let settings = address.read.redis_settings();
-        let password = password.as_deref().or(settings.password())?;
+        let password = password.as_deref().or(settings.password());
         let user = self.user.as_deref().or(settings.username());
-        Some(match user {
-            Some(user) => Credentials::new(user, password),
-            None => Credentials::password(password),
-        })
+        match (user, password) {
+            (Some(user), Some(password)) => Ok(Some(Credentials::new(user, password))),
+            (None, password) => Ok(password.map(Credentials::password)),
+            (Some(_), None) => Err(Failure::usage(
+                "a user needs a password: put it into REDIS_PASSWORD, or into a file (--password-file)",
+            )),
+        }
     }
 
     /// The settings for servers that sentinels name: with TLS if the sentinels' addresses have TLS.

@@ -13,7 +13,7 @@ use crate::messages::warn;
 /// `timeout`, shells and signals begin at 124.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// There was nothing to show or to break, or the user did not confirm.
+    /// There was nothing to show or to break, or the user did not confirm, or another had the lock by then.
     Nothing = 1,
     /// `EX_USAGE`.
     Usage = 64,

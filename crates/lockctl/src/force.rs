@@ -5,7 +5,7 @@ use std::io;
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 use tower_distributed_lock::LockKey;
-use tower_distributed_lock::store::{Inspection, LockEntry};
+use tower_distributed_lock::store::{Holder, Inspection, LockEntry};
 
 use crate::cli::{BreakArgs, KeyArgs};
 use crate::connection::Connection;
@@ -26,10 +26,13 @@ struct BreakReport {
 pub(crate) async fn break_lock(args: &BreakArgs, connection: &Connection) -> Result<u8, Failure> {
     let KeyArgs { key, output } = &args.key;
     let admin = connection.admin().await?;
-    let found = admin.inspect(&**key).await?;
+    let mut found = admin.inspect(&**key).await?;
     if found.is_held() && !args.yes {
         write_to_stderr(format_args!("{}\n", described(key, &found)));
         confirm(key).await?;
+        let now = admin.inspect(&**key).await?;
+        only_shown(&found, &now)?;
+        found = now;
     }
     // A holder that has come since a look at a free lock is one that the user has not seen.
     let is_meant = found.is_held() || args.yes;
@@ -56,6 +59,24 @@ fn names(found: &Inspection) -> String {
     match names.is_empty() {
         true => "a holder that came just now".to_owned(),
         false => names.join(", ") + others(found),
+    }
+}
+
+/// Asserts that `now` has no holder that was not shown. Of very many holders only some are known, so nothing can be said about them.
+fn only_shown(shown: &Inspection, now: &Inspection) -> Result<(), Failure> {
+    let is_shown = |other: &Holder| shown.holders.iter().any(|holder| holder.id == other.id);
+    let is_known = shown.has_all_holders() && now.has_all_holders();
+    match now
+        .holders
+        .iter()
+        .find(|holder| is_known && !is_shown(holder))
+    {
+        None => Ok(()),
+        Some(other) => {
+            let id = plain(&other.id);
+            let why = format!("the lock has another holder by now, {id}: nothing was broken");
+            Err(Failure::new(Exit::Nothing, why))
+        }
     }
 }
 

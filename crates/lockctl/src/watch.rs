@@ -23,7 +23,8 @@ struct Look {
     lock: LockEntry,
 }
 
-/// Prints the state of the lock, and then each state that differs, until a signal ends it or the reader has gone.
+/// Prints the state of the lock, and then each state that differs, until a signal ends it. A reader that has gone ends it at the next
+/// change, because only a write shows that.
 ///
 /// A change that is undone between two looks is not seen. If the store fails after the first look, it is asked again.
 pub(crate) async fn watch(args: &WatchArgs, connection: &Connection) -> Result<u8, Failure> {

@@ -167,10 +167,10 @@ impl<S: LockStore> FaultyStore<S> {
     fn break_for(&self, outage: Duration) {
         self.hit(Fault::Disconnected);
         let (server, link) = (self.server.clone(), self.link);
-        server.set_broken(link, true);
+        server.break_link(link);
         tokio::spawn(async move {
             sleep(outage).await;
-            server.set_broken(link, false);
+            server.restore_link(link);
         });
     }
 

@@ -40,8 +40,8 @@ pub(super) struct ServerState {
 /// The connection of one process to the store.
 #[derive(Default)]
 struct Link {
-    /// Broken by a fault, until the outage is over.
-    broken: bool,
+    /// The faults that have broken it, and whose outages are not over.
+    outages: u32,
     /// How often it broke.
     cuts: u64,
 }
@@ -84,13 +84,18 @@ impl<S: LockStore> FaultyServer<S> {
         });
     }
 
-    /// Breaks a connection, or restores it.
-    pub(super) fn set_broken(&self, link: usize, broken: bool) {
+    /// Begins an outage of a connection.
+    pub(super) fn break_link(&self, link: usize) {
         self.change(|state| {
             let link = &mut state.links[link];
-            link.broken = broken;
-            link.cuts += u64::from(broken);
+            link.outages += 1;
+            link.cuts += 1;
         });
+    }
+
+    /// Ends an outage. The connection is up again after the last.
+    pub(super) fn restore_link(&self, link: usize) {
+        self.change(|state| state.links[link].outages -= 1);
     }
 
     fn change(&self, change: impl FnOnce(&mut ServerState)) {
@@ -210,7 +215,7 @@ impl<S: LockStore> FaultyServer<S> {
 
 impl ServerState {
     pub(super) fn is_up(&self, link: usize) -> bool {
-        !self.disconnected && !self.links[link].broken
+        !self.disconnected && self.links[link].outages == 0
     }
 
     pub(super) fn cuts(&self, link: usize) -> u64 {
@@ -235,5 +240,24 @@ impl ServerState {
         if !waiters.any(|waiter| waiter.hold == attempt.hold) {
             self.waiters.push(attempt.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tower_distributed_lock::MemoryStore;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_is_up_when_the_last_of_its_outages_is_over() {
+        let server = FaultyServer::new(MemoryStore::new(), Faults::none(), 0);
+        let link = server.connect();
+        server.break_link(link);
+        server.break_link(link);
+        server.restore_link(link);
+        assert!(!server.state().is_up(link));
+        server.restore_link(link);
+        assert!(server.state().is_up(link));
     }
 }

@@ -44,7 +44,7 @@ async fn something_that_is_no_lock_is_a_conflict_at_once_and_stays() {
             assert_eq!(server.dump().await, before);
             // Locks on other keys are not affected.
             take_and_release(&[&locks]).await;
-            command(&server, &["DEL", "n"]).await;
+            command(&server, &["FLUSHALL"]).await;
         }
     }
     works_again(&server, &[&locks]).await;

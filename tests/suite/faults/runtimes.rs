@@ -60,7 +60,8 @@ async fn ends_while_it_holds(
     locks
 }
 
-/// S4, S5. A client is shared by two runtimes, and its background work ran on the one that ends.
+/// S4, S5. A client is shared by two runtimes, and was made on the one that ends. Its background work runs on the thread of the
+/// store.
 #[tokio::test]
 async fn a_runtime_that_ends_does_not_end_the_renewals_of_another() {
     let server = RedisServer::start().await;
@@ -105,7 +106,7 @@ async fn a_release_that_ends_with_its_runtime_is_answered() {
         proxy.replies.hold();
         let checked = tokio::spawn(inner.release());
         proxy.replies.until_caught().await;
-        // The background drives it, on the runtime that is about to end.
+        // The background drives it, on the thread of the store.
         first.spawn(async move { drop(outer) });
         eventually("it has been released", SOON, async || {
             !server.dump().await.contains_key("n")
@@ -124,7 +125,7 @@ async fn a_release_that_ends_with_its_runtime_is_answered() {
 }
 
 /// S4, S9, L7. A release began on the runtime that ends, and cannot continue elsewhere. The background work, which runs on the
-/// other runtime by then, is not affected.
+/// thread of the store, is not affected.
 #[tokio::test]
 async fn a_release_begun_on_a_runtime_that_ended_harms_no_other_lock() {
     let server = RedisServer::start().await;

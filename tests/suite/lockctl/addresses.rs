@@ -158,6 +158,21 @@ async fn a_password_comes_from_where_others_do_not_see_it() {
     assert!(!wrong.err.contains("wrong@"), "{wrong:?}");
 }
 
+/// Without this, lockctl would work as the default user, who may have other rights, or none.
+#[tokio::test]
+async fn a_user_without_a_password_is_refused() {
+    let redis = RedisServer::start().await;
+    let option = lockctl(&redis.url(), &[&["--user", "me"], &RUN[..]].concat());
+    let mut variable = lockctl(&redis.url(), &RUN);
+    variable.env("REDIS_USER", "me");
+    let address = lockctl(&format!("redis://me@127.0.0.1:{}", redis.port()), &RUN);
+    for command in [option, variable, address] {
+        let refused = done(command).await;
+        assert_eq!(refused.code, 64, "{refused:?}");
+        assert!(refused.err.contains("REDIS_PASSWORD"), "{refused:?}");
+    }
+}
+
 #[tokio::test]
 async fn without_a_usable_address_the_command_line_is_refused() {
     let none = done(lockctl("", &RUN)).await;

@@ -10,7 +10,8 @@ use crate::support::{DemoServer, Process, Proxy, RedisServer, eventually, exampl
 /// Starts a server with a variable set to `value`; returns its exit code and its output.
 async fn ending(name: &str, value: &OsStr) -> (Option<i32>, String) {
     let mut command = Command::new(example("server"));
-    command.env("LISTEN", "127.0.0.1:0").env(name, value);
+    command.env_clear().env("LISTEN", "127.0.0.1:0");
+    command.env(name, value);
     let mut process = Process::spawn(&mut command).expect("a server");
     let limit = Duration::from_secs(30);
     let code = eventually(&format!("{name}={value:?} ends it"), limit, async || {

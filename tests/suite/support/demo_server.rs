@@ -14,8 +14,8 @@ pub(crate) struct DemoServer {
 }
 
 impl DemoServer {
-    /// Starts it on a free port with these environment variables (`REDIS_URL`, `LOCK_LEASE_MS`, `LOCK_WAIT_MS`), and waits until it has
-    /// printed its address.
+    /// Starts it on a free port with these environment variables (`REDIS_URL`, `LOCK_LEASE_MS`, `LOCK_WAIT_MS`) and no others, and waits
+    /// until it has printed its address.
     pub(crate) async fn start(variables: &[(&str, &str)]) -> Self {
         Self::run(example("server"), variables).await
     }
@@ -23,7 +23,9 @@ impl DemoServer {
     async fn run(binary: PathBuf, variables: &[(&str, &str)]) -> Self {
         const LIMIT: Duration = Duration::from_secs(30);
         let mut command = Command::new(&binary);
+        // The person who runs the tests may have set `REDIS_URL`, and no test may write to that server.
         command
+            .env_clear()
             .envs(variables.iter().copied())
             .env("LISTEN", "127.0.0.1:0");
         let mut process = Process::spawn(&mut command).unwrap_or_else(|error| {

@@ -239,7 +239,7 @@ impl RedisCluster {
     }
 }
 
-/// Kills the servers when this process ends: no test drops a shared cluster.
+/// Kills the servers when this process ends, and removes their directories: no test drops a shared cluster.
 #[derive(Debug)]
 struct Warden {
     /// The standard input of the process that kills; it ends with this process.
@@ -247,16 +247,25 @@ struct Warden {
     _process: Process,
 }
 
+/// Its arguments are the id and the directory of each server. Ctrl-C goes to this shell as well as to the tests.
+const WARDEN: &str = r#"
+trap '' HUP INT TERM
+read -r _
+while [ $# -gt 0 ]; do
+  kill -9 "$1"
+  rm -rf "$2"
+  shift 2
+done
+"#;
+
 impl Warden {
     fn of(servers: &[RedisServer]) -> Self {
-        let ids: Vec<String> = servers
-            .iter()
-            .map(|server| server.process_id().to_string())
-            .collect();
         let mut command = Command::new("sh");
-        command
-            .args(["-c", "read -r _; kill -9 \"$@\"", "warden"])
-            .args(ids);
+        command.args(["-c", WARDEN, "warden"]);
+        for server in servers {
+            command.arg(server.process_id().to_string());
+            command.arg(server.directory());
+        }
         let (process, stdin, _) = Process::spawn_piped(&mut command).expect("a shell");
         Self {
             _stdin: stdin,

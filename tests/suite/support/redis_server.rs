@@ -1,7 +1,7 @@
 //! A Redis server of the test's own.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use std::{env, fs, io};
@@ -85,6 +85,10 @@ impl RedisServer {
 
     pub(super) fn process_id(&self) -> u32 {
         self.process.id()
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     /// `redis://127.0.0.1:<port>`, with the password if there is one; `rediss://` if there is no port without TLS.

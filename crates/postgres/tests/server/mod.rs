@@ -22,7 +22,15 @@ if [ "$(id -u)" = 0 ]; then
   as="setpriv --reuid=postgres --regid=postgres --clear-groups"
 fi
 cd "$directory"
-trap 'rm -rf "$directory"' EXIT
+server=
+end() {
+  [ -z "$server" ] || kill -INT "$server" 2>/dev/null || true
+  wait
+  rm -rf "$directory"
+}
+trap end EXIT
+# A signal without a trap of its own would end some shells without that of EXIT.
+trap 'exit 1' HUP INT TERM
 $as "$programs/initdb" --pgdata=data --username=tests --auth=trust --no-sync --no-instructions >initdb.log 2>&1 || {
   cat initdb.log >&2
   exit 1
@@ -51,8 +59,6 @@ while read -r order; do
   done
   echo "up again"
 done
-kill -INT $server
-wait $server || true
 "#;
 
 /// A server that listens on a socket only; it is never the system's own. It does not flush its files: no test cuts the power,

@@ -98,6 +98,25 @@ async fn a_lock_is_broken_by_the_person_who_types_its_name() {
     assert!(guard.release().await.is_err());
 }
 
+#[tokio::test]
+async fn a_holder_that_came_while_the_person_typed_is_left_alone() {
+    let redis = RedisServer::start().await;
+    let locks = client(&redis).await;
+    let shown = locks.lock("lock:a").await.expect("it is free");
+    let mut command = lockctl(&redis.url(), &["break", "lock:a"]);
+    let (mut process, mut person, _) = Process::spawn_piped(&mut command).expect("it is built");
+    until_written(&mut process, "Type the name").await;
+    shown.release().await.expect("it was held");
+    let other = client(&redis).await;
+    let guard = other.lock("lock:a").await.expect("it is free");
+    person.write_all(b"lock:a\n").expect("it reads");
+    assert_eq!(process.end().await.code(), Some(1), "{}", process.output());
+    guard.release().await.expect("it was left alone");
+    let said = process.output();
+    assert!(said.contains(&other.id().to_string()), "{said}");
+    assert!(said.contains("nothing was broken"), "{said}");
+}
+
 /// On a key that changes hands often, a look finds it free between two holders.
 #[tokio::test]
 async fn a_holder_that_came_after_the_look_is_left_alone_without_its_name() {

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use super::super::{SOON, after, client, done};
+use super::super::{SOON, after, client, done, without_settings};
 use super::Runs;
 use crate::support::{RedisServer, eventually};
 
@@ -89,7 +89,7 @@ async fn a_slow_reader_gets_the_whole_output() {
     // So much fits into the pipes that the command ends while the reader sleeps.
     let run = runs.once(&redis, "job", &[], "head -c 130000 /dev/zero");
     let mut shell = std::process::Command::new("sh");
-    shell
+    without_settings(&mut shell)
         .args(["-c", "\"$0\" \"$@\" | (sleep 3; wc -c)"])
         .arg(run.get_program())
         .args(run.get_args())

@@ -5,7 +5,7 @@ use std::process::ChildStdin;
 
 use nix::sys::signal::{Signal, kill};
 
-use super::super::SOON;
+use super::super::{SOON, without_settings};
 use crate::support::{RedisServer, eventually};
 
 /// The second is as `ssh` does that asks for a password while another command writes to its standard input.
@@ -76,7 +76,7 @@ async fn a_terminal_that_hangs_up_is_passed_on() {
     let run = "run --key k --lease 2s -- sh -c";
     let line = format!("exec {} {run} '{script}'", binary.display());
     let mut terminal = std::process::Command::new("script");
-    terminal
+    without_settings(&mut terminal)
         .args(["-qec", &line, "/dev/null"])
         .env("REDIS_URL", redis.url());
     let (mut terminal, _input, output) =
@@ -100,7 +100,7 @@ async fn at_a_terminal(
 ) -> String {
     let redis = RedisServer::start().await;
     let mut terminal = std::process::Command::new("script");
-    terminal
+    without_settings(&mut terminal)
         .args(["-qec", line, "/dev/null"])
         .env("LOCKCTL", crate::support::binary("lockctl"))
         .env("REDIS_URL", redis.url());
