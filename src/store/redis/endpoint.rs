@@ -79,7 +79,12 @@ impl Endpoint {
 
     /// Another server, which a sentinel or a node of a Cluster has named, with the same settings.
     pub(super) fn at(&self, address: &Address) -> Self {
-        let (host, port) = self.access.reached_at(address);
+        self.reaching(&self.access.reached_at(address))
+    }
+
+    /// The server at this address, whatever the map of addresses says, with the same settings.
+    pub(super) fn reaching(&self, Address { host, port }: &Address) -> Self {
+        let (host, port) = (host.to_string(), *port);
         let address = match self.address.addr() {
             ConnectionAddr::TcpTls {
                 insecure,

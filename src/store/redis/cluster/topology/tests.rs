@@ -15,6 +15,14 @@ pub(in super::super) fn cluster(
     like: &Address,
     seeds: impl IntoIterator<Item = Address>,
 ) -> Arc<Cluster> {
+    cluster_by(Access::default(), like, seeds)
+}
+
+fn cluster_by(
+    access: Access,
+    like: &Address,
+    seeds: impl IntoIterator<Item = Address>,
+) -> Arc<Cluster> {
     let url = format!("redis://{like}");
     let address = url.into_connection_info().unwrap();
     let tls = Tls::default().config([&address]).unwrap();
@@ -23,7 +31,7 @@ pub(in super::super) fn cluster(
         response: CONNECT,
         ..Timeouts::default()
     };
-    let like = Endpoint::new(address, tls, timeouts, Access::default());
+    let like = Endpoint::new(address, tls, timeouts, access);
     let settings = ConnectionSettings {
         replicas: Replicas::default(),
         background: Arc::default(),
@@ -65,6 +73,25 @@ async fn servers_that_are_silent_are_asked_together() {
     assert!(answer.is_err(), "none answers");
     // The other master, then four, then the last one.
     assert!(began.elapsed() < CONNECT * 9 / 2, "{:?}", began.elapsed());
+}
+
+/// The map is for the addresses that servers announce.
+#[tokio::test]
+async fn a_seed_is_asked_at_the_address_that_the_program_gives() {
+    let (server, seed) = silent().await;
+    let mapped = || ("mapped".to_owned(), 1);
+    let access = Access {
+        map: Some(Arc::new(move |_, _| mapped())),
+        ..Access::default()
+    };
+    let cluster = cluster_by(access, &seed, [seed.clone()]);
+    let announced = cluster.node(&seed);
+    let (host, port) = mapped();
+    assert_eq!(announced.connector().server(), Some((host, Some(port))));
+    let asking = tokio::spawn(async move { cluster.map().await.is_ok() });
+    let asked = tokio::time::timeout(CONNECT * 4, server.accept()).await;
+    assert!(asked.is_ok(), "another server was asked");
+    assert!(!asking.await.unwrap(), "it answers nothing");
 }
 
 /// A server that is cut off from a failover would take the map back, and end subscriptions.
