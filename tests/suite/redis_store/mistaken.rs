@@ -28,6 +28,15 @@ async fn what_is_no_address_is_said_to_be_none() {
         ("http://me:secret@host", "`http://…@host`"),
         ("redis://:secret/b@127.0.0.1", "`redis://…@127.0.0.1`"),
         ("me:secret@host:6379", "`…@host:6379`"),
+        ("redis://me:secret?x@host:6379", "`redis://…`"),
+        ("redis://me:secret#x@host:6379/0", "`redis://…`"),
+        ("redis://me:secret", "`redis://me:…`"),
+        ("redis://me:secret:6379", "`redis://me:…`"),
+        ("redis://[::1]:6379/zero", "`redis://[::1]:6379/zero`"),
+        (
+            "redis://host:6379/zero?user=me&pass=secret",
+            "`redis://host:6379/zero`",
+        ),
     ] {
         let text = refusal(RedisStore::builder(address)).await;
         assert!(
