@@ -68,7 +68,11 @@ impl State {
                 }
             }
             Outcome::Refused { .. } if attempt.patience.is_some() => {
-                if in_line && !self.is_free() {
+                let is_taken = match hold.mode {
+                    LockMode::Permit(limit) => self.next_permit(limit).is_some(),
+                    _ => !self.is_free(),
+                };
+                if in_line && is_taken {
                     self.end_outside_turn(hold.id);
                 }
                 self.wait(hold, in_line, after(now, WAITER_LIVENESS));

@@ -12,6 +12,7 @@ use crate::lock::{HoldId, LockMode};
 mod fair;
 mod keeping;
 mod many;
+mod outside;
 mod phases;
 mod random;
 mod rules;
