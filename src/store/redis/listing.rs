@@ -1,6 +1,9 @@
 //! Lists the keys of all servers, page by page.
 
+use std::error::Error;
 use std::sync::Arc;
+
+use futures_util::future::join_all;
 
 use super::RedisStore;
 use super::admin::lifetime;
@@ -11,8 +14,8 @@ use super::reply::read;
 use super::script::Call;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
-use crate::store::listing::{each, foreign_cursor};
-use crate::store::{Inspect, ListQuery, LockEntry, LockStore, Page, RecordEntry};
+use crate::store::listing::foreign_cursor;
+use crate::store::{BATCH, Inspect, ListQuery, LockEntry, LockStore, Page, RecordEntry};
 
 /// How many keys one `SCAN` examines.
 const STEP: usize = 500;
@@ -73,6 +76,8 @@ impl RedisStore {
 
     /// Begins where the query's page begins. Each server is searched for all of `searches`, one after the other. `keys`: the keys that
     /// a name of this type tells of; `look`: the entry of a key.
+    ///
+    /// A server of several that fails is left out, unless none answers: operators look at locks during an outage.
     async fn walk<T, F: Future<Output = Result<Option<T>, StoreError>>>(
         &self,
         query: &ListQuery,
@@ -94,24 +99,43 @@ impl RedisStore {
             Some(text) => begin(text, &all).ok_or_else(foreign_cursor)?,
             None => (0, END),
         };
-        let (mut cursor, mut steps, mut entries) = (cursor.to_owned(), 0, Vec::new());
-        while entries.len() < query.limit
+        let (mut cursor, mut steps, mut page) = (cursor.to_owned(), 0, Page::new(Vec::new(), None));
+        let (mut has_answered, mut failure) = (query.after.is_some(), None);
+        while page.entries.len() < query.limit
             && steps < STEPS
             && let Some(search) = all.get(current)
         {
             steps += 1;
-            let (next, names) = search.step(&cursor).await?;
-            let found = names.into_iter().flat_map(|name| keys(search.kind, name));
-            let found = found.filter(|key| self.is_listed(query, key));
-            entries.extend(each(found.collect(), |key| look(search.kind, key)).await?);
-            current += usize::from(next == END);
-            cursor = next;
+            let found = async {
+                let (next, names) = search.step(&cursor).await?;
+                let found = names.into_iter().flat_map(|name| keys(search.kind, name));
+                let found = found.filter(|key| self.is_listed(query, key)).collect();
+                add(&mut page, found, |key| look(search.kind, key)).await?;
+                Ok(next)
+            };
+            match found.await {
+                Ok(next) => {
+                    has_answered = true;
+                    current += usize::from(next == END);
+                    cursor = next;
+                }
+                Err(error) if servers.len() == 1 => return Err(error),
+                Err(error) => {
+                    page.left_out.push(left_out(&search.server, &error));
+                    current = all.partition_point(|other| other.server <= search.server);
+                    END.clone_into(&mut cursor);
+                    failure = Some(error);
+                }
+            }
         }
-        let position = all.get(current).map(|search| {
+        page.next = all.get(current).map(|search| {
             let Search { server, kind, .. } = search;
             format!("{server}/{kind}:{cursor}")
         });
-        Ok(Page::new(entries, position))
+        match failure {
+            Some(error) if !has_answered => Err(error),
+            _ => Ok(page),
+        }
     }
 
     fn is_listed(&self, query: &ListQuery, key: &LockKey) -> bool {
@@ -154,6 +178,32 @@ impl Search {
         let names = names.into_iter().map(String::from_utf8);
         Ok((next, names.filter_map(Result::ok).collect()))
     }
+}
+
+/// Adds the entries of these keys to a page.
+async fn add<T, F: Future<Output = Result<Option<T>, StoreError>>>(
+    page: &mut Page<T>,
+    keys: Vec<LockKey>,
+    look: impl Fn(LockKey) -> F,
+) -> Result<(), StoreError> {
+    for some in keys.chunks(BATCH) {
+        let entries = join_all(some.iter().cloned().map(&look)).await;
+        for (key, entry) in some.iter().zip(entries) {
+            match entry {
+                // Its slot is being moved: no server has all that belongs to it.
+                Err(error) if failure::is_split(&error) => {
+                    page.left_out.push(left_out(key.name(), &error));
+                }
+                entry => page.entries.extend(entry?),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn left_out(what: &str, why: &StoreError) -> String {
+    let source = why.source().map(ToString::to_string);
+    format!("{what}: {why}: {}", source.unwrap_or_default())
 }
 
 /// The search with which a page begins, and its cursor; `None` for a position of another list. If the server is gone, the
