@@ -35,7 +35,6 @@ fn attempt(mode: LockMode, n: u64) -> Attempt {
             mode,
             id: HoldId::new(Uuid::nil(), n),
         },
-        id: HoldId::new(Uuid::nil(), n),
         lease: LEASE,
         patience: Some(60 * SECOND),
         in_line: true,
