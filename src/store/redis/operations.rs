@@ -113,13 +113,9 @@ impl LockStore for RedisStore {
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
-        let router = &self.inner.router;
         let channel = calls::channel(attempt);
-        let wakeups = router.listen(&attempt.hold.key, channel).await?;
-        if !attempt.is_woken_in_turn() {
-            return Ok(wakeups);
-        }
-        Ok(wakeups.with(self.inner.outside.unfollow_on_drop(attempt)))
+        let router = &self.inner.router;
+        router.listen(&attempt.hold.key, channel).await
     }
 }
 
