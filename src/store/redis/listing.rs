@@ -10,6 +10,7 @@ use super::admin::lifetime;
 use super::failure;
 use super::link::{Link, Purpose};
 use super::names::{self, Names, RECORD};
+use super::node::Node;
 use super::reply::read;
 use super::script::Call;
 use crate::error::{StoreError, StoreErrorKind};
@@ -86,15 +87,7 @@ impl RedisStore {
         look: impl Fn(&str, LockKey) -> F,
     ) -> Result<Page<T>, StoreError> {
         let servers = self.inner.router.servers().await?;
-        let mut all = Vec::new();
-        for (server, node) in &servers {
-            all.extend(searches.iter().map(|(kind, pattern)| Search {
-                server: server.clone(),
-                connection: node.first(Purpose::Commands).clone(),
-                kind,
-                pattern: pattern.clone(),
-            }));
-        }
+        let all = Search::all(&servers, searches);
         let (mut current, cursor) = match query.after.as_deref() {
             Some(text) => begin(text, &all).ok_or_else(foreign_cursor)?,
             None => (0, END),
@@ -128,10 +121,7 @@ impl RedisStore {
                 }
             }
         }
-        page.next = all.get(current).map(|search| {
-            let Search { server, kind, .. } = search;
-            format!("{server}/{kind}:{cursor}")
-        });
+        page.next = all.get(current).map(|search| search.position(&cursor));
         match failure {
             Some(error) if !has_answered => Err(error),
             _ => Ok(page),
@@ -168,6 +158,27 @@ impl RedisStore {
 }
 
 impl Search {
+    /// Those of a list, in their order.
+    fn all(servers: &[(String, Arc<Node>)], searches: &[(&'static str, String)]) -> Vec<Self> {
+        let of_one = |(server, node): &(String, Arc<Node>)| {
+            let connection = node.first(Purpose::Commands);
+            let these = searches.iter().map(|(kind, pattern)| Self {
+                server: server.clone(),
+                connection: connection.clone(),
+                kind,
+                pattern: pattern.clone(),
+            });
+            these.collect::<Vec<_>>()
+        };
+        servers.iter().flat_map(of_one).collect()
+    }
+
+    /// The start of a page, for [`begin`].
+    fn position(&self, cursor: &str) -> String {
+        let Self { server, kind, .. } = self;
+        format!("{server}/{kind}:{cursor}")
+    }
+
     /// The next cursor, and the names of the next keys. Those that are not UTF-8 are not keys of this crate and are skipped.
     async fn step(&self, cursor: &str) -> Result<(String, Vec<String>), StoreError> {
         let mut scan = redis::cmd("SCAN");
