@@ -51,7 +51,7 @@ async fn what_is_no_address_is_said_to_be_none() {
     assert!(RedisStore::connect(&address).await.is_err());
 }
 
-/// A copy of an attempt could arrive when nobody remembers that it was withdrawn.
+/// A copy of an attempt could arrive when its withdrawal is forgotten.
 #[tokio::test]
 async fn a_response_timeout_beyond_the_memory_of_withdrawals_is_refused() {
     let builder = RedisStore::builder("redis://127.0.0.1:1");
