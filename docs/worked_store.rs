@@ -80,7 +80,7 @@ impl LockStore for WorkedStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Outcome, StoreError> {
         let hold = &attempt.hold;
         self.with(&hold.key, |row, now| match row.held {
-            _ if row.withdrawn.contains_key(&attempt.id) => {
+            _ if row.withdrawn.contains_key(&attempt.hold.id) => {
                 let late = "the attempt was withdrawn";
                 Err(StoreError::new(StoreErrorKind::Refused, late))
             }
@@ -119,7 +119,7 @@ impl LockStore for WorkedStore {
         self.with(&hold.key, |row, now| {
             row.end(hold);
             if unanswered {
-                row.withdrawn.insert(attempt.id, now + LATENESS);
+                row.withdrawn.insert(attempt.hold.id, now + LATENESS);
             }
         });
         Ok(())

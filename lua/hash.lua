@@ -98,7 +98,7 @@ local LAST_TOKEN = 9007199254740991
 -- kept at least until the time has passed them. A counter that never expires, as one of Redisson's, remains so.
 local function next_token(counter, reserve, retention)
   local last = tonumber(redis.call('GET', counter) or 0)
-  if not last then
+  if not last or last ~= last then -- Lua reads `nan` as a number.
     error('WRONGTYPE the fencing counter is not a number')
   end
   local time = redis.call('TIME')

@@ -119,8 +119,8 @@ fn other_limit(limit: u32) -> StoreError {
 /// 4. **Acquiring twice is acquiring once.** An attempt that is made again while its hold lives is granted again. An id belongs
 ///    to one mode of a key; only the id of a `Write` hold may also be used to `Read`.
 /// 5. **Withdrawn is final.** Once `withdraw` has answered, the store has neither the attempt's hold nor its entries as a waiter.
-///    If the attempt went unanswered, a later copy of it, which has the same [`id`](Attempt::id), is not granted either, but
-///    fails with [`StoreErrorKind::Refused`], for as long as a copy can be late.
+///    If the attempt went unanswered, a later copy of it, which asks for the same hold, is not granted either, but fails with
+///    [`StoreErrorKind::Refused`], for as long as a copy can be late.
 /// 6. **Fair queue.** `Fair` attempts with patience queue in the order of their first question and are granted in that order. An
 ///    attempt that does not ask for [`WAITER_LIVENESS`] loses its place, but a store may leave out a silence in which none asks:
 ///    its server may have stood still. A `Fair` attempt without patience never queues, and is refused while others do.

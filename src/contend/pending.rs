@@ -105,9 +105,8 @@ impl Pending {
 
     /// It goes on for a request with these terms, under the same id.
     pub(super) fn renew(&mut self, terms: &Terms) {
-        let id = self.attempts[0].id;
-        let key = self.attempts[0].hold.key.clone();
-        self.attempts[0] = attempt(&self.core, &key, terms, id.number());
+        let Hold { key, id, .. } = &self.attempts[0].hold;
+        self.attempts[0] = attempt(&self.core, key, terms, id.number());
     }
 
     /// Asks the store.

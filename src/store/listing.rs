@@ -61,13 +61,16 @@ impl Default for ListQuery {
 /// One page of a list.
 ///
 /// A page takes a bounded time, whatever the number of keys. It may be empty although [`next`](Self::next) is `Some`. A key
-/// that exists during the whole list is listed at least once. A key that is added or removed meanwhile may be listed or
-/// not.
+/// that exists during the whole list is listed at least once, unless it is [left out](Self::left_out). A key that is added or
+/// removed meanwhile may be listed or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Page<T> {
     /// In no particular order.
     pub entries: Vec<T>,
+    /// What could not be listed, with the reason, in a text for operators: a server of a Cluster that is down, or a key whose slot is
+    /// being moved. The list goes on without it.
+    pub left_out: Vec<String>,
     /// The start of the next page, in a text that only the store understands; `None`: this is the last page.
     pub next: Option<String>,
 }
@@ -75,7 +78,11 @@ pub struct Page<T> {
 impl<T> Page<T> {
     /// A page, and the start of the next one.
     pub fn new(entries: Vec<T>, next: Option<String>) -> Self {
-        Self { entries, next }
+        Self {
+            entries,
+            left_out: Vec::new(),
+            next,
+        }
     }
 }
 
@@ -119,24 +126,6 @@ impl RecordEntry {
             remaining,
         }
     }
-}
-
-/// Inspects the keys, several at a time.
-#[cfg(feature = "redis")]
-pub(super) async fn each<T, F>(
-    keys: Vec<LockKey>,
-    look: impl Fn(LockKey) -> F,
-) -> Result<Vec<T>, StoreError>
-where
-    F: Future<Output = Result<Option<T>, StoreError>>,
-{
-    let mut found = Vec::new();
-    for some in keys.chunks(super::BATCH) {
-        for entry in futures_util::future::join_all(some.iter().cloned().map(&look)).await {
-            found.extend(entry?);
-        }
-    }
-    Ok(found)
 }
 
 /// The error for a cursor that this store did not make.

@@ -5,20 +5,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::lock::{Hold, HoldId, LockMode};
+use crate::lock::{Hold, LockMode};
 
 /// One attempt to get one hold.
 ///
-/// The client makes the hold id before it sends the first byte, so that the attempt can be withdrawn by its id, whatever its
+/// The client makes the hold id before it sends the first byte, so that the attempt can be withdrawn by it, whatever its
 /// outcome. The client repeats the same attempt while its caller waits.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Attempt {
     /// The requested hold.
     pub hold: Hold,
-    /// The id of the attempt, by which a withdrawn attempt is remembered. It is the id of the hold, except for a read of an owner
-    /// under its own write: such reads share the id of the write, and each has an attempt id that no hold has.
-    pub id: HoldId,
     /// How long the hold lives without renewal.
     pub lease: Duration,
     /// How long the caller waits; `None` if it does not ask again. Only attempts with patience are recorded as waiters.
@@ -35,20 +32,12 @@ impl Attempt {
     /// An attempt without patience and without a token. With patience it takes a place in line.
     pub fn new(hold: Hold, lease: Duration) -> Self {
         Self {
-            id: hold.id,
             hold,
             lease,
             patience: None,
             in_line: true,
             fencing: None,
         }
-    }
-
-    /// Sets [`id`](Self::id).
-    #[must_use]
-    pub fn id(mut self, id: HoldId) -> Self {
-        self.id = id;
-        self
     }
 
     /// Sets [`patience`](Self::patience).

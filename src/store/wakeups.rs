@@ -37,15 +37,6 @@ impl Wakeups {
         self
     }
 
-    /// Drops `more` with the subscription.
-    #[cfg(feature = "redis")]
-    pub(crate) fn with(self, more: impl Send + Sync + 'static) -> Self {
-        Self {
-            _subscription: Box::new((more, self._subscription)),
-            ..self
-        }
-    }
-
     /// Waits for the next wake-up. Returns `false` if none can come any more, because the subscription is over.
     ///
     /// # Cancel safety

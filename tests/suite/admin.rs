@@ -215,6 +215,7 @@ async fn inspections_lists_and_audits_are_serialized() {
                 "truncated": false,
                 "limit": null,
             }],
+            "left_out": [],
             "next": "/7",
         })
     );

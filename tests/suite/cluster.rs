@@ -6,6 +6,7 @@
 
 mod failing;
 mod listening;
+mod listing;
 mod moving;
 mod routing;
 mod several;

@@ -23,30 +23,39 @@ pub(crate) async fn ls(args: &ListArgs, connection: &Connection) -> Result<u8, F
     match args.records {
         false => {
             let pages = async |query| admin.locks(&query).await;
-            let (locks, truncated) = all(args, pages, |entry: &LockEntry| &entry.key).await?;
-            print_entries(args, "locks", locks, truncated, LOCKS, lock)
+            let locks = all(args, pages, |entry: &LockEntry| &entry.key).await?;
+            print_entries(args, "locks", locks, LOCKS, lock)
         }
         true => {
             let pages = async |query| admin.records(&query).await;
-            let (records, truncated) = all(args, pages, |entry: &RecordEntry| &entry.key).await?;
-            print_entries(args, "records", records, truncated, RECORDS, record)
+            let records = all(args, pages, |entry: &RecordEntry| &entry.key).await?;
+            print_entries(args, "records", records, RECORDS, record)
         }
     }
 }
 
-/// Every entry that matches, in the order of the names; whether there may be more.
+/// The entries that match, in the order of the names.
+struct Found<T> {
+    entries: Vec<T>,
+    /// There may be more than `--limit` allows.
+    truncated: bool,
+    /// What could not be listed, and why.
+    left_out: Vec<String>,
+}
+
 async fn all<T>(
     args: &ListArgs,
     page: impl AsyncFn(ListQuery) -> Result<Page<T>, LockError>,
     key: impl Fn(&T) -> &LockKey,
-) -> Result<(Vec<T>, bool), Failure> {
+) -> Result<Found<T>, Failure> {
     // A key may be on several pages.
-    let mut found = BTreeMap::new();
+    let (mut found, mut left_out) = (BTreeMap::new(), Vec::new());
     let mut query = ListQuery::new()
         .prefix(glob::prefix(&args.pattern))
         .limit(PAGE);
     loop {
         let page = page(query.clone()).await?;
+        left_out.extend(page.left_out);
         for entry in page.entries {
             if glob::matches(&args.pattern, key(&entry).name()) {
                 found.insert(key(&entry).clone(), entry);
@@ -55,7 +64,13 @@ async fn all<T>(
         let more = found.len() > args.limit;
         match page.next {
             Some(next) if !more => query = query.after(next),
-            _ => return Ok((found.into_values().take(args.limit).collect(), more)),
+            _ => {
+                return Ok(Found {
+                    entries: found.into_values().take(args.limit).collect(),
+                    truncated: more,
+                    left_out,
+                });
+            }
         }
     }
 }
@@ -63,16 +78,25 @@ async fn all<T>(
 fn print_entries<T: Serialize>(
     args: &ListArgs,
     name: &'static str,
-    entries: Vec<T>,
-    truncated: bool,
+    found: Found<T>,
     head: &[&str],
     row: fn(&T) -> Vec<String>,
 ) -> Result<u8, Failure> {
-    // What `--json` prints says whether there may be more than `--limit` allowed.
-    let found = json!({ name: entries, "truncated": truncated });
+    let Found {
+        entries,
+        truncated,
+        left_out,
+    } = found;
+    let found = json!({ name: entries, "truncated": truncated, "left_out": left_out });
     let text = || table(head, entries.iter().map(row));
     args.output.print(&found, text)?;
-    if truncated && !args.output.json {
+    if args.output.json {
+        return Ok(0);
+    }
+    for what in left_out {
+        warn(format!("not listed: {}", plain(&what)));
+    }
+    if truncated {
         warn("there are more: narrow --match, or raise --limit");
     }
     Ok(0)

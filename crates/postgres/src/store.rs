@@ -159,7 +159,7 @@ impl LockStore for PostgresStore {
         let Names { keys, modes, ids } = Names::of([&attempt.hold]);
         let waits = attempt.patience.map(|_| micros(WAITER_LIVENESS));
         let (lease, fenced) = (micros(attempt.lease), fenced(attempt)?);
-        let id = attempt.id.to_string();
+        let id = attempt.hold.id.to_string();
         let question = "SELECT * FROM tower_lock.acquire($1, $2, $3, $4, $5, $6, $7)";
         let with: [&(dyn ToSql + Sync); 7] =
             [&keys[0], &modes[0], &ids[0], &id, &lease, &waits, &fenced];
@@ -247,7 +247,7 @@ impl LockStore for PostgresStore {
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
         let Names { keys, modes, ids } = Names::of([&attempt.hold]);
         let memory = unanswered.then(|| micros(attempt.lease.max(LATENESS)));
-        let id = attempt.id.to_string();
+        let id = attempt.hold.id.to_string();
         let question = "SELECT tower_lock.withdraw($1, $2, $3, $4, $5)";
         let with: [&(dyn ToSql + Sync); 5] = [&keys[0], &modes[0], &ids[0], &id, &memory];
         self.ask(question, &with).await.map(drop)

@@ -68,7 +68,11 @@ impl State {
                 }
             }
             Outcome::Refused { .. } if attempt.patience.is_some() => {
-                if in_line && !self.is_free() {
+                let is_taken = match hold.mode {
+                    LockMode::Permit(limit) => self.next_permit(limit).is_some(),
+                    _ => !self.is_free(),
+                };
+                if in_line && is_taken {
                     self.end_outside_turn(hold.id);
                 }
                 self.wait(hold, in_line, after(now, WAITER_LIVENESS));
@@ -82,7 +86,7 @@ impl State {
     pub(super) fn evaluate(&self, attempt: &Attempt, now: Instant) -> Result<Outcome, StoreError> {
         let hold = &attempt.hold;
         let withdrawn = Part::Withdrawn(hold.mode);
-        if self.entries.until(withdrawn, attempt.id).is_some() {
+        if self.entries.until(withdrawn, hold.id).is_some() {
             let why = "the attempt was withdrawn before it arrived"; // (5)
             return Err(StoreError::new(StoreErrorKind::Refused, why));
         }
@@ -167,7 +171,7 @@ impl State {
         let hold = &attempt.hold;
         if let Some(memory) = memory {
             let withdrawn = Part::Withdrawn(hold.mode);
-            self.entries.put(withdrawn, attempt.id, after(now, memory));
+            self.entries.put(withdrawn, hold.id, after(now, memory));
         }
         let freed = self.stop_waiting(hold);
         self.release(hold).unwrap_or(freed)

@@ -12,6 +12,7 @@ use crate::lock::{HoldId, LockMode};
 mod fair;
 mod keeping;
 mod many;
+mod outside;
 mod phases;
 mod random;
 mod rules;
@@ -34,7 +35,6 @@ fn attempt(mode: LockMode, n: u64) -> Attempt {
             mode,
             id: HoldId::new(Uuid::nil(), n),
         },
-        id: HoldId::new(Uuid::nil(), n),
         lease: LEASE,
         patience: Some(60 * SECOND),
         in_line: true,

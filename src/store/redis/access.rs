@@ -62,10 +62,11 @@ impl Access {
     }
 
     /// Where the server can be reached that others know by this address.
-    pub(super) fn reached_at(&self, Address { host, port }: &Address) -> (String, u16) {
-        match &self.map {
-            Some(map) => map(host, *port),
-            None => (host.to_string(), *port),
-        }
+    pub(super) fn reached_at(&self, address: &Address) -> Address {
+        let Some(map) = &self.map else {
+            return address.clone();
+        };
+        let (host, port) = map(&address.host, address.port);
+        Address::new(&host, port)
     }
 }

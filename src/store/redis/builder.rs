@@ -26,6 +26,7 @@ use super::tls::Tls;
 use super::{AclRules, Credentials, RedisStore, StoreInner};
 use crate::error::{BoxError, StoreError};
 use crate::limits::FOR_EVER;
+use crate::store::LATENESS;
 
 /// Sets up a [`RedisStore`]; [`RedisStore::builder`] begins one.
 ///
@@ -217,13 +218,14 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets how long a command may take. The default is 3 seconds.
+    /// Sets how long a command may take: at most 60 seconds, because a copy of it may arrive within twice that time, and a store
+    /// remembers [for two minutes](crate::store::LATENESS) that an attempt was withdrawn. The default is 3 seconds.
     ///
     /// After a sixth of that time, all connections to the server are probed. A connection is replaced if it does not answer
     /// within a third of the time (at least half a second) while a new connection does; the commands on it fail as
     /// unanswered. On Linux, the kernel ends a connection whose bytes stay unacknowledged for this time (`TCP_USER_TIMEOUT`).
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.timeouts.response = timeout.min(FOR_EVER);
+        self.timeouts.response = timeout;
         self
     }
 
@@ -319,7 +321,7 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// If the address cannot be used, the server cannot be reached, the password is wrong, or the server is still loading.
+    /// If the address, or another setting, cannot be used, the server cannot be reached, the password is wrong, or the server is still loading.
     /// If it is a replica, a sentinel or a node of a Cluster, which does not have all locks: the error names the right
     /// constructor.
     ///
@@ -337,7 +339,7 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// If the address cannot be used.
+    /// If the address, or another setting, cannot be used.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
         let settings = ConnectionSettings {
             replicas: self.replicas,
@@ -362,6 +364,11 @@ impl RedisStoreBuilder {
         if self.channels.is_some() && !matches!(servers, Servers::Cluster(_)) {
             return Err(refused(
                 "only a Cluster has sharded channels: use `RedisStore::cluster`, or leave the setting out",
+            ));
+        }
+        if self.timeouts.response > LATENESS / 2 {
+            return Err(refused(
+                "a `response_timeout` is at most 60 seconds: the store forgets after two minutes that an attempt was withdrawn",
             ));
         }
         let tls = self.tls.config(servers.addresses())?;

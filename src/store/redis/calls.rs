@@ -23,7 +23,7 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     };
     let fencing = attempt.fencing.filter(|_| !shares(hold.mode));
     let (lock, busy, (held, more)) = ([names.lock()], [names.at(BUSY)], beside(hold));
-    let tombstone = [names.tombstone(attempt.id, hold.mode)];
+    let tombstone = [names.tombstone(hold.id, hold.mode)];
     let counter = fencing.map(|_| names.at(TOKEN));
     let keys = lock.iter().chain(&held).chain(&busy).chain(&more);
     let call = script.call(keys.chain(&tombstone).chain(&counter));
@@ -91,7 +91,7 @@ pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
         true => ms(attempt.lease.max(LATENESS)),
         false => 0,
     };
-    let tombstone = Names::of(&hold.key).tombstone(attempt.id, hold.mode);
+    let tombstone = Names::of(&hold.key).tombstone(hold.id, hold.mode);
     end(hold, Some(tombstone), Some(publish)).arg(("withdraw", life))
 }
 

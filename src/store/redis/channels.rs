@@ -35,8 +35,8 @@ impl Channels {
     }
 }
 
-/// The kind of channels of a store. A Cluster is asked for it when it is first needed, and again after a reconnect: its servers may
-/// have been upgraded.
+/// The kind of channels of a store. A Cluster is asked for it when it is first needed, and again after a reconnect and when it has a new
+/// master: its servers may have been upgraded.
 ///
 /// The mutex protects what is known. Between calls, a kind that is in doubt is still used.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl ChannelKind {
         self.known.lock().0
     }
 
-    /// A connection was replaced.
+    /// A connection, or a server, was replaced.
     pub(super) fn doubt(&self) {
         self.known.lock().1 = !self.is_fixed;
     }

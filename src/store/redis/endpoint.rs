@@ -27,10 +27,6 @@ use crate::error::StoreError;
 /// The length of a connection's queue of commands. When it is full, senders wait.
 const BACKLOG: usize = 1024;
 
-/// The kernel counts in milliseconds, with 32 bits.
-#[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-const LONGEST_SILENCE: Duration = Duration::from_secs(24 * 3600);
-
 /// How long a connection is idle before the kernel asks whether the other host is there, and how long it waits between two such
 /// questions.
 const IDLE: Duration = Duration::from_secs(5);
@@ -79,7 +75,12 @@ impl Endpoint {
 
     /// Another server, which a sentinel or a node of a Cluster has named, with the same settings.
     pub(super) fn at(&self, address: &Address) -> Self {
-        let (host, port) = self.access.reached_at(address);
+        self.reaching(&self.access.reached_at(address))
+    }
+
+    /// The server at this address, whatever the map of addresses says, with the same settings.
+    pub(super) fn reaching(&self, Address { host, port }: &Address) -> Self {
+        let (host, port) = (host.to_string(), *port);
         let address = match self.address.addr() {
             ConnectionAddr::TcpTls {
                 insecure,
@@ -270,6 +271,6 @@ fn set_up(stream: &TcpStream, timeouts: Timeouts) -> io::Result<()> {
     let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(AGAIN);
     socket.set_tcp_keepalive(&keepalive)?;
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-    socket.set_tcp_user_timeout(Some(timeouts.response.min(LONGEST_SILENCE)))?;
+    socket.set_tcp_user_timeout(Some(timeouts.response))?;
     Ok(())
 }

@@ -1,18 +1,22 @@
 //! Lists the keys of all servers, page by page.
 
+use std::error::Error;
 use std::sync::Arc;
+
+use futures_util::future::join_all;
 
 use super::RedisStore;
 use super::admin::lifetime;
 use super::failure;
 use super::link::{Link, Purpose};
 use super::names::{self, Names, RECORD};
+use super::node::Node;
 use super::reply::read;
 use super::script::Call;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
-use crate::store::listing::{each, foreign_cursor};
-use crate::store::{Inspect, ListQuery, LockEntry, LockStore, Page, RecordEntry};
+use crate::store::listing::foreign_cursor;
+use crate::store::{BATCH, Inspect, ListQuery, LockEntry, LockStore, Page, RecordEntry};
 
 /// How many keys one `SCAN` examines.
 const STEP: usize = 500;
@@ -73,6 +77,8 @@ impl RedisStore {
 
     /// Begins where the query's page begins. Each server is searched for all of `searches`, one after the other. `keys`: the keys that
     /// a name of this type tells of; `look`: the entry of a key.
+    ///
+    /// A server of several that fails is left out, unless none answers: operators look at locks during an outage.
     async fn walk<T, F: Future<Output = Result<Option<T>, StoreError>>>(
         &self,
         query: &ListQuery,
@@ -81,37 +87,45 @@ impl RedisStore {
         look: impl Fn(&str, LockKey) -> F,
     ) -> Result<Page<T>, StoreError> {
         let servers = self.inner.router.servers().await?;
-        let mut all = Vec::new();
-        for (server, node) in &servers {
-            all.extend(searches.iter().map(|(kind, pattern)| Search {
-                server: server.clone(),
-                connection: node.first(Purpose::Commands).clone(),
-                kind,
-                pattern: pattern.clone(),
-            }));
-        }
+        let all = Search::all(&servers, searches);
         let (mut current, cursor) = match query.after.as_deref() {
             Some(text) => begin(text, &all).ok_or_else(foreign_cursor)?,
             None => (0, END),
         };
-        let (mut cursor, mut steps, mut entries) = (cursor.to_owned(), 0, Vec::new());
-        while entries.len() < query.limit
+        let (mut cursor, mut steps, mut page) = (cursor.to_owned(), 0, Page::new(Vec::new(), None));
+        let (mut has_answered, mut failure) = (query.after.is_some(), None);
+        while page.entries.len() < query.limit
             && steps < STEPS
             && let Some(search) = all.get(current)
         {
             steps += 1;
-            let (next, names) = search.step(&cursor).await?;
-            let found = names.into_iter().flat_map(|name| keys(search.kind, name));
-            let found = found.filter(|key| self.is_listed(query, key));
-            entries.extend(each(found.collect(), |key| look(search.kind, key)).await?);
-            current += usize::from(next == END);
-            cursor = next;
+            let found = async {
+                let (next, names) = search.step(&cursor).await?;
+                let found = names.into_iter().flat_map(|name| keys(search.kind, name));
+                let found = found.filter(|key| self.is_listed(query, key)).collect();
+                add(&mut page, found, |key| look(search.kind, key)).await?;
+                Ok(next)
+            };
+            match found.await {
+                Ok(next) => {
+                    has_answered = true;
+                    current += usize::from(next == END);
+                    cursor = next;
+                }
+                Err(error) if servers.len() == 1 => return Err(error),
+                Err(error) => {
+                    page.left_out.push(left_out(&search.server, &error));
+                    current = all.partition_point(|other| other.server <= search.server);
+                    END.clone_into(&mut cursor);
+                    failure = Some(error);
+                }
+            }
         }
-        let position = all.get(current).map(|search| {
-            let Search { server, kind, .. } = search;
-            format!("{server}/{kind}:{cursor}")
-        });
-        Ok(Page::new(entries, position))
+        page.next = all.get(current).map(|search| search.position(&cursor));
+        match failure {
+            Some(error) if !has_answered => Err(error),
+            _ => Ok(page),
+        }
     }
 
     fn is_listed(&self, query: &ListQuery, key: &LockKey) -> bool {
@@ -144,6 +158,27 @@ impl RedisStore {
 }
 
 impl Search {
+    /// Those of a list, in their order.
+    fn all(servers: &[(String, Arc<Node>)], searches: &[(&'static str, String)]) -> Vec<Self> {
+        let of_one = |(server, node): &(String, Arc<Node>)| {
+            let connection = node.first(Purpose::Commands);
+            let these = searches.iter().map(|(kind, pattern)| Self {
+                server: server.clone(),
+                connection: connection.clone(),
+                kind,
+                pattern: pattern.clone(),
+            });
+            these.collect::<Vec<_>>()
+        };
+        servers.iter().flat_map(of_one).collect()
+    }
+
+    /// The start of a page, for [`begin`].
+    fn position(&self, cursor: &str) -> String {
+        let Self { server, kind, .. } = self;
+        format!("{server}/{kind}:{cursor}")
+    }
+
     /// The next cursor, and the names of the next keys. Those that are not UTF-8 are not keys of this crate and are skipped.
     async fn step(&self, cursor: &str) -> Result<(String, Vec<String>), StoreError> {
         let mut scan = redis::cmd("SCAN");
@@ -154,6 +189,32 @@ impl Search {
         let names = names.into_iter().map(String::from_utf8);
         Ok((next, names.filter_map(Result::ok).collect()))
     }
+}
+
+/// Adds the entries of these keys to a page.
+async fn add<T, F: Future<Output = Result<Option<T>, StoreError>>>(
+    page: &mut Page<T>,
+    keys: Vec<LockKey>,
+    look: impl Fn(LockKey) -> F,
+) -> Result<(), StoreError> {
+    for some in keys.chunks(BATCH) {
+        let entries = join_all(some.iter().cloned().map(&look)).await;
+        for (key, entry) in some.iter().zip(entries) {
+            match entry {
+                // Its slot is being moved: no server has all that belongs to it.
+                Err(error) if failure::is_split(&error) => {
+                    page.left_out.push(left_out(key.name(), &error));
+                }
+                entry => page.entries.extend(entry?),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn left_out(what: &str, why: &StoreError) -> String {
+    let source = why.source().map(ToString::to_string);
+    format!("{what}: {why}: {}", source.unwrap_or_default())
 }
 
 /// The search with which a page begins, and its cursor; `None` for a position of another list. If the server is gone, the

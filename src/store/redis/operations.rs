@@ -45,14 +45,9 @@ impl LockStore for RedisStore {
     }
 
     async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        match releases {
-            [release] => Ok(vec![self.release_alone(release).await?]),
-            // Each has a script of its own. They are sent together, and one `WAIT` serves all of a connection.
-            releases => {
-                let each = releases.iter().map(|release| self.release_alone(release));
-                several::of_each(each).await
-            }
-        }
+        // Each has a script of its own. They are sent together, and one `WAIT` serves all of a connection.
+        let each = releases.iter().map(|release| self.release_alone(release));
+        several::of_each(each).await
     }
 
     async fn acquire_several(
@@ -118,13 +113,9 @@ impl LockStore for RedisStore {
     }
 
     async fn subscribe(&self, attempt: &Attempt) -> Result<Wakeups, StoreError> {
-        let router = &self.inner.router;
         let channel = calls::channel(attempt);
-        let wakeups = router.listen(&attempt.hold.key, channel).await?;
-        if !attempt.is_woken_in_turn() {
-            return Ok(wakeups);
-        }
-        Ok(wakeups.with(self.inner.outside.unfollow_on_drop(attempt)))
+        let router = &self.inner.router;
+        router.listen(&attempt.hold.key, channel).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! Follows channels of Redisson, for processes of ours that wait for its clients.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use tokio_util::task::AbortOnDropHandle;
 
@@ -17,36 +17,14 @@ use crate::sync::Mutex;
 ///
 /// The mutex protects `followed`, which has an entry for each such attempt: other attempts of the process may wait on the
 /// same channel of ours, and their answers do not concern it. The entry's task forwards the messages to the listeners of
-/// that channel. An entry begins with the refusal that asks for it. It ends with the next answer that does not, with the
-/// withdrawal of the attempt, or when the attempt stops listening.
+/// that channel. An entry begins with the refusal that asks for it. It ends with the next answer that does not, or with the
+/// withdrawal of the attempt.
 #[derive(Default)]
 pub(super) struct Outside {
     followed: Mutex<HashMap<HoldId, AbortOnDropHandle<()>>>,
 }
 
-/// Ends the entry of an attempt.
-pub(super) struct Unfollow {
-    outside: Weak<Outside>,
-    attempt: HoldId,
-}
-
-impl Drop for Unfollow {
-    fn drop(&mut self) {
-        if let Some(outside) = self.outside.upgrade() {
-            outside.forget(self.attempt);
-        }
-    }
-}
-
 impl Outside {
-    /// A value that is dropped with the subscription of an attempt, and ends the entry.
-    pub(super) fn unfollow_on_drop(self: &Arc<Self>, attempt: &Attempt) -> Unfollow {
-        Unfollow {
-            outside: Arc::downgrade(self),
-            attempt: attempt.hold.id,
-        }
-    }
-
     /// Follows Redisson's channel for an attempt in line that was refused.
     pub(super) fn follow(&self, router: &Arc<Router>, attempt: &Attempt) {
         let id = attempt.hold.id;

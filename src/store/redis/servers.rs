@@ -108,12 +108,28 @@ fn read_address(address: &str) -> Result<ConnectionInfo, StoreError> {
     })
 }
 
-/// The address without what stands between the scheme and the last `@`, and without its parameters.
+/// The address without its parameters, and without what may be a password in it: everything before the last `@`, and what follows a
+/// colon unless it is a port.
 fn without_password(address: &str) -> String {
-    let address = address.split(['?', '#']).next().unwrap_or_default();
-    let Some((before, host)) = address.rsplit_once('@') else {
-        return address.to_owned();
+    let is_scheme = |text: &str| !text.contains([':', '@', '/']);
+    let scheme = address
+        .find("://")
+        .filter(|end| is_scheme(&address[..*end]));
+    let (scheme, rest) = address.split_at(scheme.map_or(0, |end| end + 3));
+    let (login, server) = match rest.rsplit_once('@') {
+        // The password is not percent-encoded, or a parameter contains the `@`.
+        Some((login, _)) if login.contains(['?', '#']) => return format!("{scheme}…"),
+        Some((_, server)) => ("…@", server),
+        None => ("", rest),
     };
-    let scheme = before.find("://").map_or("", |end| &before[..end + 3]);
-    format!("{scheme}…@{host}")
+    let server = server.split(['?', '#']).next().unwrap_or_default();
+    let authority = server.split('/').next().unwrap_or_default();
+    let is_plain = authority.rsplit_once(':').is_none_or(|(host, port)| {
+        let is_host = !host.contains(':') || host.starts_with('[');
+        is_host && port.parse::<u16>().is_ok()
+    });
+    match server.split_once(':') {
+        Some((host, _)) if !is_plain => format!("{scheme}{login}{host}:…"),
+        _ => format!("{scheme}{login}{server}"),
+    }
 }

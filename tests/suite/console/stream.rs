@@ -50,7 +50,7 @@ async fn a_stream_goes_on_while_the_store_hangs() {
     let server = RedisServer::start().await;
     let proxy = Proxy::in_front_of(&server).await;
     // A client that waits for as long as the store hangs.
-    let store = RedisStore::builder(proxy.url()).response_timeout(Duration::from_secs(3600));
+    let store = RedisStore::builder(proxy.url()).response_timeout(Duration::from_secs(60));
     let locks = LockClient::new(store.connect().await.unwrap());
     let page = Page::serve(console::router(&locks)).await;
     let other = LockClient::new(RedisStore::connect(server.url()).await.unwrap());

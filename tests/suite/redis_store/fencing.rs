@@ -97,11 +97,12 @@ async fn a_counter_that_is_no_number_is_a_conflict_and_grants_nothing() {
     let (server, store) = server_and_store().await;
     let mut redis = server.connection().await;
     for mode in [LockMode::Reentrant, LockMode::Fair, LockMode::Write] {
-        redis.set(COUNTER, "seven").await.unwrap();
-        assert_eq!(
-            error_kind(&store, &with_tokens(mode)).await,
-            StoreErrorKind::Conflict
-        );
+        // Lua reads the last two as numbers.
+        for text in ["seven", "nan", "inf"] {
+            redis.set(COUNTER, text).await.unwrap();
+            let kind = error_kind(&store, &with_tokens(mode)).await;
+            assert_eq!(kind, StoreErrorKind::Conflict, "{mode:?} {text}");
+        }
         redis.del(COUNTER).await.unwrap();
         redis.rpush(COUNTER, "seven").await.unwrap();
         assert_eq!(

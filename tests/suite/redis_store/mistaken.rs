@@ -1,6 +1,7 @@
 //! Stores that are configured for another kind of server.
 
 use std::error::Error;
+use std::time::Duration;
 
 use tower_distributed_lock::LockMode;
 use tower_distributed_lock::store::LockStore;
@@ -28,6 +29,15 @@ async fn what_is_no_address_is_said_to_be_none() {
         ("http://me:secret@host", "`http://…@host`"),
         ("redis://:secret/b@127.0.0.1", "`redis://…@127.0.0.1`"),
         ("me:secret@host:6379", "`…@host:6379`"),
+        ("redis://me:secret?x@host:6379", "`redis://…`"),
+        ("redis://me:secret#x@host:6379/0", "`redis://…`"),
+        ("redis://me:secret", "`redis://me:…`"),
+        ("redis://me:secret:6379", "`redis://me:…`"),
+        ("redis://[::1]:6379/zero", "`redis://[::1]:6379/zero`"),
+        (
+            "redis://host:6379/zero?user=me&pass=secret",
+            "`redis://host:6379/zero`",
+        ),
     ] {
         let text = refusal(RedisStore::builder(address)).await;
         assert!(
@@ -39,6 +49,14 @@ async fn what_is_no_address_is_said_to_be_none() {
     // What a program has at hand is an address.
     let address = String::from("redis://127.0.0.1:1");
     assert!(RedisStore::connect(&address).await.is_err());
+}
+
+/// A copy of an attempt could arrive when its withdrawal is forgotten.
+#[tokio::test]
+async fn a_response_timeout_beyond_the_memory_of_withdrawals_is_refused() {
+    let builder = RedisStore::builder("redis://127.0.0.1:1");
+    let text = refusal(builder.response_timeout(Duration::from_secs(61))).await;
+    assert!(text.contains("at most 60 seconds"), "{text}");
 }
 
 #[tokio::test]

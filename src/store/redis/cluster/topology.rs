@@ -105,12 +105,13 @@ impl Cluster {
     pub(super) fn node(&self, address: &Address) -> Arc<Node> {
         let mut nodes = self.nodes.lock();
         let node = nodes.entry(address.clone());
-        node.or_insert_with(|| self.make(address)).clone()
+        let make = || self.make(address, self.like.at(address));
+        node.or_insert_with(make).clone()
     }
 
-    fn make(&self, address: &Address) -> Arc<Node> {
-        let server = Connector::Node(self.like.at(address));
-        Arc::new(Node::new(address.clone(), server, self.settings.clone()))
+    fn make(&self, address: &Address, server: Endpoint) -> Arc<Node> {
+        let (server, settings) = (Connector::Node(server), self.settings.clone());
+        Arc::new(Node::new(address.clone(), server, settings))
     }
 
     /// The current map; `None` before the first one.
@@ -170,8 +171,16 @@ impl Cluster {
         others.sort_unstable();
         others.dedup();
         fastrand::shuffle(&mut others);
+        // The map of addresses is for those that servers announce.
+        let server = |address| match self.seeds.contains(address) {
+            true => self.like.reaching(address),
+            false => self.like.at(address),
+        };
         // These are not kept: most of them have no slots.
-        let others: Vec<_> = others.into_iter().map(|other| self.make(other)).collect();
+        let others = others
+            .into_iter()
+            .map(|other| self.make(other, server(other)));
+        let others: Vec<_> = others.collect();
         // Each group is asked when all before it have failed.
         let [owner, masters, others] = [owner, masters, others].map(|nodes| {
             let asking = stream::iter(nodes).map(|node| self.ask_one(node));
@@ -204,8 +213,14 @@ impl Cluster {
             let has = |slot| now.is_master(slot, node);
             node.subscriptions.end_all_but(has);
         }
-        if before.is_some_and(|before| map.has_promoted(&before)) {
-            telemetry::store::failed_over("cluster");
+        if let Some(before) = before {
+            if map.has_promoted(&before) {
+                telemetry::store::failed_over("cluster");
+            }
+            // Another server may be of another version.
+            if !map.masters.iter().all(|node| before.has(&node.address)) {
+                self.settings.channels.doubt();
+            }
         }
         map
     }

@@ -3,7 +3,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::store::redis::access::Access;
-use crate::store::redis::channels::ChannelKind;
+use crate::store::redis::channels::{ChannelKind, Channels};
 use crate::store::redis::replicas::Replicas;
 use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::tls::Tls;
@@ -15,6 +15,14 @@ pub(in super::super) fn cluster(
     like: &Address,
     seeds: impl IntoIterator<Item = Address>,
 ) -> Arc<Cluster> {
+    cluster_by(Access::default(), like, seeds)
+}
+
+fn cluster_by(
+    access: Access,
+    like: &Address,
+    seeds: impl IntoIterator<Item = Address>,
+) -> Arc<Cluster> {
     let url = format!("redis://{like}");
     let address = url.into_connection_info().unwrap();
     let tls = Tls::default().config([&address]).unwrap();
@@ -23,7 +31,7 @@ pub(in super::super) fn cluster(
         response: CONNECT,
         ..Timeouts::default()
     };
-    let like = Endpoint::new(address, tls, timeouts, Access::default());
+    let like = Endpoint::new(address, tls, timeouts, access);
     let settings = ConnectionSettings {
         replicas: Replicas::default(),
         background: Arc::default(),
@@ -65,6 +73,48 @@ async fn servers_that_are_silent_are_asked_together() {
     assert!(answer.is_err(), "none answers");
     // The other master, then four, then the last one.
     assert!(began.elapsed() < CONNECT * 9 / 2, "{:?}", began.elapsed());
+}
+
+/// The map is for the addresses that servers announce.
+#[tokio::test]
+async fn a_seed_is_asked_at_the_address_that_the_program_gives() {
+    let (server, seed) = silent().await;
+    let mapped = || ("mapped".to_owned(), 1);
+    let access = Access {
+        map: Some(Arc::new(move |_, _| mapped())),
+        ..Access::default()
+    };
+    let cluster = cluster_by(access, &seed, [seed.clone()]);
+    let announced = cluster.node(&seed);
+    let (host, port) = mapped();
+    assert_eq!(announced.connector().server(), Some((host, Some(port))));
+    let asking = tokio::spawn(async move { cluster.map().await.is_ok() });
+    let asked = tokio::time::timeout(CONNECT * 4, server.accept()).await;
+    assert!(asked.is_ok(), "another server was asked");
+    assert!(!asking.await.unwrap(), "it answers nothing");
+}
+
+/// A new master may be of another version: Redis 7, after an upgrade by failover.
+#[tokio::test]
+async fn the_kind_of_channels_is_in_doubt_when_a_server_becomes_a_master() {
+    let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|host| Address::new(host, 7000));
+    let cluster = cluster(&first, []);
+    let install = |epoch, address| {
+        let master = cluster.node(address);
+        cluster.install(SlotMap {
+            epoch,
+            ranges: vec![(0, 16383, master.clone())],
+            masters: vec![master],
+            ..SlotMap::default()
+        });
+    };
+    let known = || cluster.settings.channels.known();
+    install(1, &first);
+    cluster.settings.channels.set(Channels::Plain);
+    install(2, &first);
+    assert_eq!(known(), (Some(Channels::Plain), false), "the same master");
+    install(3, &second);
+    assert_eq!(known(), (Some(Channels::Plain), true));
 }
 
 /// A server that is cut off from a failover would take the map back, and end subscriptions.
