@@ -176,7 +176,8 @@ async fn a_connection_whose_probe_ends_with_it_is_back_at_once() {
         }
         store.release_one(&hold.hold).await.unwrap();
     }
-    assert!(down < Duration::from_secs(1), "{down:?}");
+    // Pauses that double would be four seconds.
+    assert!(down < Duration::from_secs(2), "{down:?}");
 }
 
 #[tokio::test]

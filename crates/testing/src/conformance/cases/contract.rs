@@ -11,7 +11,7 @@ use super::*;
 use tower_distributed_lock::error::StoreErrorKind;
 use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::{
-    Attempt, Feature, HoldStatus, LATENESS, LockStore, LockStoreExt, Outcome, Record, Release,
+    Attempt, HoldStatus, LATENESS, LockStore, LockStoreExt, Outcome, Record, Release,
     Renewal, Want,
 };
 
@@ -172,12 +172,8 @@ pub async fn several_holds_are_answered_in_their_order(env: &Harness) {
     assert_eq!(store.check(&holds).await.unwrap(), [Gone; 5]);
 }
 
-/// If the store keeps records.
 pub async fn a_record_is_there_for_the_next_holder(env: &Harness) {
     let store = env.store().await;
-    if store.capabilities().check(Feature::Records).is_err() {
-        return;
-    }
     let retention = env.short_lease();
     let release_leaving = async |attempt: &Attempt, value: &'static str| {
         let record = Record::new(value, retention);
