@@ -174,7 +174,9 @@ fn every_public_async_function_says_what_its_cancellation_does() {
     let mut seen = 0;
     // The cases of the exported suite are tests, which no user calls.
     let cases = |path: &String| path.starts_with("crates/testing/src/conformance/");
-    let all = files("src", ".rs").into_iter().chain(files("crates", ".rs"));
+    let all = files("src", ".rs")
+        .into_iter()
+        .chain(files("crates", ".rs"));
     for path in all.filter(|path| !cases(path)) {
         let text = read(&path);
         let mut docs = String::new();

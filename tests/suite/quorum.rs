@@ -63,20 +63,14 @@ async fn locks_that_are_held_and_waited_for_outlive_two_of_five_servers() {
     let (holder, waiter) = (client(&servers), client(&servers));
     let lease = Lease::Renewed(LEASE);
     let guard = holder.lock("key").lease(lease).await.unwrap();
-    let waiting = tokio::spawn(
-        waiter
-            .lock("key")
-            .lease(lease)
-            .wait(SOON)
-            .acquire(),
-    );
+    let waiting = tokio::spawn(waiter.lock("key").lease(lease).wait(SOON).acquire());
     eventually("the other one listens", SOON, async || {
         !servers[4].pubsub_channels().await.is_empty()
     })
     .await;
     let listener = store(&servers);
-    let listening = listener.subscribe(&patient("key", LockMode::Reentrant));
-    let mut wakeups = listening.await.unwrap();
+    let listens = patient("key", LockMode::Reentrant);
+    let mut wakeups = listener.subscribe(&listens).await.unwrap();
 
     servers[0].kill9();
     servers[1].kill9();

@@ -11,8 +11,7 @@ use super::*;
 use tower_distributed_lock::error::StoreErrorKind;
 use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::{
-    Attempt, HoldStatus, LATENESS, LockStore, LockStoreExt, Outcome, Record, Release,
-    Renewal, Want,
+    Attempt, HoldStatus, LATENESS, LockStore, LockStoreExt, Outcome, Record, Release, Renewal, Want,
 };
 
 /// Longer than any of these cases takes, but for the time in which a store forgets withdrawals.
