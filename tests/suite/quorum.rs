@@ -104,7 +104,7 @@ async fn clients_exclude_each_other_while_two_of_five_servers_die_and_come_back(
         let unconfirmed = unconfirmed.clone();
         tasks.push(tokio::spawn(async move {
             while stop.load(Ordering::SeqCst) == 0 {
-                let request = locks.lock("key").lease(Lease::Renewed(SOON));
+                let request = locks.lock("key").lease(Lease::Renewed(SOON / 3));
                 let guard = request.wait(SOON).await;
                 let guard = guard.expect("a majority is always there");
                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");

@@ -196,10 +196,11 @@ pub async fn a_record_is_there_for_the_next_holder(env: &Harness) {
     assert_eq!(release_leaving(&one, "done").await, Held);
     assert!(store.is_granted(&next).await);
     assert_eq!(record().await.unwrap(), "done");
-    // One that has lost the key leaves nothing.
+    // One that has lost the key leaves nothing, while the key is held and when it is free.
     assert_eq!(release_leaving(&one, "late").await, Gone);
     assert_eq!(record().await.unwrap(), "done");
     assert_eq!(store.released(&next).await, Held);
+    assert_eq!(release_leaving(&one, "late").await, Gone);
     assert_eq!(record().await.unwrap(), "done");
     sleep(retention).await;
     env.until("the retention is over", async || record().await.is_none())
