@@ -1,9 +1,9 @@
 //! The books of one store, or of several that make a quorum.
 
 use tokio::time::Instant;
+use tower_distributed_lock::LockKey;
 use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{Inspect, LockStore};
-use tower_distributed_lock::{LockKey, MemoryStore};
 
 use super::book::Guarded;
 use super::checked_store::CheckedStore;

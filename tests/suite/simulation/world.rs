@@ -7,7 +7,7 @@ use fastrand::Rng;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tower_distributed_lock::store::{Inspect, LockStore};
-use tower_distributed_lock::{LockClient, MemoryStore, Owner};
+use tower_distributed_lock::{LockClient, Owner};
 use tower_distributed_lock_testing::{Faults, FaultyStore, Tally};
 
 use super::caller::Caller;
