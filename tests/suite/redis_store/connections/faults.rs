@@ -156,7 +156,10 @@ async fn a_connection_whose_probe_fails_is_soon_replaced_each_time() {
         let hold = reentrant("k");
         proxy.replies.hold();
         proxy.refuse().await;
-        assert_eq!(error_kind(&store, &hold).await, StoreErrorKind::Unanswered);
+        eventually("the probe has failed", LIMIT, async || {
+            error_kind(&store, &hold).await == StoreErrorKind::Unreachable
+        })
+        .await;
         proxy.replies.release();
         proxy.accept().await;
         let began = Instant::now();
