@@ -1,6 +1,5 @@
 //! One hold between its keeper, its holder, a thief and the clock: promises S2 to S5.
 
-use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,10 +16,10 @@ use crate::error::LockError;
 use crate::hold::{End, Held, valid_for};
 use crate::keeper;
 use crate::limits::ANSWER_TIME;
-use crate::lock::{Hold, HoldId, Lease, LockMode};
+use crate::lock::{Hold, Lease, LockMode};
 use crate::release::{Core, Share};
 use crate::spawn::Spawner;
-use crate::store::{Attempt, HoldStatus, LockStore, Outcome, Renewal, Store};
+use crate::store::{Attempt, LockStore, Outcome, Store};
 use crate::table::{Entered, HandoverLimits, Table, Terms};
 use crate::telemetry::{Events, LockEventKind, LockEvents, Route};
 
@@ -237,25 +236,6 @@ fn renewals_checks_and_the_release_of_a_hold_agree() {
 #[test]
 fn renewals_checks_and_the_release_of_a_stolen_hold_agree() {
     explore(1000, scenario(true));
-}
-
-/// The scenario detects a renewal that creates a hold.
-#[test]
-fn a_renewal_creates_no_hold() {
-    explore(10, || {
-        block_on(async {
-            let store = Paced::default();
-            let hold = Hold {
-                key: "account:42".into(),
-                mode: LockMode::Reentrant,
-                id: HoldId::new(Uuid::nil(), 1),
-            };
-            let renewal = Renewal::new(hold, LEASE);
-            let renewed = store.renew(slice::from_ref(&renewal)).await.unwrap();
-            assert_eq!(renewed, [HoldStatus::Gone]);
-            assert!(store.store.is_empty());
-        });
-    });
 }
 
 #[cfg(mutants)]

@@ -30,9 +30,9 @@ macro_rules! on {
 }
 
 on! {
-    memory: Memory, (reentrant fair read write permit, fenced, line);
-    distant: Distant, (reentrant fair read write permit, fenced, line);
-    redis: Redis, (reentrant fair read write permit, fenced, line);
-    cluster: Cluster, (reentrant fair read write permit, fenced, line);
+    memory: Memory, (reentrant fair read write permit, fenced, records, line);
+    distant: Distant, (reentrant fair read write permit, fenced, records, line);
+    redis: Redis, (reentrant fair read write permit, fenced, records, line);
+    cluster: Cluster, (reentrant fair read write permit, fenced, records, line);
     worked: Worked, (reentrant);
 }

@@ -175,7 +175,10 @@ fn every_public_async_function_says_what_its_cancellation_does() {
     let mut seen = 0;
     // The cases of the exported suite are tests, which no user calls.
     let cases = |path: &String| path.starts_with("crates/testing/src/conformance/");
-    for path in files("src", ".rs").into_iter().filter(|path| !cases(path)) {
+    let all = files("src", ".rs")
+        .into_iter()
+        .chain(files("crates", ".rs"));
+    for path in all.filter(|path| !cases(path)) {
         let text = read(&path);
         let mut docs = String::new();
         for (number, line) in text.lines().enumerate() {

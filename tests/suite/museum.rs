@@ -1,17 +1,16 @@
 //! Bugs of other lock clients.
 //!
 //! An exhibit is a situation that shows one bug. It runs twice: with the unchanged store, which must not show the bug,
-//! and with the [`Mutant`] that has it, which must show it. Time is paused.
+//! and with the [`Flawed`] one that has it, which must show it. Time is paused.
 
 mod holding;
-mod mutant;
 mod permits;
 mod waiting;
 mod webhooks;
 
-use tower_distributed_lock::{LockClient, MemoryStore};
+use tower_distributed_lock::LockClient;
 
-use mutant::{Bug, Mutant};
+use crate::support::{Flaw, Flawed};
 
 /// The key of most exhibits.
 const KEY: &str = "account:42";
@@ -20,10 +19,10 @@ const KEY: &str = "account:42";
 type Shown = String;
 
 /// Runs `exhibit` without the bug and with it.
-fn exhibit(bug: Bug, exhibit: impl AsyncFn(Mutant) -> Result<(), Shown>) {
-    let without = on_paused_time(exhibit(Mutant::new(MemoryStore::new(), None)));
+fn exhibit(bug: Flaw, exhibit: impl AsyncFn(Flawed) -> Result<(), Shown>) {
+    let without = on_paused_time(exhibit(Flawed::new(Flaw::None)));
     assert_eq!(without, Ok(()), "{bug:?} is here");
-    let with = on_paused_time(exhibit(Mutant::new(MemoryStore::new(), Some(bug))));
+    let with = on_paused_time(exhibit(Flawed::new(bug)));
     let shown = with.expect_err("the exhibit does not show the bug");
     println!("{bug:?}: {shown}");
 }
@@ -38,7 +37,7 @@ fn on_paused_time<T>(exhibit: impl Future<Output = T>) -> T {
 }
 
 /// A client that stands for another process.
-fn client(store: &Mutant) -> LockClient {
+fn client(store: &Flawed) -> LockClient {
     LockClient::new(store.clone())
 }
 

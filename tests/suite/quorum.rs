@@ -4,28 +4,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use futures_util::future::join_all;
+use tokio::time::timeout;
 use tower_distributed_lock::error::StoreErrorKind;
+use tower_distributed_lock::store::LockStore;
 use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, RedisStore};
 use tower_distributed_lock_quorum::QuorumStore;
 
+use crate::redis_store::patient;
 use crate::support::{RedisServer, eventually};
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(3);
 
 async fn five() -> Vec<RedisServer> {
     join_all((0..5).map(|_| RedisServer::start())).await
 }
 
-/// A client that stands for another process.
-async fn client(servers: &[RedisServer]) -> LockClient {
-    let mut stores = Vec::new();
-    for server in servers {
+/// A store that stands for another process. It waits long for silent servers, and not at all for dead ones.
+fn store(servers: &[RedisServer]) -> QuorumStore<RedisStore> {
+    let stores = servers.iter().map(|server| {
+        let store = RedisStore::builder(server.url()).response_timeout(SOON);
         // Lazily: some of them may be dead.
-        stores.push(RedisStore::builder(server.url()).connect_lazy().unwrap());
-    }
-    LockClient::new(QuorumStore::new(stores).unwrap())
+        store.connect_lazy().unwrap()
+    });
+    QuorumStore::new(stores).unwrap().store_timeout(SOON)
+}
+
+fn client(servers: &[RedisServer]) -> LockClient {
+    LockClient::new(store(servers))
 }
 
 async fn until_nothing_is_left(servers: &[RedisServer]) {
@@ -52,20 +60,17 @@ async fn until_nothing_is_left(servers: &[RedisServer]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_that_are_held_and_waited_for_outlive_two_of_five_servers() {
     let mut servers = five().await;
-    let (holder, waiter) = (client(&servers).await, client(&servers).await);
+    let (holder, waiter) = (client(&servers), client(&servers));
     let lease = Lease::Renewed(LEASE);
     let guard = holder.lock("key").lease(lease).await.unwrap();
-    let waiting = tokio::spawn(
-        waiter
-            .lock("key")
-            .lease(lease)
-            .wait(Duration::from_secs(60))
-            .acquire(),
-    );
+    let waiting = tokio::spawn(waiter.lock("key").lease(lease).wait(SOON).acquire());
     eventually("the other one listens", SOON, async || {
         !servers[4].pubsub_channels().await.is_empty()
     })
     .await;
+    let listener = store(&servers);
+    let listens = patient("key", LockMode::Reentrant);
+    let mut wakeups = listener.subscribe(&listens).await.unwrap();
 
     servers[0].kill9();
     servers[1].kill9();
@@ -74,11 +79,13 @@ async fn locks_that_are_held_and_waited_for_outlive_two_of_five_servers() {
     assert!(!guard.is_lost());
     assert!(!waiting.is_finished());
 
-    let released = Instant::now();
+    let early = wakeups.wait().now_or_never();
+    assert_eq!(early, None, "it was not free");
     guard.release().await.expect("a majority carried it");
+    // A client would ask every second too.
+    assert_eq!(timeout(SOON, wakeups.wait()).await, Ok(true));
+    drop(wakeups);
     let next = waiting.await.unwrap().expect("its turn came");
-    let waited = released.elapsed();
-    assert!(waited < Duration::from_secs(1), "woken after {waited:?}");
     next.release().await.expect("a majority carried it");
     until_nothing_is_left(&servers[2..]).await;
 }
@@ -92,13 +99,13 @@ async fn clients_exclude_each_other_while_two_of_five_servers_die_and_come_back(
     let stop = Arc::new(AtomicUsize::new(0));
     let mut tasks = Vec::new();
     for _ in 0..4 {
-        let locks = client(&servers).await;
+        let locks = client(&servers);
         let (inside, grants, stop) = (inside.clone(), grants.clone(), stop.clone());
         let unconfirmed = unconfirmed.clone();
         tasks.push(tokio::spawn(async move {
             while stop.load(Ordering::SeqCst) == 0 {
-                let request = locks.lock("key").lease(Lease::Renewed(LEASE));
-                let guard = request.wait(Duration::from_secs(60)).await;
+                let request = locks.lock("key").lease(Lease::Renewed(SOON / 3));
+                let guard = request.wait(SOON).await;
                 let guard = guard.expect("a majority is always there");
                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
                 tokio::time::sleep(Duration::from_millis(2)).await;
@@ -139,7 +146,7 @@ async fn clients_exclude_each_other_while_two_of_five_servers_die_and_come_back(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_majority_the_answer_is_unavailable_and_comes_soon() {
     let mut servers = five().await;
-    let locks = client(&servers).await;
+    let locks = client(&servers);
     let guard = locks
         .lock("key")
         .lease(Lease::Renewed(LEASE))
@@ -154,12 +161,12 @@ async fn without_a_majority_the_answer_is_unavailable_and_comes_soon() {
     drop(guard);
 
     let asked = Instant::now();
-    let answer = locks.lock("other").wait(Duration::from_secs(60)).await;
+    let answer = locks.lock("other").wait(SOON).await;
     let Err(LockError::Unavailable(error)) = answer else {
         panic!("{answer:?}");
     };
     assert_eq!(error.kind(), StoreErrorKind::Unanswered);
-    assert!(asked.elapsed() < Duration::from_secs(3));
+    assert!(asked.elapsed() < SOON / 2, "it waits for no answer");
 
     servers[0].restart().await;
     eventually("a majority is back", SOON, async || {
@@ -174,16 +181,18 @@ async fn without_a_majority_the_answer_is_unavailable_and_comes_soon() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_servers_delay_no_request_and_keep_no_hold() {
     let mut servers = five().await;
-    let locks = client(&servers).await;
+    let locks = client(&servers);
     locks.lock("key").await.unwrap().release().await.unwrap();
     servers[3].pause();
     servers[4].pause();
+    // An attempt may wait for a quarter of the lease.
+    let lease = Lease::Renewed(4 * SOON);
     for mode in [LockMode::Write, LockMode::Read, LockMode::Write] {
         let asked = Instant::now();
-        let guard = locks.lock("rates").mode(mode).await.unwrap();
-        guard.release().await.unwrap();
+        let guard = locks.lock("rates").mode(mode).lease(lease);
+        guard.await.unwrap().release().await.unwrap();
         let taken = asked.elapsed();
-        assert!(taken < Duration::from_millis(400), "{taken:?}");
+        assert!(taken < SOON / 4, "{taken:?}");
     }
     servers[3].resume();
     servers[4].resume();

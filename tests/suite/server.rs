@@ -20,6 +20,9 @@ use crate::support::{DemoServer, Monitor, RedisServer, eventually};
 /// The longest time that anything takes on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
 
+/// Long enough for a busy machine, and half of the lease of a server whose lease is not set.
+const SOONER: Duration = Duration::from_secs(15);
+
 /// Two servers that share one Redis.
 async fn pair(redis: &RedisServer, variables: &[(&str, &str)]) -> [DemoServer; 2] {
     let url = redis.url();

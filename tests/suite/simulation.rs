@@ -15,8 +15,6 @@ mod book;
 mod caller;
 mod checked_store;
 mod checked_stores;
-mod flaw;
-mod flawed;
 mod history;
 mod impatient;
 mod leaving;

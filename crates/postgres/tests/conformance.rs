@@ -58,7 +58,7 @@ mod postgres {
 
     use super::*;
 
-    tower_distributed_lock_testing::conformance!(super::Postgres: reentrant fair read write, fenced);
+    tower_distributed_lock_testing::conformance!(super::Postgres: reentrant fair read write, fenced, records);
 
     fn release(key: &str) -> Release {
         Release::new(Hold {

@@ -34,7 +34,7 @@
 //! }
 //!
 //! mod memory {
-//!     tower_distributed_lock_testing::conformance!(super::Memory: reentrant fair read write permit, fenced, line);
+//!     tower_distributed_lock_testing::conformance!(super::Memory: reentrant fair read write permit, fenced, records, line);
 //! }
 //! # fn main() {}
 //! ```
@@ -44,10 +44,11 @@
 //! 1. Take this crate under `[dev-dependencies]`, and tokio with its feature `test-util` if the store follows tokio's clock.
 //! 2. Implement [`Testbed`]. Each test starts its own testbed: an empty database, a server on a free port, a prefix that no other
 //!    test uses.
-//! 3. Call the macro in a separate module. The call names the modes of the store, whether it is `fenced`, and whether waiting
-//!    processes form a [`line`](tower_distributed_lock::store::Attempt::in_line). One of the tests, `the_claim_is_what_the_store_can_do`, compares
-//!    that with the store's [`capabilities`](tower_distributed_lock::store::LockStore::capabilities): so nothing is left out by mistake. `Read` and
-//!    `Write` belong together.
+//! 3. Call the macro in a separate module. The call names the modes of the store, whether it is `fenced`, whether it keeps
+//!    `records`, and whether waiting processes form a [`line`](tower_distributed_lock::store::Attempt::in_line). One of the tests,
+//!    `the_claim_is_what_the_store_can_do`, compares that with the store's
+//!    [`capabilities`](tower_distributed_lock::store::LockStore::capabilities): so nothing is left out by mistake. `Read` and `Write`
+//!    belong together.
 //! 4. Run `cargo test`. Each test has its own runtime.
 //!
 //! The mode `permit` is a limit of one, under which permits promise what an exclusive mode does. Cases of their own have
@@ -163,7 +164,7 @@ pub fn run<T: Testbed>(
 /// # Panics
 ///
 /// If they differ.
-pub fn claim<T: Testbed>(modes: &'static [LockMode], fenced: bool, line: bool) {
+pub fn claim<T: Testbed>(modes: &'static [LockMode], claims: &[&str]) {
     use LockMode::{Fair, Read, Reentrant, Write};
     let permit = LockMode::permits(1);
     on::<T>(async {
@@ -174,8 +175,6 @@ pub fn claim<T: Testbed>(modes: &'static [LockMode], fenced: bool, line: bool) {
             let has = can.check(Feature::Mode(mode)).is_ok();
             assert_eq!(has, modes.contains(&mode), "{mode:?}: store, claim");
         }
-        let fences = can.check(Feature::Fencing).is_ok();
-        assert_eq!(fences, fenced, "fenced: store, claim");
         let nothing = Hold {
             key: KEY.into(),
             mode: modes[0],
@@ -183,7 +182,13 @@ pub fn claim<T: Testbed>(modes: &'static [LockMode], fenced: bool, line: bool) {
         };
         let released = store.release_one(&nothing).await;
         let released = released.expect("a release of nothing is answered");
-        assert_eq!(released.in_line, line, "line: store, claim");
+        for (claim, has) in [
+            ("fenced", can.check(Feature::Fencing).is_ok()),
+            ("records", can.check(Feature::Records).is_ok()),
+            ("line", released.in_line),
+        ] {
+            assert_eq!(has, claims.contains(&claim), "{claim}: store, claim");
+        }
         let [reads, writes] = [LockMode::Read, LockMode::Write].map(|mode| modes.contains(&mode));
         assert_eq!(reads, writes, "`Read` and `Write` come together");
     });

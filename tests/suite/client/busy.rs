@@ -167,19 +167,6 @@ async fn busy_workers_keep_their_locks_in_a_quorum() {
     outlive_busy_workers(&service, locks, &stranger, &MODES).await;
 }
 
-/// A store in memory has no thread of its own: the lock is lost, and the loss is reported.
-#[tokio::test]
-async fn a_lock_in_memory_that_busy_workers_lose_is_reported_lost() {
-    let service = Service::new();
-    let locks = LockClient::new(MemoryStore::new());
-    let lease = Duration::from_millis(300);
-    let guard = service.run(hold(locks, LockMode::Reentrant, lease)).await;
-    service.busy(tokio::time::sleep(lease * LEASES)).await;
-    assert!(guard.is_lost());
-    let released = service.run(guard.release()).await;
-    assert!(matches!(released, Err(LockError::Lost)), "{released:?}");
-}
-
 #[tokio::test]
 async fn busy_workers_keep_a_lock_in_memory_that_is_renewed_elsewhere() {
     let service = Service::new();

@@ -76,19 +76,6 @@ async fn a_waiter_dropped_leaves_neither_entry_nor_subscription() {
 }
 
 #[tokio::test]
-async fn a_guard_dropped_outside_any_runtime_releases() {
-    let redis = RedisServer::start().await;
-    let locks = client(redis.url()).await;
-    for mode in MODES {
-        let guard = locks.lock("n").mode(mode).await.expect("free");
-        std::thread::spawn(move || drop(guard))
-            .join()
-            .expect("no panic");
-        until_nothing_is_left(&redis).await;
-    }
-}
-
-#[tokio::test]
 async fn a_release_dropped_on_its_way_goes_on() {
     let redis = RedisServer::start().await;
     let proxy = Proxy::in_front_of(&redis).await;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tokio::time::Instant;
-use tower_distributed_lock::{LockClient, LockError, LockGuard, LockMode, MemoryStore, RedisStore};
+use tower_distributed_lock::{LockClient, LockError, LockMode, MemoryStore, RedisStore};
 
 use crate::support::{Console, Peer, RedisServer, eventually};
 
@@ -55,6 +55,7 @@ fn allocations() -> usize {
 #[tokio::test]
 async fn the_futures_of_callers_are_small() {
     let locks = LockClient::new(MemoryStore::new());
+    let request = locks.lock("k");
     let guard = locks.lock("k").acquire().await.expect("free");
     let sizes = [
         (
@@ -62,7 +63,9 @@ async fn the_futures_of_callers_are_small() {
             size_of_val(&RedisStore::connect("redis://host")),
             4096,
         ),
-        ("acquire", size_of_val(&locks.lock("k").acquire()), 2048),
+        ("a request", size_of_val(&request), 256),
+        ("acquire", size_of_val(&request.acquire()), 1888),
+        ("a guard", size_of_val(&guard), 160),
         ("release", size_of_val(&guard.release()), 640),
     ];
     for (what, size, limit) in sizes {
@@ -175,20 +178,6 @@ async fn a_fair_section_in_a_crowd_takes_three_scripts() {
         scripts <= 2 + 3 * CROWD + polls,
         "{scripts} with {polls} polls"
     );
-}
-
-/// A request is moved into the caller's future, and so are the futures of layers and extractors.
-#[test]
-fn a_request_is_a_small_future() {
-    let locks = LockClient::new(MemoryStore::new());
-    let one = locks.lock("n");
-    let request = size_of_val(&one);
-    let acquiring = size_of_val(&one.acquire());
-    let guard = size_of::<LockGuard>();
-    println!("bytes: {request} a request, {acquiring} while it is acquired, {guard} a guard");
-    assert!(request <= 256, "{request}");
-    assert!(acquiring <= 1888, "{acquiring}");
-    assert!(guard <= 160, "{guard}");
 }
 
 async fn counted(peer: &mut Peer) -> f64 {

@@ -165,6 +165,7 @@ async fn hand_over_lets_no_process_overlap_starve_or_overtake() {
         }
     }
     for share in &shares {
-        assert!(share * PROCESSES * 2 >= total, "starved: {shares:?}");
+        // One that starves gets a turn for each task when the others have ended.
+        assert!(*share > 4 * TASKS, "starved: {shares:?}");
     }
 }

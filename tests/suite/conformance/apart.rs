@@ -1,10 +1,11 @@
 //! A store that other tests share.
 
+use bytes::Bytes;
 use tower_distributed_lock::LockKey;
 use tower_distributed_lock::error::StoreError;
 use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
     SeveralOutcome, Unsupported, Wakeups, Want,
 };
 
@@ -85,8 +86,11 @@ impl<S: LockStore> LockStore for Apart<S> {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let none = "the prefix is for locks";
-        self.inner.capabilities().without(Feature::Records, none)
+        self.inner.capabilities()
+    }
+
+    async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
+        self.inner.record(&self.key(key)).await
     }
 
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {

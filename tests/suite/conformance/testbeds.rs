@@ -31,7 +31,7 @@ fn far<S: LockStore>(store: S) -> FaultyStore<S> {
     )
 }
 
-fn left(is_empty: bool) -> Vec<String> {
+pub(super) fn left(is_empty: bool) -> Vec<String> {
     let left = (!is_empty).then(|| "a hold, a waiter or a listener".to_owned());
     left.into_iter().collect()
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use tower_distributed_lock::lock::{Hold, HoldId};
-use tower_distributed_lock::store::LockStore;
+use tower_distributed_lock::store::{Attempt, LockStore};
 use tower_distributed_lock::{Lease, LockClient, LockError, LockMode};
 use uuid::Uuid;
 
-use super::mutant::{Bug, attempt};
 use super::{KEY, client, exhibit, expect};
+use crate::support::Flaw;
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -20,7 +20,7 @@ async fn is_free(locks: &LockClient) -> bool {
 /// Redisson, issue 7272: the watchdog's renewal outlives the release, and the key of a free lock is renewed for ever.
 #[test]
 fn a_renewal_that_races_the_release_creates_no_hold() {
-    exhibit(Bug::RenewalCreates, async |store| {
+    exhibit(Flaw::Resurrects, async |store| {
         let locks = client(&store);
         let guard = locks.lock(KEY).lease(Lease::Renewed(LEASE)).await.unwrap();
         store.renewing.close();
@@ -36,7 +36,7 @@ fn a_renewal_that_races_the_release_creates_no_hold() {
 /// Laravel, issue 26213: the release of an expired lock deleted the lock of the next holder.
 #[test]
 fn a_stale_owner_does_not_release_the_next_hold() {
-    exhibit(Bug::ReleaseDeletesAnything, async |store| {
+    exhibit(Flaw::ReleasesOthers, async |store| {
         let stale = client(&store);
         let stale = stale.lock(KEY).lease(Lease::Fixed(LEASE)).await.unwrap();
         sleep(LEASE * 2).await;
@@ -54,13 +54,13 @@ fn a_stale_owner_does_not_release_the_next_hold() {
 /// renews, so that a dead reader remains in the set while another reader lives.
 #[test]
 fn each_reader_has_its_own_time_to_live() {
-    exhibit(Bug::OneTimeToLive, async |store| {
+    exhibit(Flaw::OneTimeToLive, async |store| {
         let dead = Hold {
             key: KEY.into(),
             mode: LockMode::Read,
             id: HoldId::new(Uuid::from_u128(1), 1),
         };
-        store.acquire(&attempt(dead, LEASE)).await.unwrap();
+        store.acquire(&Attempt::new(dead, LEASE)).await.unwrap();
         let reader = client(&store);
         let reading = reader.lock(KEY).mode(LockMode::Read);
         let reading = reading.lease(Lease::Renewed(LEASE)).await.unwrap();
@@ -81,7 +81,7 @@ fn each_reader_has_its_own_time_to_live() {
 /// the release; here it is the acquisition, whose answer is under way.
 #[test]
 fn a_cancelled_acquisition_leaves_no_hold() {
-    exhibit(Bug::NothingIsTakenBack, async |store| {
+    exhibit(Flaw::WithdrawsNothing, async |store| {
         let locks = client(&store);
         store.answering.close();
         let asking = tokio::spawn(locks.lock(KEY).acquire());

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use tower_distributed_lock::lock::{Hold, HoldId};
-use tower_distributed_lock::store::{Inspect, LockStore, Release};
+use tower_distributed_lock::store::{Attempt, Inspect, LockStore, Release};
 use tower_distributed_lock::{LockClient, LockError, LockMode, LockRequest};
 use uuid::Uuid;
 
-use super::mutant::{Bug, attempt};
 use super::{KEY, Shown, client, exhibit, expect};
+use crate::support::Flaw;
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -37,10 +37,10 @@ fn expect_the_limit(held: usize) -> Result<(), Shown> {
 /// store that is ahead.
 #[test]
 fn the_release_of_an_expired_permit_is_not_confirmed() {
-    exhibit(Bug::ExpiredPermitConfirmed, async |store| {
+    exhibit(Flaw::Confirms, async |store| {
         let slow = client(&store);
         let guard = permit(&slow).await.unwrap();
-        store.store.force_unlock(&KEY.into()).await.unwrap();
+        store.force_unlock(&KEY.into()).await.unwrap();
         let held = count(|| client(&store)).await;
         expect_the_limit(held)?;
         let released = guard.release().await;
@@ -53,7 +53,7 @@ fn the_release_of_an_expired_permit_is_not_confirmed() {
 /// more permits than the limit.
 #[test]
 fn a_permit_comes_back_once() {
-    exhibit(Bug::PermitReturnsTwice, async |store| {
+    exhibit(Flaw::PermitReturnsTwice, async |store| {
         let slow = client(&store);
         // A guard that knows of its loss sends no release.
         let hold = Hold {
@@ -61,7 +61,10 @@ fn a_permit_comes_back_once() {
             mode: LockMode::permits(LIMIT),
             id: HoldId::new(slow.id(), 1),
         };
-        store.acquire(&attempt(hold.clone(), LEASE)).await.unwrap();
+        store
+            .acquire(&Attempt::new(hold.clone(), LEASE))
+            .await
+            .unwrap();
         sleep(LEASE * 2).await;
         store.release(&[Release::new(hold)]).await.unwrap();
         expect_the_limit(count(|| client(&store)).await)
@@ -72,7 +75,7 @@ fn a_permit_comes_back_once() {
 /// granted once more.
 #[test]
 fn a_limit_that_is_named_again_frees_no_permit() {
-    exhibit(Bug::LimitForgetsHolders, async |store| {
+    exhibit(Flaw::LimitForgetsHolders, async |store| {
         expect_the_limit(count(|| client(&store)).await)
     });
 }
@@ -80,14 +83,14 @@ fn a_limit_that_is_named_again_frees_no_permit() {
 /// Redisson, issue 2045: the permit of a machine that was switched off never came back.
 #[test]
 fn the_permit_of_a_dead_holder_comes_back() {
-    exhibit(Bug::DeadKeepTheirPermits, async |store| {
+    exhibit(Flaw::HoldsForEver, async |store| {
         for number in 0..u64::from(LIMIT) {
             let hold = Hold {
                 key: KEY.into(),
                 mode: LockMode::permits(LIMIT),
                 id: HoldId::new(Uuid::from_u128(1), number),
             };
-            store.acquire(&attempt(hold, LEASE)).await.unwrap();
+            store.acquire(&Attempt::new(hold, LEASE)).await.unwrap();
         }
         let next = client(&store);
         let asking = permit(&next).wait(LEASE * 10).acquire();

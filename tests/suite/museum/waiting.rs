@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use tower_distributed_lock::lock::{Hold, HoldId};
-use tower_distributed_lock::store::{LockStore, WAITER_LIVENESS};
+use tower_distributed_lock::store::{Attempt, LockStore, WAITER_LIVENESS};
 use tower_distributed_lock::{LockClient, LockMode};
 use uuid::Uuid;
 
-use super::mutant::{Bug, Mutant, attempt};
 use super::{KEY, client, exhibit, expect};
+use crate::support::{Flaw, Flawed};
 
 /// Redisson, issue 5761: locks missed the message of an unlock, and waited for a timeout, or for ever.
 ///
 /// The lock becomes free between a waiter's question and its subscription: no message wakes the waiter.
 #[test]
 fn no_wake_up_is_lost_between_try_and_subscribe() {
-    exhibit(Bug::SleepsAfterSubscribing, async |store| {
+    exhibit(Flaw::SleepsAfterSubscribing, async |store| {
         let (holder, waiter) = (client(&store), client(&store));
         let guard = holder.lock(KEY).await.unwrap();
         store.subscribing.close();
@@ -34,7 +34,7 @@ fn no_wake_up_is_lost_between_try_and_subscribe() {
 /// for as long as it would have waited.
 #[test]
 fn a_dead_head_delays_a_fair_queue_by_seconds() {
-    exhibit(Bug::DeadKeepTheirPlace, async |store| {
+    exhibit(Flaw::HonoursTheDead, async |store| {
         let fair = |locks: &LockClient| locks.lock(KEY).mode(LockMode::Fair);
         let (holder, waiter) = (client(&store), client(&store));
         let guard = fair(&holder).await.unwrap();
@@ -52,12 +52,12 @@ fn a_dead_head_delays_a_fair_queue_by_seconds() {
 }
 
 /// Asks once, and never again.
-async fn queue_and_die(store: &Mutant) {
+async fn queue_and_die(store: &Flawed) {
     let hold = Hold {
         key: KEY.into(),
         mode: LockMode::Fair,
         id: HoldId::new(Uuid::from_u128(1), 1),
     };
-    let attempt = attempt(hold, Duration::from_secs(30)).patience(Duration::from_secs(300));
+    let attempt = Attempt::new(hold, Duration::from_secs(30)).patience(Duration::from_secs(300));
     store.acquire(&attempt).await.unwrap();
 }

@@ -12,14 +12,14 @@ use http::Request;
 use tower::ServiceExt;
 use tower_distributed_lock::IdempotencyLayer;
 
-use super::mutant::{Bug, Mutant};
 use super::{client, exhibit, expect};
+use crate::support::{Flaw, Flawed};
 
 /// Friday, pull request 403, and many like it: the answer is recorded when nothing protects the key any more, so that a
 /// duplicate in between finds neither a record nor a lock.
 #[test]
 fn concurrent_duplicates_of_a_webhook_run_once() {
-    exhibit(Bug::RecordsAfterRelease, async |store| {
+    exhibit(Flaw::RecordsAfterRelease, async |store| {
         let runs = Arc::new(AtomicUsize::new(0));
         // Two servers: one delivery each.
         let servers = [server(&store, &runs), server(&store, &runs)];
@@ -38,7 +38,7 @@ fn concurrent_duplicates_of_a_webhook_run_once() {
     });
 }
 
-fn server(store: &Mutant, runs: &Arc<AtomicUsize>) -> Router {
+fn server(store: &Flawed, runs: &Arc<AtomicUsize>) -> Router {
     let runs = runs.clone();
     let work = move || async move {
         runs.fetch_add(1, Ordering::SeqCst);

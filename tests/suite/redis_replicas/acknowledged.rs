@@ -1,8 +1,10 @@
 //! When the store answers, the replicas have the change.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::time::timeout;
 use tower_distributed_lock::LockMode;
 use tower_distributed_lock::store::redis::Replicas;
 use tower_distributed_lock::store::{
@@ -11,7 +13,7 @@ use tower_distributed_lock::store::{
 
 use super::store;
 use crate::redis_store::{MODES, asks, attempt, lasting, releases};
-use crate::support::{Dump, Replicated};
+use crate::support::{Dump, Proxy, Replicated};
 
 const ALL: [Replicas; 3] = [Replicas::AtLeast(2), Replicas::All, Replicas::AtLeast(1)];
 
@@ -25,6 +27,32 @@ async fn everywhere(replicated: &Replicated, key: &str) -> usize {
     dumps.iter().filter(|dump| dump.contains_key(key)).count()
 }
 
+fn release(link: &Proxy) {
+    link.requests.release();
+    link.replies.release();
+}
+
+/// The answer to a question that waits for this number of replicas. All links are held, and those of these replicas are released
+/// one by one: until the last of them has the change, there is no answer.
+async fn acknowledged<T>(
+    replicated: &Replicated,
+    replicas: usize,
+    question: impl Future<Output = T>,
+) -> T {
+    /// Long enough for an answer that waits for nothing.
+    const EARLY: Duration = Duration::from_millis(50);
+    replicated.hold_links();
+    let mut question = pin!(question);
+    for link in &replicated.links[..replicas] {
+        let early = timeout(EARLY, &mut question).await;
+        assert!(early.is_err(), "answered before the replicas have it");
+        release(link);
+    }
+    let answer = question.await;
+    replicated.links[replicas..].iter().for_each(release);
+    answer
+}
+
 #[tokio::test]
 async fn a_grant_and_a_release_are_in_the_replicas_when_they_are_answered() {
     let replicated = Replicated::start(2).await;
@@ -35,23 +63,16 @@ async fn a_grant_and_a_release_are_in_the_replicas_when_they_are_answered() {
         } else {
             2
         };
-        // A delay, so that an answer that does not wait for the replicas is detected.
-        for link in &replicated.links {
-            link.delay(Duration::from_millis(50));
-        }
         for mode in MODES {
             let key = format!("{mode:?}");
             let hold = attempt(key.as_str(), mode);
-            assert!(asks(&store, &hold).await);
+            assert!(acknowledged(&replicated, at_least, asks(&store, &hold)).await);
             assert!(
                 everywhere(&replicated, &key).await >= at_least,
                 "{replicas:?} {mode:?}"
             );
-            assert!(releases(&store, &hold).await);
+            assert!(acknowledged(&replicated, at_least, releases(&store, &hold)).await);
             assert!(everywhere(&replicated, &key).await <= 2 - at_least);
-        }
-        for link in &replicated.links {
-            link.delay(Duration::ZERO);
         }
     }
 }
@@ -60,11 +81,9 @@ async fn a_grant_and_a_release_are_in_the_replicas_when_they_are_answered() {
 async fn several_keys_renewals_and_records_are_in_the_replicas_when_answered() {
     let replicated = Replicated::start(2).await;
     let store = store(&replicated, Replicas::All).await;
-    for link in &replicated.links {
-        link.delay(Duration::from_millis(50));
-    }
     let both = ["a", "b"].map(|key| attempt(key, LockMode::Write));
-    let granted = store.acquire_several(&both, Want::All).await.unwrap();
+    let asking = store.acquire_several(&both, Want::All);
+    let granted = acknowledged(&replicated, 2, asking).await.unwrap();
     assert!(matches!(granted, SeveralOutcome::Granted(_)), "{granted:?}");
     assert_eq!(
         (
@@ -75,7 +94,8 @@ async fn several_keys_renewals_and_records_are_in_the_replicas_when_answered() {
     );
 
     let any = ["a", "c"].map(|key| attempt(key, LockMode::Write));
-    let granted = store.acquire_several(&any, Want::Any).await.unwrap();
+    let asking = store.acquire_several(&any, Want::Any);
+    let granted = acknowledged(&replicated, 2, asking).await.unwrap();
     assert!(
         matches!(&granted, SeveralOutcome::Granted(grants) if grants[0].index == 1),
         "{granted:?}"
@@ -86,12 +106,14 @@ async fn several_keys_renewals_and_records_are_in_the_replicas_when_answered() {
     let renewals = both
         .clone()
         .map(|attempt| Renewal::new(attempt.hold, lease));
-    assert_eq!(store.renew(&renewals).await.unwrap(), [HoldStatus::Held; 2]);
+    let renewed = acknowledged(&replicated, 2, store.renew(&renewals)).await;
+    assert_eq!(renewed.unwrap(), [HoldStatus::Held; 2]);
     for dump in dumps(&replicated).await {
         assert!(dump["b"].ttl.unwrap() > Duration::from_secs(300));
     }
     let record = Record::new("done", lease);
-    let ended = store.release_recording(&both[0].hold, &record).await;
+    let ending = store.release_recording(&both[0].hold, &record);
+    let ended = acknowledged(&replicated, 2, ending).await;
     assert_eq!(ended.unwrap().status, HoldStatus::Held);
     assert_eq!(everywhere(&replicated, "tower_lock_record:{a}").await, 2);
     assert_eq!(everywhere(&replicated, "a").await, 0);

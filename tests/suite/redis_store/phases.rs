@@ -207,7 +207,7 @@ async fn a_dead_writer_holds_readers_back_for_seconds() {
 #[tokio::test]
 async fn entries_of_waiters_expire_with_the_last_of_them() {
     let (server, store) = server_and_store().await;
-    let (reading, writer) = (lasting(read(), Duration::from_millis(50)), write());
+    let (reading, writer) = (lasting(read(), Duration::from_secs(1)), write());
     assert!(asks(&store, &reading).await);
     assert!(!asks(&store, &writer).await);
     assert!(!asks(&store, &read()).await);

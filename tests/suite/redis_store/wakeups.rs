@@ -1,6 +1,5 @@
 //! One connection for all wake-ups. Subscriptions are counted, and outlive the connection.
 
-use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
@@ -119,7 +118,9 @@ async fn a_killed_connection_subscribes_again_and_wakes_every_listener() {
 
 #[tokio::test]
 async fn subscribing_fails_at_once_while_redis_is_known_to_be_down_and_works_again_later() {
-    let (mut server, store) = server_and_store().await;
+    let mut server = RedisServer::start().await;
+    let store = RedisStore::builder(server.url()).connect_timeout(LIMIT);
+    let store = store.connect().await.unwrap();
     let waiter = attempt("k", LockMode::Reentrant);
     let mut early = store.subscribe(&waiter).await.unwrap();
     server.kill9();
@@ -131,7 +132,7 @@ async fn subscribing_fails_at_once_while_redis_is_known_to_be_down_and_works_aga
     let began = std::time::Instant::now();
     let error = store.subscribe(&waiter).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unreachable);
-    assert!(began.elapsed() < Duration::from_millis(500));
+    assert!(began.elapsed() < LIMIT / 2);
     server.restart().await;
     // The earlier waiter is woken, and subscribed again.
     woken(&mut early).await;
@@ -238,32 +239,6 @@ async fn a_runtime_that_ends_does_not_end_the_subscriptions_of_others() {
     let other = RedisStore::connect(server.url()).await.unwrap();
     assert!(releases(&other, &holder).await);
     woken(&mut wakeups).await;
-    drop((early, wakeups));
-    no_channels(&server).await;
-}
-
-/// L2. The runtime of the first listener is not driven any more, as between two calls of `block_on`.
-#[tokio::test]
-async fn a_runtime_that_is_not_driven_does_not_keep_the_messages_of_others() {
-    let (server, store) = server_and_store().await;
-    let there = store.clone();
-    let listening = tokio::task::spawn_blocking(move || {
-        let first = tokio::runtime::Builder::new_current_thread();
-        let first = { first }.enable_all().build().unwrap();
-        let waiter = attempt("early", LockMode::Reentrant);
-        let early = first.block_on(there.subscribe(&waiter)).unwrap();
-        // A failed assertion must not drop it here, because it would wait for its end.
-        (ManuallyDrop::new(first), early)
-    });
-    let (first, early) = listening.await.unwrap();
-    let holder = attempt("k", LockMode::Reentrant);
-    assert!(asks(&store, &holder).await);
-    let waiter = attempt("k", LockMode::Reentrant);
-    let mut wakeups = store.subscribe(&waiter).await.expect("it is acknowledged");
-    let other = RedisStore::connect(server.url()).await.unwrap();
-    assert!(releases(&other, &holder).await);
-    woken(&mut wakeups).await;
-    ManuallyDrop::into_inner(first).shutdown_background();
     drop((early, wakeups));
     no_channels(&server).await;
 }

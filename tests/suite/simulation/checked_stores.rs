@@ -1,17 +1,17 @@
 //! The books of one store, or of several that make a quorum.
 
 use tokio::time::Instant;
+use tower_distributed_lock::LockKey;
 use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{Inspect, LockStore};
-use tower_distributed_lock::{LockKey, MemoryStore};
 
 use super::book::Guarded;
 use super::checked_store::CheckedStore;
-use super::flawed::Flawed;
 use super::life::{Span, Stamp};
+use crate::support::Flawed;
 
 /// The number of stores that must carry a hold.
-pub(super) struct CheckedStores<S = Flawed<MemoryStore>> {
+pub(super) struct CheckedStores<S = Flawed> {
     of: Vec<CheckedStore<S>>,
     needed: usize,
 }

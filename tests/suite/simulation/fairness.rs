@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use tower_distributed_lock_testing::Fault;
 
-use super::flaw::Flaw;
 use super::history::History;
 use super::line::DEATH;
 use super::plan::{Menu, millis};
 use super::seeds::{Scenario, Summary};
 use super::weather::{POLL, Weather};
 use super::world::{Settings, World};
+use crate::support::Flaw;
 
 const QUEUE: Scenario = Scenario {
     name: "fairness",

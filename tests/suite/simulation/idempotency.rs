@@ -13,12 +13,12 @@ use tokio::time::sleep;
 use tower_distributed_lock::{IdempotencyLayer, Lease, LockClient};
 use tower_distributed_lock_testing::Fault;
 
-use super::flaw::Flaw;
 use super::history::History;
 use super::plan::{Menu, millis};
 use super::seeds::{Scenario, Summary};
 use super::weather::Weather;
 use super::world::{Settings, World};
+use crate::support::Flaw;
 use handler::Handler;
 use runs::Runs;
 use sender::{KEYS, Sender};

@@ -10,6 +10,7 @@ use tower_distributed_lock::store::{Attempt, WAITER_LIVENESS};
 use tower_distributed_lock::{LockKey, LockMode};
 
 use super::log::Log;
+use crate::support::is_in_order;
 
 tokio::task_local! {
     /// The caller of this task. It is not set in background tasks.
@@ -24,15 +25,6 @@ pub(super) struct Line {
 
 /// For how long waiters without a place may go before the line.
 const OUTSIDE_TURN: Duration = Duration::from_millis(5);
-
-/// Whether the attempt is granted in its order only.
-pub(super) fn is_in_order(attempt: &Attempt) -> bool {
-    match attempt.hold.mode {
-        LockMode::Fair => true,
-        LockMode::Read => false,
-        _ => attempt.in_line && attempt.patience.is_some(),
-    }
-}
 
 struct Place {
     id: HoldId,

@@ -2,12 +2,12 @@
 
 use tower_distributed_lock_testing::Fault;
 
-use super::flaw::Flaw;
 use super::history::History;
 use super::plan::Menu;
 use super::seeds::Scenario;
 use super::weather::Weather;
 use super::world::{Settings, World};
+use crate::support::Flaw;
 
 const SCENARIO: Scenario = Scenario {
     name: "mixed",

@@ -14,9 +14,9 @@ use tower_distributed_lock::store::{
 };
 
 use super::checked_stores::CheckedStores;
-use super::flaw::Flaw;
 use super::log::{Log, short};
 use super::waits::Waits;
+use crate::support::Flaw;
 
 /// How long a call of a dead process takes.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tower_distributed_lock_testing::Fault;
 
-use super::flaw::Flaw;
 use super::history::History;
 use super::plan::{Menu, millis};
 use super::seeds::{Scenario, Summary};
 use super::weather::Weather;
 use super::world::{Settings, World};
+use crate::support::Flaw;
 
 const SCENARIO: Scenario = Scenario {
     name: "permits",
@@ -91,8 +91,8 @@ fn every_flaw_is_found() {
         (Flaw::GrantsTwice, "S1"),
         (Flaw::ReleasesOthers, "S2"),
         (Flaw::Resurrects, "S3"),
-        (Flaw::KeepsExpiredPermits, "S3"),
-        (Flaw::KeepsExpiredPermits, "L2"),
+        (Flaw::HoldsForEver, "S3"),
+        (Flaw::HoldsForEver, "L2"),
         (Flaw::ShortLease, "S4"),
         (Flaw::Confirms, "S5"),
         (Flaw::Confirms, "S9"),

@@ -5,13 +5,13 @@ use tower_distributed_lock::LockClient;
 use tower_distributed_lock_quorum::QuorumStore;
 use tower_distributed_lock_testing::Fault;
 
-use super::flaw::Flaw;
 use super::history::History;
 use super::observed::Observed;
 use super::plan::{Menu, millis};
 use super::seeds::{Scenario, Summary};
 use super::weather::Weather;
 use super::world::{Settings, Store, World};
+use crate::support::Flaw;
 
 const SCENARIO: Scenario = Scenario {
     name: "quorum",

@@ -4,11 +4,11 @@ use std::env;
 
 use tower_distributed_lock_testing::{Fault, Tally};
 
-use super::flaw::Flaw;
 use super::history::History;
 use super::log::Counts;
 use super::weather::Weather;
 use super::world::Settings;
+use crate::support::Flaw;
 
 /// The number of seeds after which a flaw counts as not found.
 const ENOUGH: u64 = 400;

@@ -7,14 +7,12 @@ use fastrand::Rng;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tower_distributed_lock::store::{Inspect, LockStore};
-use tower_distributed_lock::{LockClient, MemoryStore, Owner};
+use tower_distributed_lock::{LockClient, Owner};
 use tower_distributed_lock_testing::{Faults, FaultyStore, Tally};
 
 use super::caller::Caller;
 use super::checked_store::CheckedStore;
 use super::checked_stores::CheckedStores;
-use super::flaw::Flaw;
-use super::flawed::Flawed;
 use super::history::History;
 use super::line::{CALLER, Line};
 use super::log::Log;
@@ -22,6 +20,7 @@ use super::observed::{Judge, Observed};
 use super::plan::Menu;
 use super::waits::Waits;
 use super::weather::Weather;
+use crate::support::{Flaw, Flawed};
 
 const CALLERS: usize = 3;
 const ROUNDS: usize = 4;
@@ -32,7 +31,7 @@ const QUIET: Duration = Duration::from_secs(15);
 /// The time after which every withdrawal is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(130);
 
-pub(super) type Store = FaultyStore<CheckedStore<Flawed<MemoryStore>>>;
+pub(super) type Store = FaultyStore<CheckedStore<Flawed>>;
 
 pub(super) struct World {
     pub(super) random: Rng,
@@ -67,7 +66,7 @@ impl World {
         let line = (weather.keeps_data() && stores == 1).then(|| Line::new(log.clone()));
         let waits = Arc::new(Waits::new(log.clone(), bound, line));
         let checked_store = |_| {
-            let flawed = Flawed::new(MemoryStore::new(), settings.flaw);
+            let flawed = Flawed::new(settings.flaw);
             CheckedStore::new(flawed, log.clone(), waits.clone())
         };
         let of: Vec<_> = (0..stores).map(checked_store).collect();
@@ -167,9 +166,7 @@ impl World {
             self.everything_can_be_had(locks, menu).await;
         }
         sleep(FORGOTTEN).await;
-        let left = |checked_store: &CheckedStore<Flawed<MemoryStore>>| {
-            !checked_store.inner().inner().is_empty()
-        };
+        let left = |checked_store: &CheckedStore<Flawed>| !checked_store.inner().store.is_empty();
         if self.checked_stores.iter().any(left) {
             self.log
                 .violated("L8", "something is left in the store".into());

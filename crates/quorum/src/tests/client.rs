@@ -196,16 +196,6 @@ async fn a_majority_that_died_is_answered_soon_and_found_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fair_and_fenced_requests_are_refused_with_the_reason() {
-    let (stores, _) = five();
-    let [locks] = clients(&stores);
-    let fair = locks.lock("key").mode(LockMode::Fair).await;
-    assert!(matches!(fair, Err(LockError::Unsupported(why)) if why.reason().contains("queue")));
-    let fenced = locks.lock("key").fenced().await;
-    assert!(matches!(fenced, Err(LockError::Unsupported(why)) if why.reason().contains("counter")));
-}
-
-#[tokio::test(start_paused = true)]
 async fn several_keys_are_taken_in_a_majority() {
     let (stores, _) = five();
     let [one, two] = clients(&stores);

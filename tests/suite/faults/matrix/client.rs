@@ -81,14 +81,14 @@ pub(super) const TESTS: Tests = &[
     ),
     (
         "client: guard dropped outside a runtime",
-        &["client::cancelled::a_guard_dropped_outside_any_runtime_releases"],
+        &["conformance::redis::a_guard_dropped_outside_a_runtime_releases::"],
     ),
     (
         "client: blocked executor",
         &[
             "client::busy::busy_workers_keep_their_locks_in_redis",
             "client::busy::busy_workers_keep_their_locks_in_a_quorum",
-            "client::busy::a_lock_in_memory_that_busy_workers_lose_is_reported_lost",
+            "client::busy::a_lock_that_busy_workers_fail_to_renew_is_reported_lost",
         ],
     ),
     (

@@ -13,9 +13,9 @@ use tokio::time::sleep;
 use tower_distributed_lock::IdempotencyLayer;
 use tower_distributed_lock::idempotency::Recording;
 
-use super::super::flaw::Flaw;
 use super::super::plan::millis;
 use super::runs::{Answer, Runs};
+use crate::support::Flaw;
 
 /// The header with the number of a request.
 pub(super) const NUMBER: &str = "x-number";

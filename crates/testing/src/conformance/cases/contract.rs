@@ -11,8 +11,7 @@ use super::*;
 use tower_distributed_lock::error::StoreErrorKind;
 use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::{
-    Attempt, Feature, HoldStatus, LATENESS, LockStore, LockStoreExt, Outcome, Record, Release,
-    Renewal, Want,
+    Attempt, HoldStatus, LATENESS, LockStore, LockStoreExt, Outcome, Record, Release, Renewal, Want,
 };
 
 /// Longer than any of these cases takes, but for the time in which a store forgets withdrawals.
@@ -59,11 +58,15 @@ fn attempt(mode: LockMode, n: u64) -> Attempt {
     attempt_on(KEY, mode, n)
 }
 
-/// As when the first answer was lost. It is one hold, which ends once.
+/// As when the first answer was lost. It is one hold, which ends once, and whose lease begins anew.
 pub async fn an_attempt_that_is_made_again_is_granted_again(env: &Harness) {
     let store = env.store().await;
-    let (one, other) = (attempt(env.mode, 1), attempt(rival(env.mode), 2));
-    assert!(store.is_granted(&one).await && store.is_granted(&one).await);
+    let (mut one, other) = (attempt(env.mode, 1), attempt(rival(env.mode), 2));
+    one.lease = env.short_lease();
+    for _ in 0..2 {
+        assert!(store.is_granted(&one).await);
+        sleep(one.lease * 2 / 3).await;
+    }
     assert!(!store.is_granted(&other).await);
     assert_eq!(store.released(&one).await, Held);
     assert_eq!(store.checked(&one).await, Gone);
@@ -124,13 +127,16 @@ pub async fn a_renewal_does_not_shorten_a_lease(env: &Harness) {
     assert_eq!(store.released(&one).await, Held);
 }
 
-/// Neither a hold that never was, nor one that has ended.
+/// Neither a hold that never was, nor one that was released, nor one whose lease is over.
 pub async fn only_an_attempt_creates_a_hold(env: &Harness) {
     let store = env.store().await;
-    let [never, ended] = [1, 2].map(|n| attempt(env.mode, n));
+    let [never, ended, mut lapsed] = [1, 2, 3].map(|n| attempt(env.mode, n));
     assert!(store.is_granted(&ended).await);
     assert_eq!(store.released(&ended).await, Held);
-    for (n, absent) in (3..).zip([never, ended]) {
+    lapsed.lease = env.short_lease();
+    assert!(store.is_granted(&lapsed).await);
+    sleep(lapsed.lease + env.moment).await;
+    for (n, absent) in (4..).zip([lapsed, never, ended]) {
         assert_eq!(store.renewed(&absent, LEASE).await, Gone);
         assert_eq!(store.checked(&absent).await, Gone);
         store.withdraw(&absent, false).await.unwrap();
@@ -149,9 +155,12 @@ pub async fn a_question_about_a_hold_changes_no_other(env: &Harness) {
     assert!(store.is_granted(&one).await);
     assert_eq!(store.renewed(&other, LEASE).await, Gone);
     assert_eq!(store.released(&other).await, Gone);
-    store.withdraw(&other, false).await.unwrap();
-    assert_eq!(store.checked(&one).await, Held);
+    for unanswered in [false, true] {
+        store.withdraw(&other, unanswered).await.unwrap();
+        assert_eq!(store.checked(&one).await, Held);
+    }
     assert_eq!(store.released(&one).await, Held);
+    env.forgets_withdrawals().await;
 }
 
 pub async fn several_holds_are_answered_in_their_order(env: &Harness) {
@@ -172,12 +181,8 @@ pub async fn several_holds_are_answered_in_their_order(env: &Harness) {
     assert_eq!(store.check(&holds).await.unwrap(), [Gone; 5]);
 }
 
-/// If the store keeps records.
 pub async fn a_record_is_there_for_the_next_holder(env: &Harness) {
     let store = env.store().await;
-    if store.capabilities().check(Feature::Records).is_err() {
-        return;
-    }
     let retention = env.short_lease();
     let release_leaving = async |attempt: &Attempt, value: &'static str| {
         let record = Record::new(value, retention);
@@ -191,10 +196,11 @@ pub async fn a_record_is_there_for_the_next_holder(env: &Harness) {
     assert_eq!(release_leaving(&one, "done").await, Held);
     assert!(store.is_granted(&next).await);
     assert_eq!(record().await.unwrap(), "done");
-    // One that has lost the key leaves nothing.
+    // One that has lost the key leaves nothing, while the key is held and when it is free.
     assert_eq!(release_leaving(&one, "late").await, Gone);
     assert_eq!(record().await.unwrap(), "done");
     assert_eq!(store.released(&next).await, Held);
+    assert_eq!(release_leaving(&one, "late").await, Gone);
     assert_eq!(record().await.unwrap(), "done");
     sleep(retention).await;
     env.until("the retention is over", async || record().await.is_none())
