@@ -266,7 +266,7 @@ impl Core {
                 // A store does not shorten a lease.
                 let renewed = (lease > held.lease.duration()).then_some((sent, lease));
                 if held.answered(question, status, renewed) {
-                    self.lose(&held, "gone");
+                    self.lose(held, "gone");
                 }
                 match status {
                     HoldStatus::Held => {}
