@@ -78,7 +78,8 @@ async fn a_permit_costs_the_same_however_many_requests_of_a_process_wait() {
     }
     let before = calls(&server).await;
     let mut working = JoinSet::new();
-    for client in clients.iter().cycle().take(2 * REQUESTS).cloned() {
+    for client in clients.iter().cycle().take(2 * REQUESTS) {
+        let client = client.clone();
         working.spawn(async move {
             for _ in 0..ROUNDS {
                 let guard = client.lock("k").mode(mode).wait(Duration::from_secs(120));
