@@ -45,9 +45,14 @@ impl LockStore for RedisStore {
     }
 
     async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        // Each has a script of its own. They are sent together, and one `WAIT` serves all of a connection.
-        let each = releases.iter().map(|release| self.release_alone(release));
-        several::of_each(each).await
+        match releases {
+            [release] => Ok(vec![self.release_alone(release).await?]),
+            // Each has a script of its own. They are sent together, and one `WAIT` serves all of a connection.
+            releases => {
+                let each = releases.iter().map(|release| self.release_alone(release));
+                several::of_each(each).await
+            }
+        }
     }
 
     async fn acquire_several(
