@@ -46,7 +46,7 @@ macro_rules! conformance {
                     a_holder_loses_its_lock_at_its_longest_hold the_longest_hold_of_one_does_not_end_that_of_another
                     a_short_lease_is_renewed_in_time_among_long_ones a_lease_too_short_to_be_held_is_refused
                     a_limit_that_is_extended_late_keeps_the_hold
-                    a_request_that_joins_late_has_the_deadline_of_the_last_renewal
+                    a_request_that_joins_late_has_no_more_than_the_store_keeps
                     an_early_renewal_does_not_shorten_the_lease;
                 loss: a_stolen_hold_is_reported_lost the_release_of_a_stolen_hold_is_not_confirmed
                     a_lost_hold_blocks_no_request the_release_of_a_stolen_shared_hold_is_not_confirmed
