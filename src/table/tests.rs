@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::*;
+use crate::error::LockError;
 use crate::hold::{Due, Held, valid_for};
 use crate::lock::{Hold, HoldId, Lease, LockKey, LockMode};
 use crate::store::HoldStatus;
@@ -426,6 +427,22 @@ fn a_grant_that_fits_no_request() {
     assert_eq!(is_taken, Some(false), "the request waits for a write");
 }
 
+/// The only request that waits fails, and then the task ends: a later one starts another.
+fn a_task_without_requests() {
+    let mut world = World::new(Instant::now(), &[]);
+    world.apply(Event::Enters(0, LockMode::Reentrant));
+    world.apply(Event::Refused(0));
+    let failed = world.event(|key| key.failed(Side::Exclusive, 0, LockError::Shutdown));
+    assert_eq!(failed, Some(()));
+    assert!(matches!(world.next(Side::Exclusive), Next::Done));
+    assert_eq!(world.table.len(), 0, "the key is not forgotten");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_ends_when_the_last_request_has_failed() {
+    a_task_without_requests();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_fits_no_request_is_given_back() {
     a_grant_that_fits_no_request();
@@ -439,6 +456,11 @@ mod mutants {
     #[tokio::test(start_paused = true)]
     async fn a_grant_that_is_never_taken_away_is_found() {
         is_found(Mutant::UntakenKept, || all(&[LockMode::Reentrant], 6));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_ends_unnoticed_is_found() {
+        is_found(Mutant::TaskGone, a_task_without_requests);
     }
 
     #[tokio::test(start_paused = true)]
