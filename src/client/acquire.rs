@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::ticket::{Place, Ticket};
 use super::wait::{Wait, over};
-use crate::contend::{Pending, Reply, answered_late, attempt, held};
+use crate::contend::{Pending, Reply, answered_late, held};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::hold::{Held, valid_for};
 use crate::release::{Core, Share};
@@ -34,10 +34,8 @@ impl<'a> Ticket<'a> {
 
     /// Asks once. If the store is silent or refuses, the request waits, and a task asks for it.
     async fn ask(&mut self, wait: Wait) -> Result<Option<Share>, LockError> {
-        let Place {
-            key, terms, number, ..
-        } = self.places[0];
-        let mut pending = Pending::one(self.core, key, terms, number);
+        let attempt = self.places[0].attempt(self.core);
+        let mut pending = Pending::of(self.core, attempt);
         let answer = {
             let asking = pin!(pending.ask());
             unless_closed(self.core, wait, asking).await?
@@ -49,10 +47,8 @@ impl<'a> Ticket<'a> {
     pub(super) fn ask_now(&mut self, wait: Wait) -> Result<Option<Share>, LockError> {
         // The request may have come long ago: its thread may have stood still since.
         let now = Instant::now();
-        let Place {
-            key, terms, number, ..
-        } = self.places[0];
-        let attempt = attempt(self.core, key, terms, number);
+        let Place { terms, .. } = self.places[0];
+        let attempt = self.places[0].attempt(self.core);
         let answer = match self.core.store.acquire(&attempt) {
             Asked::Now(Ok(Outcome::Granted { token })) => {
                 let until = now + valid_for(attempt.lease);

@@ -10,10 +10,11 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::wait::{Wait, over};
-use crate::contend::{Contending, Pending};
+use crate::contend::{Contending, Pending, attempt};
 use crate::error::{LockError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::release::{Core, Share};
+use crate::store::Attempt;
 use crate::table::{Entered, Key, Side, Slot, Taken, Terms};
 use crate::telemetry::{LockEventKind, Route};
 
@@ -36,6 +37,8 @@ pub(super) struct Place<'a> {
     pub(super) number: u64,
     /// While it asks, a shutdown waits for it.
     pub(super) asks: Option<TaskTrackerToken>,
+    /// It asks beside others of its process: without a place in the store.
+    is_beside: bool,
 }
 
 impl<'a> Ticket<'a> {
@@ -61,12 +64,14 @@ impl<'a> Ticket<'a> {
         let entered = self.core.entry(key, self.since, |key| {
             key.enter(number, terms, &mut self.slot)
         })?;
-        let asks = matches!(entered, Entered::Ask).then_some(counted);
+        let is_beside = matches!(entered, Entered::AskBeside);
+        let asks = (is_beside || matches!(entered, Entered::Ask)).then_some(counted);
         let place = Place {
             key,
             terms,
             number,
             asks,
+            is_beside,
         };
         Ok(self.placed(place, entered, None, None))
     }
@@ -81,7 +86,8 @@ impl<'a> Ticket<'a> {
     ) -> Result<Option<Share>, LockError> {
         let now = Instant::now();
         let until = retry_after.and_then(|retry_after| now.checked_add(retry_after));
-        let news = (until, pending.is_some());
+        let has_place = |pending: &Pending| pending.attempt().patience.is_some();
+        let news = (until, pending.as_ref().is_some_and(has_place));
         let entered = self.core.entry(place.key, now, |key| {
             key.refused(place.number, place.terms, &mut self.slot, news)
         })?;
@@ -100,7 +106,7 @@ impl<'a> Ticket<'a> {
     ) -> Option<Share> {
         let start = match entered {
             Entered::Share(grant) => return Some(self.core.share(grant)),
-            Entered::Ask => None,
+            Entered::Ask | Entered::AskBeside => None,
             Entered::Wait { start } => start,
         };
         if let Some(task) = start {
@@ -201,6 +207,15 @@ impl<'a> Ticket<'a> {
 }
 
 impl Place<'_> {
+    /// Its attempt.
+    pub(super) fn attempt(&self, core: &Core) -> Attempt {
+        let attempt = attempt(core, self.key, self.terms, self.number);
+        match self.is_beside {
+            true => attempt.patience(None),
+            false => attempt,
+        }
+    }
+
     /// It neither asks nor waits here any more.
     pub(super) fn leave(&self, core: &Arc<Core>) {
         let side = Side::of(self.terms.mode);

@@ -67,7 +67,12 @@ enum Leftover {
 impl Pending {
     /// An attempt to take `key` on these terms. If the request waits, the store records it as a waiter.
     pub(crate) fn one(core: &Arc<Core>, key: &LockKey, terms: &Terms, number: u64) -> Self {
-        Self::new(core, smallvec![attempt(core, key, terms, number)], None)
+        Self::of(core, attempt(core, key, terms, number))
+    }
+
+    /// The same of an attempt.
+    pub(crate) fn of(core: &Arc<Core>, attempt: Attempt) -> Self {
+        Self::new(core, smallvec![attempt], None)
     }
 
     /// An attempt that was answered otherwise than by a grant.
@@ -77,7 +82,7 @@ impl Pending {
         answer: &Result<Reply, StoreError>,
     ) -> Self {
         let waits = attempt.patience.is_some();
-        let mut pending = Self::new(core, smallvec![attempt], None);
+        let mut pending = Self::of(core, attempt);
         pending.left = Leftover::Nothing.after(None, waits, answer);
         pending
     }

@@ -82,6 +82,8 @@ pub(crate) enum Entered {
     Share(NewShare),
     /// It asks the store.
     Ask,
+    /// It asks for a permit while others ask: without a place in the store, of which a process has one.
+    AskBeside,
     /// It waits. If no task asks for its side yet, this task must be started.
     Wait { start: Option<Task> },
 }

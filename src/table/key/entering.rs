@@ -40,14 +40,19 @@ impl KeyAt<'_> {
             return Ok(Entered::Share(grant));
         }
         if self.key.may_ask(terms, self.now) {
+            let side = Side::of(terms.mode);
+            let is_beside = terms.mode.is_permit() && self.key.asking(side, self.now) > 0;
             self.key.in_store.push(InStore::Busy(Busy {
                 number,
                 owner: terms.owner.clone(),
-                side: Side::of(terms.mode),
+                side,
                 asks: Asks::ForHold,
                 until: self.now + LAST_MOMENT,
             }));
-            return Ok(Entered::Ask);
+            return Ok(match is_beside {
+                true => Entered::AskBeside,
+                false => Entered::Ask,
+            });
         }
         match terms.max_waiters {
             None => {
@@ -182,9 +187,8 @@ impl KeyAt<'_> {
             && side != Side::Fair
         {
             let line = self.key.line_mut(side);
-            // The task makes room for one that goes on: what was asked first has the better place. Requests for permits ask side by
-            // side, and the first that is refused has it.
-            if leaves && start.is_none() && !(terms.mode.is_permit() && line.asks) {
+            // The task makes room for one that goes on: what was asked first has the better place.
+            if leaves && start.is_none() {
                 line.replace_tasks(&mut self.out);
                 *start = Some(line.start(side, number));
             }
