@@ -31,7 +31,7 @@ const SENT: &[&str] = &["redis::router::Router::call::"];
 /// The compiler may put the first into the task itself.
 const CONNECTION: &[&str] = &["forward::Forward<", "multiplexed_connection::PipelineSink<"];
 
-const PAIR: [Step; 6] = [
+const PAIR: [Step; 5] = [
     Step {
         name: "the store: its two transitions of the key",
         functions: IN_STORE,
@@ -41,11 +41,6 @@ const PAIR: [Step; 6] = [
         name: "the table: the three events of the key",
         functions: TABLE,
         without: &[],
-    },
-    Step {
-        name: "the release: its duty, from the last share to the store's answer",
-        functions: &["release::share::Shares::release"],
-        without: &["table::Table>::event", "MemoryStore::release_now"],
     },
     Step {
         name: "spans and metrics, while all of them are off",
