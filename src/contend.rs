@@ -154,7 +154,8 @@ impl Contending {
             return false;
         }
         let number = self.core.next_number();
-        self.pending = Some(Pending::one(&self.core, &self.key, terms, number));
+        let attempt = attempt(&self.core, &self.key, terms, number);
+        self.pending = Some(Pending::one(&self.core, attempt));
         true
     }
 
@@ -175,7 +176,7 @@ impl Contending {
             self.listen(LAST_MOMENT).await;
         }
         // Further permits may be free: twice as many after each question that was granted at once.
-        let more = (1_usize << self.in_a_row.min(16)) / 2 - usize::from(self.in_a_row > 0);
+        let more = ((1_usize << self.in_a_row.min(16)) / 2).saturating_sub(1);
         let more = self.ask_more(terms, more.min(behind));
         let pending = self.pending.as_mut().expect("it was made");
         let (answer, more) = tokio::join!(pending.ask(), more);
@@ -209,13 +210,11 @@ impl Contending {
 
     /// Asks for further permits, without places in line. Returns which were granted.
     fn ask_more(&self, terms: &Terms, more: usize) -> impl Future<Output = Vec<bool>> + use<> {
-        let core = self.core.clone();
-        let terms = Terms {
-            max_waiters: None,
-            ..terms.clone()
-        };
-        let attempts =
-            (0..more).map(|_| Pending::one(&core, &self.key, &terms, core.next_number()));
+        let (core, terms) = (self.core.clone(), terms.clone());
+        let attempts = (0..more).map(|_| {
+            let attempt = attempt(&core, &self.key, &terms, core.next_number());
+            Pending::one(&core, attempt.patience(None))
+        });
         let attempts: Vec<_> = attempts.collect();
         let asked = attempts.into_iter().map(move |mut pending| {
             let (core, terms) = (core.clone(), terms.clone());

@@ -35,7 +35,7 @@ impl<'a> Ticket<'a> {
     /// Asks once. If the store is silent or refuses, the request waits, and a task asks for it.
     async fn ask(&mut self, wait: Wait) -> Result<Option<Share>, LockError> {
         let attempt = self.places[0].attempt(self.core);
-        let mut pending = Pending::of(self.core, attempt);
+        let mut pending = Pending::one(self.core, attempt);
         let answer = {
             let asking = pin!(pending.ask());
             unless_closed(self.core, wait, asking).await?

@@ -11,7 +11,7 @@ use super::acquire::unless_closed;
 use super::ticket::Ticket;
 use super::wait::Wait;
 use crate::backoff::Backoff;
-use crate::contend::{Pending, Reply, answered_late, attempt};
+use crate::contend::{Pending, Reply, answered_late};
 use crate::error::{LockError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
 use crate::release::{Core, Share, Shares};
@@ -129,8 +129,7 @@ impl AllOf<'_> {
         }
         if !asked.is_empty() {
             let attempts = ticket.places.iter();
-            let attempts =
-                attempts.map(|place| attempt(self.core, place.key, place.terms, place.number));
+            let attempts = attempts.map(|place| place.attempt(self.core));
             let mut pending = Pending::several(self.core, attempts.collect(), Want::All);
             let answer = unless_closed(self.core, self.wait, pin!(pending.ask())).await?;
             let now = Instant::now();

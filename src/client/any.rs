@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::acquire::unless_closed;
 use super::ticket::Ticket;
 use super::wait::Wait;
-use crate::contend::{Pending, Reply, answered_late, attempt};
+use crate::contend::{Pending, Reply, answered_late};
 use crate::error::LockError;
 use crate::lock::{LockKey, LockMode};
 use crate::release::{Core, Share};
@@ -57,13 +57,8 @@ async fn ask_any(ticket: &mut Ticket<'_>, wait: Wait) -> Result<Option<Share>, L
     if asking.is_empty() {
         return Ok(None);
     }
-    let attempts = asking.iter().map(|place| {
-        let terms = Terms {
-            max_waiters: None,
-            ..place.terms.clone()
-        };
-        attempt(ticket.core, place.key, &terms, place.number)
-    });
+    let attempts = asking.iter();
+    let attempts = attempts.map(|place| place.attempt(ticket.core).patience(None));
     let mut pending = Pending::several(ticket.core, attempts.collect(), Want::Any);
     let core = ticket.core;
     let answer = {

@@ -64,8 +64,8 @@ impl<'a> Ticket<'a> {
         let entered = self.core.entry(key, self.since, |key| {
             key.enter(number, terms, &mut self.slot)
         })?;
-        let is_beside = matches!(entered, Entered::AskBeside);
-        let asks = (is_beside || matches!(entered, Entered::Ask)).then_some(counted);
+        let asks = matches!(entered, Entered::Ask { .. }).then_some(counted);
+        let is_beside = matches!(entered, Entered::Ask { is_beside: true });
         let place = Place {
             key,
             terms,
@@ -106,7 +106,7 @@ impl<'a> Ticket<'a> {
     ) -> Option<Share> {
         let start = match entered {
             Entered::Share(grant) => return Some(self.core.share(grant)),
-            Entered::Ask | Entered::AskBeside => None,
+            Entered::Ask { .. } => None,
             Entered::Wait { start } => start,
         };
         if let Some(task) = start {

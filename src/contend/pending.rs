@@ -65,13 +65,8 @@ enum Leftover {
 }
 
 impl Pending {
-    /// An attempt to take `key` on these terms. If the request waits, the store records it as a waiter.
-    pub(crate) fn one(core: &Arc<Core>, key: &LockKey, terms: &Terms, number: u64) -> Self {
-        Self::of(core, attempt(core, key, terms, number))
-    }
-
-    /// The same of an attempt.
-    pub(crate) fn of(core: &Arc<Core>, attempt: Attempt) -> Self {
+    /// One attempt. With patience, the store records it as a waiter.
+    pub(crate) fn one(core: &Arc<Core>, attempt: Attempt) -> Self {
         Self::new(core, smallvec![attempt], None)
     }
 
@@ -82,7 +77,7 @@ impl Pending {
         answer: &Result<Reply, StoreError>,
     ) -> Self {
         let waits = attempt.patience.is_some();
-        let mut pending = Self::of(core, attempt);
+        let mut pending = Self::one(core, attempt);
         pending.left = Leftover::Nothing.after(None, waits, answer);
         pending
     }
@@ -166,7 +161,7 @@ impl Pending {
     }
 }
 
-/// An attempt with the id of this number.
+/// An attempt with the id of this number. It has patience if the request waits.
 pub(crate) fn attempt(core: &Core, key: &LockKey, terms: &Terms, number: u64) -> Attempt {
     let hold = Hold {
         key: key.clone(),

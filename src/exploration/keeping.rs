@@ -73,7 +73,7 @@ impl Watch {
         };
         let (key, now) = (&hold.key, Instant::now());
         let entered = core.entry(key, now, |key| key.enter(number, &terms, &mut None));
-        assert!(matches!(entered, Ok(Entered::Ask)));
+        assert!(matches!(entered, Ok(Entered::Ask { .. })));
         let attempt = Attempt::new(hold.clone(), LEASE);
         let granted = store.acquire(&attempt).await.unwrap();
         assert!(matches!(granted, Outcome::Granted { .. }));

@@ -80,10 +80,8 @@ enum Asks {
 pub(crate) enum Entered {
     /// It shares a hold.
     Share(NewShare),
-    /// It asks the store.
-    Ask,
-    /// It asks for a permit while others ask: without a place in the store, of which a process has one.
-    AskBeside,
+    /// It asks the store; for a permit perhaps beside others of its process, which has one place in the store: without that.
+    Ask { is_beside: bool },
     /// It waits. If no task asks for its side yet, this task must be started.
     Wait { start: Option<Task> },
 }
@@ -194,13 +192,9 @@ impl Key {
         self.answered(|busy| busy.number == number && busy.asks == Asks::ForHold)
     }
 
-    /// A question is answered.
+    /// A question is answered. Returns whether there was one.
     fn answered(&mut self, is_it: impl Fn(&Busy) -> bool) -> bool {
-        self.remove(|part| matches!(part, InStore::Busy(busy) if is_it(busy)))
-    }
-
-    /// Returns whether it was there.
-    fn remove(&mut self, is_it: impl Fn(&InStore) -> bool) -> bool {
+        let is_it = |part: &InStore| matches!(part, InStore::Busy(busy) if is_it(busy));
         let place = self.in_store.iter().position(is_it);
         place
             .map(|place| self.in_store.swap_remove(place))
@@ -253,10 +247,14 @@ impl Key {
         }
     }
 
-    fn is_shared_by(&self, held: &Arc<Held>, owner: &Owner) -> bool {
-        let mut holds = self.holds();
-        let shared = holds.find(|shared| Arc::ptr_eq(&shared.held, held));
-        shared.is_some_and(|shared| shared.is_shared_by(owner))
+    /// Where a hold is among what this process has in the store.
+    fn place_of(&self, held: &Arc<Held>) -> Option<usize> {
+        let is_it = |part: &InStore| matches!(part, InStore::Held(shared) if Arc::ptr_eq(&shared.held, held));
+        self.in_store.iter().position(is_it)
+    }
+
+    fn is_shared_by(&self, place: usize, owner: &Owner) -> bool {
+        matches!(&self.in_store[place], InStore::Held(shared) if shared.is_shared_by(owner))
     }
 
     /// `None` if its last share has ended.
@@ -267,8 +265,9 @@ impl Key {
 
     /// The last share of a hold has ended.
     fn forget(&mut self, held: &Arc<Held>) {
-        let is_it = |part: &InStore| matches!(part, InStore::Held(shared) if Arc::ptr_eq(&shared.held, held));
-        self.remove(is_it);
+        if let Some(place) = self.place_of(held) {
+            self.in_store.swap_remove(place);
+        }
     }
 
     pub(super) fn line(&self, side: Side) -> Option<&Line> {

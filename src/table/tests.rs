@@ -258,7 +258,7 @@ impl World {
     fn placed(&mut self, entered: Entered, mode: LockMode, slot: Option<Arc<Slot>>) -> Place {
         match entered {
             Entered::Share(grant) => Place::Holds(grant),
-            Entered::Ask | Entered::AskBeside => Place::Asks(mode),
+            Entered::Ask { .. } => Place::Asks(mode),
             Entered::Wait { start } => {
                 self.tasks.extend(start);
                 Place::Waits(mode, slot.expect("a request that waits has one"))

@@ -49,10 +49,7 @@ impl KeyAt<'_> {
                 asks: Asks::ForHold,
                 until: self.now + LAST_MOMENT,
             }));
-            return Ok(match is_beside {
-                true => Entered::AskBeside,
-                false => Entered::Ask,
-            });
+            return Ok(Entered::Ask { is_beside });
         }
         match terms.max_waiters {
             None => {

@@ -67,9 +67,8 @@ impl KeyAt<'_> {
 
     /// A new hold is here: the keeper visits it, the readers that wait enter with it, and so do requests of its owners.
     fn admit(&mut self, mut shared: Shared, visit: Instant) {
-        let held = shared.held.clone();
-        let mode = held.hold.mode;
-        self.wheel.place(&held, visit);
+        let mode = shared.held.hold.mode;
+        self.wheel.place(&shared.held, visit);
         if self.key.lines.is_none() {
             self.key.in_store.push(InStore::Held(shared));
             return;
@@ -91,6 +90,7 @@ impl KeyAt<'_> {
                 self.out.tell(waiter.slot, waiter.ticket, Ok(grant));
             }
         }
+        let held = shared.held.clone();
         self.key.in_store.push(InStore::Held(shared));
         self.join_owners(&held);
         self.wake();
@@ -98,12 +98,15 @@ impl KeyAt<'_> {
 
     /// Requests whose owners have got a share of `held` join it, or learn why they cannot.
     pub(super) fn join_owners(&mut self, held: &Arc<Held>) {
+        let Some(place) = self.key.place_of(held) else {
+            return;
+        };
         for side in Side::ALL {
             let mut index = 0;
             while let Some(line) = self.key.line(side).filter(|line| index < line.len()) {
                 let waiter = line.get(index);
                 let owner = waiter.terms.owner.as_ref();
-                if !owner.is_some_and(|owner| self.key.is_shared_by(held, owner)) {
+                if !owner.is_some_and(|owner| self.key.is_shared_by(place, owner)) {
                     index += 1;
                     continue;
                 }

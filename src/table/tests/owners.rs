@@ -22,7 +22,7 @@ async fn an_owner_joins_its_own_hold_and_reads_under_its_own_write() {
     let mut slot = None;
     let write = owned(LockMode::Write);
     let entered = world.entry(|key| key.enter(1, &write, &mut slot));
-    assert!(matches!(entered, Ok(Entered::Ask)));
+    assert!(matches!(entered, Ok(Entered::Ask { .. })));
     let read = owned(LockMode::Read);
     let entered = world.entry(|key| key.enter(2, &read, &mut slot));
     let Ok(Entered::Wait { start: Some(task) }) = entered else {
@@ -53,7 +53,7 @@ async fn a_write_that_must_not_wait_for_its_owners_read_leaves_nothing() {
     let write = of(&owner, LockMode::Write);
     let mut slots = [None, None, None];
     let entered = world.entry(|key| key.enter(1, &write, &mut slots[0]));
-    assert!(matches!(entered, Ok(Entered::Ask)));
+    assert!(matches!(entered, Ok(Entered::Ask { .. })));
     let reads = [of(&owner, LockMode::Read), terms(LockMode::Read)];
     for (n, read) in (2..).zip(&reads) {
         let slot = &mut slots[n as usize - 1];
@@ -94,7 +94,10 @@ async fn a_read_that_waits_joins_the_hold_that_its_owner_shares() {
         (3, read.clone()),
     ] {
         let entered = world.entry(|key| key.enter(n, &terms, &mut none));
-        assert!(matches!(entered, Ok(Entered::Ask)), "{n}: {entered:?}");
+        assert!(
+            matches!(entered, Ok(Entered::Ask { .. })),
+            "{n}: {entered:?}"
+        );
         if n == 1 {
             let held = world.hold(LockMode::Read);
             let granted = world.event(|key| key.granted(n, held, &terms));
