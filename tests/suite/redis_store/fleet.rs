@@ -24,13 +24,7 @@ async fn a_section_costs_the_same_however_many_processes_wait() {
         permits,
     ] {
         let server = RedisServer::start().await;
-        let mut clients = Vec::new();
-        for _ in 0..CLIENTS {
-            let store = RedisStore::connect(server.url()).await.unwrap();
-            let client = LockClient::new(store);
-            drop(client.lock("warm").mode(mode).await.unwrap());
-            clients.push(client);
-        }
+        let clients = warm_clients(&server, CLIENTS, mode).await;
         let before = calls(&server).await;
         let mut working = JoinSet::new();
         for client in clients {
@@ -44,10 +38,7 @@ async fn a_section_costs_the_same_however_many_processes_wait() {
         working.join_all().await;
         let after = calls(&server).await;
         let sections = (CLIENTS * ROUNDS) as f64;
-        let each = |command: &str| {
-            let count = |calls: &BTreeMap<String, u64>| calls.get(command).copied().unwrap_or(0);
-            (count(&after) - count(&before)) as f64 / sections
-        };
+        let each = |command: &str| more(command, &before, &after) as f64 / sections;
         // To ask, to ask again when it listens, to ask when it is called, to release; and a poll now and then. Were all of
         // them woken, a section would cost one script for each that waits.
         assert!(
@@ -69,13 +60,7 @@ async fn a_permit_costs_the_same_however_many_requests_of_a_process_wait() {
     const REQUESTS: usize = 24;
     let mode = LockMode::permits(8);
     let server = RedisServer::start().await;
-    let mut clients = Vec::new();
-    for _ in 0..2 {
-        let store = RedisStore::connect(server.url()).await.unwrap();
-        let client = LockClient::new(store);
-        drop(client.lock("warm").mode(mode).await.unwrap());
-        clients.push(client);
-    }
+    let clients = warm_clients(&server, 2, mode).await;
     let before = calls(&server).await;
     let mut working = JoinSet::new();
     for client in clients.iter().cycle().take(2 * REQUESTS) {
@@ -90,8 +75,7 @@ async fn a_permit_costs_the_same_however_many_requests_of_a_process_wait() {
         });
     }
     working.join_all().await;
-    let count = |calls: &BTreeMap<String, u64>| calls.get("evalsha").copied().unwrap_or(0);
-    let scripts = count(&calls(&server).await) - count(&before);
+    let scripts = more("evalsha", &before, &calls(&server).await);
     let each = scripts as f64 / (2 * REQUESTS * ROUNDS) as f64;
     // To ask when it is called, to ask again in the place of the next request, to release; and what the start costs.
     assert!(each < 4.5, "{each} scripts");
@@ -130,6 +114,18 @@ async fn readers_that_a_writer_lets_in_ask_once_and_cost_no_message_each() {
     assert_eq!(count(" lua] \"PUBLISH\""), 1, "{after:#?}");
 }
 
+/// Clients whose stores have their connections and their scripts.
+async fn warm_clients(server: &RedisServer, count: usize, mode: LockMode) -> Vec<LockClient> {
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        let store = RedisStore::connect(server.url()).await.unwrap();
+        let client = LockClient::new(store);
+        drop(client.lock("warm").mode(mode).await.unwrap());
+        clients.push(client);
+    }
+    clients
+}
+
 /// The number of executions of each command.
 async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
     let mut redis = server.connection().await;
@@ -140,4 +136,10 @@ async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
         Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))
     };
     stats.lines().filter_map(call).collect()
+}
+
+/// How often a command was executed in between.
+fn more(command: &str, before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> u64 {
+    let count = |calls: &BTreeMap<String, u64>| calls.get(command).copied().unwrap_or(0);
+    count(after) - count(before)
 }
