@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::error::{LockError, StoreError};
 use crate::lock::{FencingToken, Hold, Lease};
 use crate::store::HoldStatus;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard, caught};
 use crate::telemetry::{ObservedHold, Route};
 
 mod due;
@@ -289,7 +289,7 @@ impl Held {
                 changed.as_mut().enable();
                 changed
             };
-            changed.await;
+            caught(changed).await;
         }
     }
 
@@ -337,11 +337,11 @@ impl State {
     }
 
     /// Wakes those who wait, after the mutex is unlocked.
-    fn notify(state: crate::sync::MutexGuard<'_, Self>) {
+    fn notify(state: MutexGuard<'_, Self>) {
         let changed = state.changed.clone();
         drop(state);
         if let Some(changed) = changed {
-            crate::sync::call_outside("a waker", || changed.notify_waiters());
+            changed.notify_waiters();
         }
     }
 }

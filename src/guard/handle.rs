@@ -15,6 +15,7 @@ use crate::error::LockError;
 use crate::hold::Held;
 use crate::lock::{FencingToken, Hold, HoldId, LockKey, LockMode, Owner};
 use crate::release::Share;
+use crate::sync::caught;
 
 /// Observes a lock that a guard holds, such as the one that the layer holds around a request.
 ///
@@ -167,7 +168,7 @@ impl LockHandle {
         let lost = async { any_lost(tenures, &self.observed.begun).await };
         tokio::select! {
             biased; // without chance, a simulation replays
-            end = self.observed.end.wait() => *end,
+            end = caught(self.observed.end.wait()) => *end,
             () = lost => Ended::Lost,
         }
     }

@@ -378,3 +378,37 @@ mod mutants {
         );
     }
 }
+
+/// One that stands in for a broken executor's, and for a test's.
+struct Wakes {
+    panics: bool,
+    woken: AtomicU32,
+}
+
+impl std::task::Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.woken.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.panics, "a waker of the test");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waker_that_panics_keeps_no_other_from_hearing_of_a_loss() {
+    let held = held();
+    let wakers = [true, false, true, false].map(|panics| {
+        Arc::new(Wakes {
+            panics,
+            woken: AtomicU32::new(0),
+        })
+    });
+    let mut waits: Vec<_> = wakers.iter().map(|_| Box::pin(held.lost())).collect();
+    for (wait, waker) in waits.iter_mut().zip(&wakers) {
+        let waker = Waker::from(waker.clone());
+        let polled = wait.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+    }
+    assert!(held.lose());
+    for waker in &wakers {
+        assert_eq!(waker.woken.load(Ordering::Relaxed), 1);
+    }
+}
