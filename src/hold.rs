@@ -1,12 +1,14 @@
 //! One grant of the store: until when it is held, when the store last carried it, and how it ended.
 
 use std::future::pending;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tracing::span;
 
 use crate::error::{LockError, StoreError};
 use crate::lock::{FencingToken, Hold, Lease};
@@ -37,6 +39,8 @@ pub(crate) struct Held {
     is_fenced: bool,
     /// The token of the present holder, if the hold is fenced. It is written under the mutex of its shard, while no guard shares it.
     token: AtomicU64,
+    /// The id of the span of the latest guard that holds it; 0 if it is off.
+    span: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -92,6 +96,10 @@ impl ObservedHold for Held {
     fn is_lost(&self) -> bool {
         Held::is_lost(self, Instant::now())
     }
+
+    fn enter(&self, span: &span::Id) {
+        self.span.store(span.into_u64(), Ordering::Relaxed);
+    }
 }
 
 impl Held {
@@ -110,6 +118,7 @@ impl Held {
             place: AtomicU32::new(u32::MAX),
             is_fenced: token.is_some(),
             token: AtomicU64::new(token.map_or(0, FencingToken::value)),
+            span: AtomicU64::new(0),
             state: Mutex::new(State {
                 deadline: granted_until,
                 questions: 0,
@@ -128,6 +137,12 @@ impl Held {
     pub(crate) fn token(&self) -> Option<FencingToken> {
         let token = || FencingToken::new(self.token.load(Ordering::Relaxed));
         self.is_fenced.then(token)
+    }
+
+    /// The span of the latest guard that holds it, which may have ended.
+    pub(crate) fn span(&self) -> Option<span::Id> {
+        let id = NonZeroU64::new(self.span.load(Ordering::Relaxed));
+        id.map(span::Id::from_non_zero_u64)
     }
 
     /// The hold is handed over: its next holder has the next token.

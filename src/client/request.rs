@@ -230,13 +230,19 @@ impl LockRequest {
         };
         match entered {
             Ok(Some(share)) => Ok(Started::Granted(guard(share).observed(waiting))),
-            Ok(None) => Ok(Started::Waits(Acquisition {
-                ticket,
-                request,
-                wait,
-                now,
-                waiting,
-            })),
+            Ok(None) => {
+                if waiting.span().is_some() {
+                    let keys = request.targets().iter().map(|target| &target.key);
+                    waiting.wait_for(keys.filter_map(|key| ticket.core.table.span_of(key)));
+                }
+                Ok(Started::Waits(Acquisition {
+                    ticket,
+                    request,
+                    wait,
+                    now,
+                    waiting,
+                }))
+            }
             Err(error) => {
                 drop(ticket);
                 request.refused(waiting, &error, now);
