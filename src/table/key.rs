@@ -167,7 +167,7 @@ impl Key {
         match side {
             Side::Fair => len + self.until(side, |asks| asks == Asks::ForHold).count(),
             _ => {
-                let asks = line.is_some_and(|line| line.asks);
+                let asks = line.is_some_and(|line| line.asks.is_some());
                 len.saturating_sub(usize::from(asks))
             }
         }

@@ -32,8 +32,6 @@ struct More {
     handovers: u32,
     /// The route of the present holder, and when it got the hold, since the first hand-over.
     holder: Option<(Route, Instant)>,
-    /// It is released at its end, and not handed over: other processes have their turn.
-    is_last_here: bool,
     /// It was lost before its last share ended: it excludes no other.
     lost: bool,
 }
@@ -113,8 +111,7 @@ impl Shared {
         now: Instant,
     ) -> bool {
         let more = self.more.as_deref();
-        !more.is_some_and(|more| more.is_last_here)
-            && more.map_or(0, |more| more.handovers) < limits.handovers
+        more.map_or(0, |more| more.handovers) < limits.handovers
             && now < self.granted + limits.handover_time
             && self.suits(terms, now)
     }
@@ -157,9 +154,10 @@ impl Shared {
         self.more().lost = true;
     }
 
-    /// It is released at its end, and not handed over.
-    pub(super) fn forbid_handover(&mut self) {
-        self.more().is_last_here = true;
+    /// It is handed over `left` times more at most, of `in_all`.
+    pub(super) fn limit_handovers(&mut self, left: u32, in_all: u32) {
+        let more = self.more();
+        more.handovers = more.handovers.max(in_all.saturating_sub(left));
     }
 
     /// The number of shares.

@@ -107,7 +107,7 @@ impl KeyAt<'_> {
     /// A hold is released at its end, and not handed over.
     pub(crate) fn forbid_handover(&mut self, held: &Arc<Held>) {
         if let Some(shared) = self.key.hold_mut(held) {
-            shared.forbid_handover();
+            shared.limit_handovers(0, self.limits.handovers);
         }
     }
 

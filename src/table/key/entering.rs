@@ -184,12 +184,14 @@ impl KeyAt<'_> {
             && side != Side::Fair
         {
             let line = self.key.line_mut(side);
-            // The task makes room for one that goes on: what was asked first has the better place.
-            if leaves && start.is_none() {
-                line.replace_tasks(&mut self.out);
-                *start = Some(line.start(side, number));
+            // The task makes room for one that goes on, if that was asked first: it has the better place.
+            if leaves && line.asks.is_none_or(|place| number < place) {
+                if start.is_none() {
+                    line.replace_tasks(&mut self.out);
+                    *start = Some(line.start(side, number));
+                }
+                line.asks = Some(number);
             }
-            line.asks |= leaves && start.is_some();
         }
         if leaves {
             self.key.line_mut(side).placed(number);
