@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use redis::RedisConnectionInfo;
 
 use super::address::Address;
-use super::failure::transient;
+use super::protocol::failure::transient;
 use crate::error::{BoxError, StoreError};
 
 /// The credentials of a Redis user; [`RedisStoreBuilder::credentials`](super::RedisStoreBuilder::credentials) asks for them.

@@ -8,14 +8,16 @@ use futures_util::future::join_all;
 use redis::{ServerErrorKind, Value};
 use tokio::time::timeout;
 
+use super::StoreInner;
 use super::address::Address;
 use super::connector::Connector;
 use super::info::Info;
 use super::link::{Link, Purpose};
 use super::node::Node;
-use super::reply::read;
+use super::protocol::failure;
+use super::protocol::reply::read;
+use super::protocol::rights;
 use super::wire::Wire;
-use super::{StoreInner, failure, rights};
 use crate::audit::{Audit, Deployment, Sentinels, Warning};
 use crate::error::StoreError;
 use crate::telemetry;

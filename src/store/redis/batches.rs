@@ -2,8 +2,11 @@
 
 use futures_util::future::join_all;
 
+use super::RedisStore;
 use super::link::Purpose;
-use super::{RedisStore, calls, failure, reply};
+use super::protocol::calls;
+use super::protocol::failure;
+use super::protocol::reply;
 use crate::error::StoreError;
 use crate::store::ext::only;
 use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, grouped, several, shared_work};

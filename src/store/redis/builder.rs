@@ -10,13 +10,13 @@ use redis::IntoConnectionInfo;
 
 use super::access::Access;
 use super::address::{Address, addresses};
-use super::channels::{ChannelKind, Channels};
 use super::cluster::Cluster;
 use super::connector::Connector;
 use super::endpoint::Endpoint;
-use super::failure::refused;
 use super::node::Node;
 use super::node_context::ConnectionSettings;
+use super::protocol::channels::{ChannelKind, Channels};
+use super::protocol::failure::refused;
 use super::replicas::Replicas;
 use super::router::Router;
 use super::sentinel::WatchedSentinels;

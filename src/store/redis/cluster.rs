@@ -19,13 +19,13 @@ mod map;
 mod redirect_loop;
 mod topology;
 
-use super::channels::Channels;
-use super::failure::{self, refused, transient};
 use super::link::Purpose;
-use super::names::Names;
 use super::node::Node;
-use super::script::Call;
-use super::slot::Slot;
+use super::protocol::channels::Channels;
+use super::protocol::failure::{self, refused, transient};
+use super::protocol::names::Names;
+use super::protocol::script::Call;
+use super::protocol::slot::Slot;
 use super::wire::Wire;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;

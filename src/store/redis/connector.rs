@@ -3,8 +3,8 @@
 use redis::ConnectionAddr;
 
 use super::endpoint::Endpoint;
-use super::failure::{refused, transient};
-use super::role::Role;
+use super::protocol::failure::{refused, transient};
+use super::protocol::role::Role;
 use super::sentinel::{FollowedMaster, WatchedSentinels};
 use crate::error::{StoreError, StoreErrorKind};
 

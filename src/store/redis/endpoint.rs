@@ -18,8 +18,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::access::Access;
 use super::address::Address;
-use super::failure::{self, accepted};
 use super::in_parts::in_parts;
+use super::protocol::failure::{self, accepted};
 use super::timeouts::Timeouts;
 use super::tls::{self, TlsConfig};
 use crate::error::StoreError;

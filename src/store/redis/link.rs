@@ -18,8 +18,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::endpoint::OnPush;
-use super::failure::unreachable;
 use super::node_context::NodeContext;
+use super::protocol::failure::unreachable;
 use super::sentinel::FollowedMaster;
 use super::wire::Wire;
 use crate::backoff::Backoff;

@@ -7,12 +7,12 @@ use futures_util::future::join_all;
 
 use super::RedisStore;
 use super::admin::lifetime;
-use super::failure;
 use super::link::{Link, Purpose};
-use super::names::{self, Names, RECORD};
 use super::node::Node;
-use super::reply::read;
-use super::script::Call;
+use super::protocol::failure;
+use super::protocol::names::{self, Names, RECORD};
+use super::protocol::reply::read;
+use super::protocol::script::Call;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::listing::foreign_cursor;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::channels::ChannelKind;
 use super::connector::Connector;
+use super::protocol::channels::ChannelKind;
 use super::replicas::Replicas;
 use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio_util::task::AbortOnDropHandle;
 
-use super::calls;
+use super::protocol::calls;
 use super::router::Router;
 use crate::lock::{HoldId, LockKey};
 use crate::store::Attempt;

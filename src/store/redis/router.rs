@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use super::channels::Channels;
 use super::cluster::Cluster;
 use super::link::Purpose;
-use super::names::Names;
 use super::node::Node;
-use super::script::Call;
-use super::slot::Slot;
+use super::protocol::channels::Channels;
+use super::protocol::names::Names;
+use super::protocol::script::Call;
+use super::protocol::slot::Slot;
 use super::wire::Wire;
 use crate::error::StoreError;
 use crate::lock::LockKey;

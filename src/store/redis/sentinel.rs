@@ -15,7 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::address::Address;
 use super::endpoint::{Endpoint, RawConnection};
-use super::failure::{transient, unreachable};
+use super::protocol::failure::{transient, unreachable};
 use super::thread::ConnectionThread;
 use crate::backoff::jittered;
 use crate::error::StoreError;

@@ -3,7 +3,7 @@
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use super::address::is_encrypted;
-use super::failure::refused;
+use super::protocol::failure::refused;
 use crate::error::StoreError;
 
 /// Where the locks are.

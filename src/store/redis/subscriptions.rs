@@ -16,11 +16,11 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::failure::{transient, unreachable};
 use super::link::Link;
 use super::link::Purpose;
 use super::node_context::NodeContext;
-use super::slot::Slot;
+use super::protocol::failure::{transient, unreachable};
+use super::protocol::slot::Slot;
 use crate::error::StoreError;
 use crate::store::Wakeups;
 use crate::sync::Mutex;

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::failure::refused;
+use super::protocol::failure::refused;
 use crate::error::StoreError;
 
 /// The TLS settings of the builder.

@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::time::Instant;
 
 use super::endpoint::RawConnection;
-use super::script::Call;
+use super::protocol::script::Call;
 use super::sentinel::FollowedMaster;
 use super::waits::AckQueue;
 use crate::error::StoreError;

@@ -7,7 +7,7 @@ use redis::Value;
 
 use crate::store::redis::address::Address;
 use crate::store::redis::node::Node;
-use crate::store::redis::slot::{SLOTS, Slot};
+use crate::store::redis::protocol::slot::{SLOTS, Slot};
 
 /// One immutable view of a Cluster. A newer one replaces it as a whole.
 #[derive(Default)]

@@ -16,10 +16,10 @@ use crate::error::StoreError;
 use crate::store::redis::address::Address;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::Endpoint;
-use crate::store::redis::failure::{accepted, more_telling, transient, unreachable};
 use crate::store::redis::link::Purpose;
 use crate::store::redis::node::Node;
 use crate::store::redis::node_context::ConnectionSettings;
+use crate::store::redis::protocol::failure::{accepted, more_telling, transient, unreachable};
 use crate::sync::Mutex;
 use crate::telemetry;
 

@@ -17,13 +17,13 @@ use crate::error::StoreErrorKind;
 use crate::lock::LockKey;
 use crate::store::redis::access::Access;
 use crate::store::redis::address::Address;
-use crate::store::redis::channels::ChannelKind;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::{Endpoint, RawConnection};
-use crate::store::redis::names::Names;
 use crate::store::redis::node_context::ConnectionSettings;
+use crate::store::redis::protocol::channels::ChannelKind;
+use crate::store::redis::protocol::names::Names;
+use crate::store::redis::protocol::script::Call;
 use crate::store::redis::replicas::Replicas;
-use crate::store::redis::script::Call;
 use crate::store::redis::sentinel::{FollowedMaster, Master};
 use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::tls::Tls;
@@ -249,7 +249,7 @@ fn a_connection_to_a_master_that_is_replaced_meanwhile_is_not_used() {
 #[tokio::test(start_paused = true)]
 async fn the_text_of_a_script_is_sent_by_one_of_many_callers() {
     let (opened, _far) = opened().await;
-    let call = crate::store::redis::rights::question();
+    let call = crate::store::redis::protocol::rights::question();
     let began = Instant::now();
     assert!(opened.must_load(&call, began), "the first");
     tokio::time::advance(Duration::from_millis(1)).await;

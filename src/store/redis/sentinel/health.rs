@@ -12,7 +12,7 @@ use super::{SentinelGroup, detail};
 use crate::audit::{Sentinels, Warning};
 use crate::error::StoreError;
 use crate::store::redis::endpoint::Endpoint;
-use crate::store::redis::failure::{self, unreachable};
+use crate::store::redis::protocol::failure::{self, unreachable};
 
 impl SentinelGroup {
     /// Asks every sentinel, each with the time limit for connecting. Returns the state of those that answer, `None` without any,

@@ -7,9 +7,9 @@ use tokio::time::timeout;
 
 use super::super::address::Address;
 use super::super::endpoint::{Endpoint, RawConnection};
-use super::super::failure;
 use super::Master;
 use crate::error::StoreError;
+use crate::store::redis::protocol::failure;
 
 /// The master that a sentinel names; `None` if it knows no master of that name. `kept`: the connection of the last question.
 pub(super) async fn ask(

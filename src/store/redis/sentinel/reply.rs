@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Master, detail};
 use crate::error::StoreError;
-use crate::store::redis::failure::{more_telling, refused, unreachable};
+use crate::store::redis::protocol::failure::{more_telling, refused, unreachable};
 
 /// How long to wait for the other sentinels after the first answer.
 const GRACE: Duration = Duration::from_millis(250);

@@ -7,11 +7,11 @@ use futures_util::future::join_all;
 use redis::{PushKind, Value};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::super::channels::Channels;
-use super::super::failure;
 use super::super::wire::Wire;
 use super::{Change, Subscriptions};
 use crate::backoff::Backoff;
+use crate::store::redis::protocol::channels::Channels;
+use crate::store::redis::protocol::failure;
 
 /// How long a connection may be silent before a `PING`.
 const HEARTBEAT: Duration = Duration::from_secs(5);

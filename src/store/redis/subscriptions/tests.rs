@@ -8,11 +8,11 @@ use redis::IntoConnectionInfo;
 
 use super::*;
 use crate::store::redis::access::Access;
-use crate::store::redis::channels::ChannelKind;
 use crate::store::redis::connector::Connector;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::tests::{opened, wants_a_password};
 use crate::store::redis::node_context::ConnectionSettings;
+use crate::store::redis::protocol::channels::ChannelKind;
 use crate::store::redis::replicas::Replicas;
 use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::tls::Tls;

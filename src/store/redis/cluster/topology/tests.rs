@@ -3,7 +3,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::store::redis::access::Access;
-use crate::store::redis::channels::{ChannelKind, Channels};
+use crate::store::redis::protocol::channels::{ChannelKind, Channels};
 use crate::store::redis::replicas::Replicas;
 use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::tls::Tls;

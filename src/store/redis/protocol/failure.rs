@@ -5,22 +5,22 @@ use redis::{ErrorKind, RedisError, ServerError, Value};
 use crate::error::{BoxError, StoreError, StoreErrorKind};
 
 /// The server, or a setting, does not allow it. It has had no effect.
-pub(super) fn refused(why: impl Into<BoxError>) -> StoreError {
+pub(crate) fn refused(why: impl Into<BoxError>) -> StoreError {
     StoreError::new(StoreErrorKind::Refused, why)
 }
 
 /// No server can serve now. It has had no effect.
-pub(super) fn transient(why: impl Into<BoxError>) -> StoreError {
+pub(crate) fn transient(why: impl Into<BoxError>) -> StoreError {
     StoreError::new(StoreErrorKind::Transient, why)
 }
 
 /// It reached no server, and has had no effect.
-pub(super) fn unreachable(why: impl Into<BoxError>) -> StoreError {
+pub(crate) fn unreachable(why: impl Into<BoxError>) -> StoreError {
     StoreError::new(StoreErrorKind::Unreachable, why)
 }
 
 /// The server answered with an error, so it has not executed the command.
-pub(super) fn refusal(error: ServerError) -> StoreError {
+pub(crate) fn refusal(error: ServerError) -> StoreError {
     let kind = meaning(error.code(), error.details());
     let lacks_right = |code: &str| (code == "NOPERM").then_some(());
     match by_code(error.code(), error.details(), lacks_right) {
@@ -38,7 +38,7 @@ pub(super) fn refusal(error: ServerError) -> StoreError {
 struct LacksRight(#[source] ServerError);
 
 /// An answer that is no error.
-pub(super) fn accepted(answer: Value) -> Result<Value, StoreError> {
+pub(crate) fn accepted(answer: Value) -> Result<Value, StoreError> {
     match answer {
         Value::ServerError(error) => Err(refusal(error)),
         answer => Ok(answer),
@@ -46,10 +46,10 @@ pub(super) fn accepted(answer: Value) -> Result<Value, StoreError> {
 }
 
 /// Why a connection is replaced on which such an answer has come.
-pub(super) const REFUSES: &str = "its server refuses commands on it";
+pub(crate) const REFUSES: &str = "its server refuses commands on it";
 
 /// Whether the server is a replica and refuses writes, or the credentials of the connection have expired.
-pub(super) fn needs_another_connection(answer: &Value) -> bool {
+pub(crate) fn needs_another_connection(answer: &Value) -> bool {
     let Value::ServerError(error) = answer else {
         return false;
     };
@@ -60,7 +60,7 @@ pub(super) fn needs_another_connection(answer: &Value) -> bool {
 }
 
 /// The error for a connection that could not be opened, or for an answer on it that has another form.
-pub(super) fn no_connection(error: RedisError) -> StoreError {
+pub(crate) fn no_connection(error: RedisError) -> StoreError {
     let kind = match error.kind() {
         ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => StoreErrorKind::Refused,
         ErrorKind::Server(_) | ErrorKind::Extension => {
@@ -76,14 +76,14 @@ pub(super) fn no_connection(error: RedisError) -> StoreError {
 
 /// Whether a server of a Cluster has some of the keys of a script, and another server has the others: their slot is being moved.
 /// The last refusal is that of either server.
-pub(super) fn is_split(error: &StoreError) -> bool {
+pub(crate) fn is_split(error: &StoreError) -> bool {
     let source = std::error::Error::source(error);
     let refusal = source.and_then(|source| source.downcast_ref::<ServerError>());
     refusal.is_some_and(|refusal| matches!(refusal.code(), "TRYAGAIN" | "ASK"))
 }
 
 /// Picks the more informative of two failures: a refusal before a missing answer.
-pub(super) fn more_telling(known: Option<StoreError>, other: StoreError) -> StoreError {
+pub(crate) fn more_telling(known: Option<StoreError>, other: StoreError) -> StoreError {
     match known {
         Some(known) if other.kind() != StoreErrorKind::Refused => known,
         _ => other,
@@ -118,7 +118,7 @@ fn by_code<T>(code: &str, details: Option<&str>, known: impl Fn(&str) -> Option<
 }
 
 /// Whether the server is at its connection limit.
-pub(super) fn is_full(error: &ServerError) -> bool {
+pub(crate) fn is_full(error: &ServerError) -> bool {
     error.details().is_some_and(says_full)
 }
 

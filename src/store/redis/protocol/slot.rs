@@ -1,20 +1,20 @@
 //! Hash slots: the part of a Cluster's keys that a lock belongs to.
 
 /// How many slots a Cluster has.
-pub(super) const SLOTS: u16 = 16384;
+pub(crate) const SLOTS: u16 = 16384;
 
 /// A hash slot. Its keys move between servers together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Slot(u16);
+pub(crate) struct Slot(u16);
 
 impl Slot {
     /// The slot of a name: of a lock, and of each of its keys and channels.
-    pub(super) fn of(name: &str) -> Self {
+    pub(crate) fn of(name: &str) -> Self {
         let name = name.as_bytes();
         Self(crc16(hash_tag(name).unwrap_or(name)) % SLOTS)
     }
 
-    pub(super) fn number(self) -> u16 {
+    pub(crate) fn number(self) -> u16 {
         self.0
     }
 }

@@ -6,7 +6,7 @@ use crate::sync::Mutex;
 
 /// The kind of channel (PROTOCOL 1.9). A message of one kind does not reach subscribers of the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Channels {
+pub(crate) enum Channels {
     /// `PUBLISH`: every server of a Cluster forwards it to every other.
     Plain,
     /// `SPUBLISH`: only the servers of the channel's slot get it. Redis 7 and newer.
@@ -25,7 +25,7 @@ impl ToRedisArgs for Channels {
 
 impl Channels {
     /// The command that subscribes to a channel, or ends that.
-    pub(super) fn subscription(self, is_wanted: bool) -> &'static str {
+    pub(crate) fn subscription(self, is_wanted: bool) -> &'static str {
         match (self, is_wanted) {
             (Self::Plain, true) => "SUBSCRIBE",
             (Self::Plain, false) => "UNSUBSCRIBE",
@@ -40,7 +40,7 @@ impl Channels {
 ///
 /// The mutex protects what is known. Between calls, a kind that is in doubt is still used.
 #[derive(Debug)]
-pub(super) struct ChannelKind {
+pub(crate) struct ChannelKind {
     /// The program has set it, or there is no choice.
     is_fixed: bool,
     /// The kind, and whether it is in doubt.
@@ -49,7 +49,7 @@ pub(super) struct ChannelKind {
 
 impl ChannelKind {
     /// `None`: the servers are asked.
-    pub(super) fn new(fixed: Option<Channels>) -> Self {
+    pub(crate) fn new(fixed: Option<Channels>) -> Self {
         Self {
             is_fixed: fixed.is_some(),
             known: Mutex::new((fixed, false)),
@@ -57,23 +57,23 @@ impl ChannelKind {
     }
 
     /// The kind, and whether the caller should ask for it again.
-    pub(super) fn known(&self) -> (Option<Channels>, bool) {
+    pub(crate) fn known(&self) -> (Option<Channels>, bool) {
         let mut known = self.known.lock();
         (known.0, std::mem::take(&mut known.1))
     }
 
     /// The kind that was known last.
-    pub(super) fn last(&self) -> Option<Channels> {
+    pub(crate) fn last(&self) -> Option<Channels> {
         self.known.lock().0
     }
 
     /// A connection, or a server, was replaced.
-    pub(super) fn doubt(&self) {
+    pub(crate) fn doubt(&self) {
         self.known.lock().1 = !self.is_fixed;
     }
 
     /// Whether the kind is another one than before.
-    pub(super) fn set(&self, kind: Channels) -> bool {
+    pub(crate) fn set(&self, kind: Channels) -> bool {
         let before = self.known.lock().0.replace(kind);
         before.is_some_and(|before| before != kind)
     }

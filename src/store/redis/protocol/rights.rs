@@ -15,7 +15,7 @@ use crate::lock::Namespace;
 /// The key of the check. It is in [`AclRules`], so that the check leaves nothing in the server's log of refusals.
 pub(super) const SCRATCH: &str = "tower_lock_rights";
 
-/// The commands of a [`RedisStore`](super::RedisStore).
+/// The commands of a [`RedisStore`](crate::RedisStore).
 const LOCKING: &str = "del eval evalsha exists get hdel hexists hget hgetall hlen hmget hrandfield hset lindex lpush \
     lrem persist pexpire ping pttl publish rename rpush set subscribe time unsubscribe zadd zcard \
     zcount zrange zrem zremrangebyscore zrevrange zscore";
@@ -35,7 +35,7 @@ const ROUTING: &str =
 
 /// The least rights that a Redis user needs, as rules of Redis's access control lists (6.2 or newer).
 ///
-/// [`RedisStore::acl_rules`](super::RedisStore::acl_rules) makes them; their text goes after the name and the password of the
+/// [`RedisStore::acl_rules`](crate::RedisStore::acl_rules) makes them; their text goes after the name and the password of the
 /// user:
 ///
 /// ```
@@ -57,7 +57,7 @@ pub struct AclRules {
 }
 
 impl AclRules {
-    pub(super) fn new(prefixes: Vec<String>) -> Self {
+    pub(crate) fn new(prefixes: Vec<String>) -> Self {
         Self {
             prefixes,
             commands: LOCKING.split(' ').collect(),
@@ -104,7 +104,7 @@ impl AclRules {
         self
     }
 
-    /// Adds the rights of a store [in a Cluster](super::RedisStore::cluster).
+    /// Adds the rights of a store [in a Cluster](crate::RedisStore::cluster).
     ///
     /// Redis 6.2 does not know `+spublish`, `+ssubscribe` and `+sunsubscribe`, and refuses a user with them: there, leave
     /// these three out of [`iter`](Self::iter).
@@ -113,7 +113,7 @@ impl AclRules {
         self.and(ROUTING)
     }
 
-    /// Adds the rights of a store that [waits for replicas](super::RedisStoreBuilder::replicas).
+    /// Adds the rights of a store that [waits for replicas](crate::store::redis::RedisStoreBuilder::replicas).
     #[must_use]
     pub fn replicas(mut self) -> Self {
         self.keys.push(names::MARK);
@@ -121,7 +121,7 @@ impl AclRules {
     }
 
     /// Adds the rights of a complete [`LockClient::audit`](crate::LockClient::audit). `CONFIG GET` shows passwords in the
-    /// server's configuration. A user of [sentinels](super::RedisStore::sentinel) needs `+sentinel` there.
+    /// server's configuration. A user of [sentinels](crate::RedisStore::sentinel) needs `+sentinel` there.
     #[must_use]
     pub fn audit(self) -> Self {
         self.and(AUDITING)
@@ -209,12 +209,12 @@ impl MissingRights {
 }
 
 /// Asks for the missing rights.
-pub(super) fn question() -> Call {
+pub(crate) fn question() -> Call {
     script::RIGHTS.call::<Name<'_>>([]).arg(SCRATCH)
 }
 
 /// Reads the answer to [`question`].
-pub(super) fn missing(answer: Value) -> Result<Vec<String>, StoreError> {
+pub(crate) fn missing(answer: Value) -> Result<Vec<String>, StoreError> {
     let rule = |right: String| match right.starts_with('&') {
         true => right,
         false => format!("+{}", right.to_lowercase()),
@@ -224,7 +224,7 @@ pub(super) fn missing(answer: Value) -> Result<Vec<String>, StoreError> {
 }
 
 /// Refuses a user without all rights that locks need.
-pub(super) fn suffice(answer: Value) -> Result<(), StoreError> {
+pub(crate) fn suffice(answer: Value) -> Result<(), StoreError> {
     match missing(answer)? {
         missing if missing.is_empty() => Ok(()),
         missing => Err(refused(MissingRights(missing))),
@@ -232,7 +232,7 @@ pub(super) fn suffice(answer: Value) -> Result<(), StoreError> {
 }
 
 /// The missing rights because of which a connection was not used.
-pub(super) fn found_missing(error: &StoreError) -> Option<Vec<String>> {
+pub(crate) fn found_missing(error: &StoreError) -> Option<Vec<String>> {
     let source = std::error::Error::source(error)?;
     let missing = source.downcast_ref::<MissingRights>()?;
     Some(missing.0.clone())

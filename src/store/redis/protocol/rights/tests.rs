@@ -44,7 +44,7 @@ fn every_command_of_the_scripts_is_granted_and_no_other() {
 
 #[test]
 fn every_command_of_the_locking_scripts_is_checked() {
-    let text = include_str!("../../../../lua/rights.lua");
+    let text = include_str!("../../../../../lua/rights.lua");
     for command in LOCKING.split(' ') {
         let sent = ["eval", "evalsha", "ping", "subscribe", "unsubscribe"];
         let checked = text.contains(&format!("{{'{}'", command.to_uppercase()));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::store::redis::slot::Slot;
+use crate::store::redis::protocol::slot::Slot;
 use uuid::Uuid;
 
 #[test]

@@ -22,7 +22,7 @@ const OTHER_LIMIT: i64 = 6;
 const NOT_ALONE: i64 = -1;
 
 /// Reads the answer of an acquiring script.
-pub(super) fn outcome(answer: &Value) -> Result<Outcome, StoreError> {
+pub(crate) fn outcome(answer: &Value) -> Result<Outcome, StoreError> {
     let (code, value) = match (answer, answer.as_sequence()) {
         (Value::Int(code), _) => (*code, None),
         (_, Some([Value::Int(code), Value::Int(value), ..])) => (*code, Some(*value)),
@@ -58,13 +58,13 @@ pub(super) fn outcome(answer: &Value) -> Result<Outcome, StoreError> {
 }
 
 /// Whether a refusal names Redisson's channel as the one that reports when to ask again.
-pub(super) fn names_redissons_channel(answer: &Value) -> bool {
+pub(crate) fn names_redissons_channel(answer: &Value) -> bool {
     matches!(answer, Value::Array(parts) if parts.len() == 3)
 }
 
 /// Reads the answer of a releasing script: 0 if nothing was held, otherwise one more than the subscribers
 /// of Redisson's channel.
-pub(super) fn released(answer: &Value) -> Result<Released, StoreError> {
+pub(crate) fn released(answer: &Value) -> Result<Released, StoreError> {
     match answer {
         Value::Int(0) => Ok(HoldStatus::Gone.into()),
         Value::Int(NOT_ALONE) => Err(conflict(
@@ -80,7 +80,7 @@ pub(super) fn released(answer: &Value) -> Result<Released, StoreError> {
 }
 
 /// Reads the answer of the script that renews or checks `expected` holds: how many exist, and the places of the others.
-pub(super) fn renewed(answer: Value, expected: usize) -> Result<Vec<HoldStatus>, StoreError> {
+pub(crate) fn renewed(answer: Value, expected: usize) -> Result<Vec<HoldStatus>, StoreError> {
     let numbers: Vec<i64> = read(answer)?;
     let misfit = || unexpected_reply(&numbers);
     // Read as `usize`, a negative number would be a large one.
@@ -101,17 +101,17 @@ pub(super) fn renewed(answer: Value, expected: usize) -> Result<Vec<HoldStatus>,
     }
 }
 
-pub(super) fn conflict(text: &'static str) -> StoreError {
+pub(crate) fn conflict(text: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::Conflict, text)
 }
 
 /// Reads an answer of the form of `T`.
-pub(super) fn read<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
+pub(crate) fn read<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
     from_redis_value(answer).map_err(|error| StoreError::new(StoreErrorKind::Unanswered, error))
 }
 
 /// An unexpected reply: the script may have taken effect.
-pub(super) fn unexpected_reply(answer: &impl fmt::Debug) -> StoreError {
+pub(crate) fn unexpected_reply(answer: &impl fmt::Debug) -> StoreError {
     StoreError::new(
         StoreErrorKind::Unanswered,
         format!("an answer that no script gives: {answer:?}"),

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 
 /// The role of a server, from its answer to `HELLO`, which every user may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// Accepts writes, and has all keys.
     Master,
     /// Follows another server, and refuses writes.
@@ -22,7 +22,7 @@ pub(super) enum Role {
 
 impl Role {
     /// Reads the answer to `HELLO`; `None` if it names no role.
-    pub(super) fn read(answer: &Value) -> Option<Self> {
+    pub(crate) fn read(answer: &Value) -> Option<Self> {
         let fields = HashMap::<String, Value>::from_redis_value_ref(answer).ok()?;
         let field = |name| String::from_redis_value_ref(fields.get(name)?).ok();
         match (field("mode")?.as_str(), field("role").as_deref()) {
@@ -35,7 +35,7 @@ impl Role {
     }
 
     /// Checks that the server has all locks. The error says what to do if not.
-    pub(super) fn has_every_key(self) -> Result<(), StoreError> {
+    pub(crate) fn has_every_key(self) -> Result<(), StoreError> {
         let text = match self {
             Self::Master => return Ok(()),
             Self::Replica => {

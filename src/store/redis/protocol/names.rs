@@ -8,19 +8,19 @@ use super::slot::hash_tag;
 use crate::lock::{HoldId, LockKey, LockMode};
 
 /// The fair queue.
-pub(super) const QUEUE: &str = "redisson_lock_queue:";
+pub(crate) const QUEUE: &str = "redisson_lock_queue:";
 /// The counter of fencing tokens.
 pub(super) const TOKEN: &str = "redisson_lock_token:";
 /// Ours: is there while anything about the lock is unusual. Without it, no other key of ours matters to a script.
-pub(super) const BUSY: &str = "tower_lock_busy:";
+pub(crate) const BUSY: &str = "tower_lock_busy:";
 /// Ours: the record of finished work.
-pub(super) const RECORD: &str = "tower_lock_record:";
+pub(crate) const RECORD: &str = "tower_lock_record:";
 /// Ours: left by an attempt that was withdrawn.
 const VOID: &str = "tower_lock_void:";
 /// Ours: written for replicas to acknowledge.
 pub(super) const MARK: &str = "tower_lock_mark:";
 /// Ours: the entry of a process that has announced itself.
-pub(super) const PROCESS: &str = "tower_lock_process:";
+pub(crate) const PROCESS: &str = "tower_lock_process:";
 
 /// The prefixes of the keys of a lock, besides its own name. The scripts derive most of them.
 pub(super) const KEYS: &[&str] = &[
@@ -53,7 +53,7 @@ pub(super) const TURN: &str = "tower_lock_turn:";
 pub(super) const CHANNELS: &[&str] = &[CHANNEL, RW_CHANNEL, PERMIT_CHANNEL, ENTER, TURN];
 
 /// The suffix of the names of the permits that are held.
-pub(super) const PERMITS: &str = ":timeout";
+pub(crate) const PERMITS: &str = ":timeout";
 
 /// Why a name cannot be locked in a Cluster.
 const SCATTERED: &str = "in a Redis Cluster this name would scatter over several slots: use a name without braces, or one \
@@ -61,14 +61,14 @@ const SCATTERED: &str = "in a Redis Cluster this name would scatter over several
 
 /// The names that belong to one lock. All of them share the lock's hash slot.
 #[derive(Clone, Copy)]
-pub(super) struct Names<'a> {
+pub(crate) struct Names<'a> {
     lock: &'a str,
     /// Redisson's rule: a name with a brace anywhere counts as a name with its own hash tag.
     tagged: bool,
 }
 
 impl<'a> Names<'a> {
-    pub(super) fn of(key: &'a LockKey) -> Self {
+    pub(crate) fn of(key: &'a LockKey) -> Self {
         let lock = key.as_str();
         Self {
             lock,
@@ -77,7 +77,7 @@ impl<'a> Names<'a> {
     }
 
     /// Checks that all names of the lock are in one slot of a Cluster. The error says what to do.
-    pub(super) fn share_a_slot(self) -> Result<(), &'static str> {
+    pub(crate) fn share_a_slot(self) -> Result<(), &'static str> {
         let name = self.lock.as_bytes();
         let is_plain = !name.is_empty() && !name.iter().any(|byte| b"{}".contains(byte));
         match is_plain || hash_tag(name).is_some() {
@@ -87,7 +87,7 @@ impl<'a> Names<'a> {
     }
 
     /// The name with this prefix.
-    pub(super) fn at(self, prefix: &'static str) -> Name<'a> {
+    pub(crate) fn at(self, prefix: &'static str) -> Name<'a> {
         Name {
             prefix,
             lock: self.lock,
@@ -98,7 +98,7 @@ impl<'a> Names<'a> {
     }
 
     /// The hash of holds.
-    pub(super) fn lock(self) -> Name<'a> {
+    pub(crate) fn lock(self) -> Name<'a> {
         Name {
             tagged: true,
             ..self.at("")
@@ -106,7 +106,7 @@ impl<'a> Names<'a> {
     }
 
     /// The permits that are held, and until when.
-    pub(super) fn permits(self) -> Name<'a> {
+    pub(crate) fn permits(self) -> Name<'a> {
         Name {
             suffix: PERMITS,
             ..self.at("")
@@ -131,7 +131,7 @@ impl<'a> Names<'a> {
 }
 
 /// A pattern of Redis that matches exactly this text.
-pub(super) fn literally(text: &str) -> String {
+pub(crate) fn literally(text: &str) -> String {
     let mut pattern = String::new();
     for c in text.chars() {
         if matches!(c, '*' | '?' | '[' | ']' | '\\') {
@@ -143,13 +143,13 @@ pub(super) fn literally(text: &str) -> String {
 }
 
 /// The lock whose record has this name.
-pub(super) fn recorded(name: &str) -> Option<LockKey> {
+pub(crate) fn recorded(name: &str) -> Option<LockKey> {
     let rest = name.strip_prefix(RECORD)?;
     Some(LockKey::new(untagged(rest).unwrap_or(rest)))
 }
 
 /// The locks whose permits have this name: two, if both a name and the same name in braces would have it.
-pub(super) fn permitted(name: &str) -> impl Iterator<Item = LockKey> {
+pub(crate) fn permitted(name: &str) -> impl Iterator<Item = LockKey> {
     let rest = name.strip_suffix(PERMITS);
     let tagged = rest.filter(|rest| rest.contains('{'));
     let plain = tagged.and_then(untagged);
@@ -164,7 +164,7 @@ fn untagged(name: &str) -> Option<&str> {
 
 /// `<prefix>{<lock>}:<id><suffix>`, written straight into the command.
 #[derive(Clone, Copy)]
-pub(super) struct Name<'a> {
+pub(crate) struct Name<'a> {
     prefix: &'static str,
     lock: &'a str,
     tagged: bool,
@@ -173,7 +173,7 @@ pub(super) struct Name<'a> {
 }
 
 impl Name<'_> {
-    pub(super) fn of(self, id: HoldId) -> Self {
+    pub(crate) fn of(self, id: HoldId) -> Self {
         Self {
             id: Some(id),
             ..self
@@ -211,7 +211,7 @@ impl Field {
     }
 
     /// A writer reads under the id of its write, so the suffix distinguishes the two.
-    pub(super) fn of(id: HoldId, mode: LockMode) -> Self {
+    pub(crate) fn of(id: HoldId, mode: LockMode) -> Self {
         match mode {
             LockMode::Write => Self(id, ":write"),
             LockMode::Reentrant | LockMode::Fair | LockMode::Read | LockMode::Permit(_) => {

@@ -9,7 +9,7 @@ use redis::{Arg, Cmd, ToRedisArgs};
 use super::names::Name;
 
 /// A script with constant text. The store sends the digest, and the text only if the server does not know the digest.
-pub(super) struct Script {
+pub(crate) struct Script {
     parts: &'static [Part],
     known: OnceLock<Known>,
 }
@@ -29,9 +29,9 @@ struct Known {
 /// Names scripts, each with its parts in their order: `lua/README.md` says what each of them does.
 macro_rules! scripts {
     ($($name:ident: $($file:ident $([$($section:ident)+])?)+;)+) => {
-        $(pub(super) static $name: Script = Script {
+        $(pub(crate) static $name: Script = Script {
             parts: &[$(Part {
-                file: include_str!(concat!("../../../lua/", stringify!($file), ".lua")),
+                file: include_str!(concat!("../../../../lua/", stringify!($file), ".lua")),
                 sections: &[$($(stringify!($section)),+)?],
             }),+],
             known: OnceLock::new(),
@@ -90,7 +90,7 @@ impl Part {
 
 impl Script {
     /// Begins a call with these keys.
-    pub(super) fn call<K: ToRedisArgs>(
+    pub(crate) fn call<K: ToRedisArgs>(
         &'static self,
         keys: impl IntoIterator<Item = K, IntoIter: Clone>,
     ) -> Call {
@@ -120,16 +120,16 @@ impl Script {
 }
 
 /// A script with its keys and arguments, or a command about one key.
-pub(super) struct Call {
+pub(crate) struct Call {
     script: Option<&'static Script>,
     /// A script is called by its digest.
-    pub(super) command: Cmd,
+    pub(crate) command: Cmd,
     keys: usize,
 }
 
 impl Call {
     /// Begins a command about one key.
-    pub(super) fn about(name: &str, key: Name<'_>) -> Self {
+    pub(crate) fn about(name: &str, key: Name<'_>) -> Self {
         let mut command = Cmd::new();
         command.arg(name).arg(key);
         Self {
@@ -140,18 +140,18 @@ impl Call {
     }
 
     /// What the server knows the script by; empty for a command.
-    pub(super) fn digest(&self) -> &'static str {
+    pub(crate) fn digest(&self) -> &'static str {
         self.script.map_or("", |script| &script.known().digest)
     }
 
     /// Adds an argument, or a tuple of them.
-    pub(super) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
+    pub(crate) fn arg(mut self, arg: impl ToRedisArgs) -> Self {
         self.command.arg(arg);
         self
     }
 
     /// The same call with the script's text, for a server that does not know the digest.
-    pub(super) fn in_full(&self) -> Cmd {
+    pub(crate) fn in_full(&self) -> Cmd {
         let Some(script) = self.script else {
             return self.command.clone();
         };
@@ -164,7 +164,7 @@ impl Call {
     }
 
     /// The keys of the script, in order.
-    pub(super) fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+    pub(crate) fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         let words: Vec<_> = self.words().skip(3).take(self.keys).collect();
         words.into_iter()
     }
@@ -287,7 +287,7 @@ mod tests {
     /// The page is the protocol at a glance.
     #[test]
     fn the_table_of_scripts_names_each_of_them_once() {
-        let page = include_str!("../../../lua/README.md");
+        let page = include_str!("../../../../lua/README.md");
         let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
         let named: Vec<_> = rows
             .filter_map(|row| row.split_once('`'))

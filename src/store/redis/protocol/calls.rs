@@ -6,12 +6,12 @@ use super::names::{
     TOKEN, TURN,
 };
 use super::script::{self, Call};
-use super::timeouts::ms;
 use crate::lock::{Hold, LockKey, LockMode};
+use crate::store::redis::timeouts::ms;
 use crate::store::{Attempt, LATENESS, Record, Renewal};
 
 /// Asks for a hold.
-pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
+pub(crate) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     let hold = &attempt.hold;
     let names = Names::of(&hold.key);
     let (script, limit) = match hold.mode {
@@ -35,7 +35,7 @@ pub(super) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
 }
 
 /// Whether such holds share the lock. They get no tokens, and leave no records.
-pub(super) fn shares(mode: LockMode) -> bool {
+pub(crate) fn shares(mode: LockMode) -> bool {
     matches!(mode, LockMode::Read | LockMode::Permit(_))
 }
 
@@ -63,19 +63,19 @@ fn waits(attempt: &Attempt) -> u8 {
 }
 
 /// Releases a hold.
-pub(super) fn release(hold: &Hold, publish: Channels) -> Call {
+pub(crate) fn release(hold: &Hold, publish: Channels) -> Call {
     end(hold, None, named_if(publish, false))
 }
 
 /// Releases a hold and, if there was one, keeps `record`.
-pub(super) fn release_recording(hold: &Hold, record: &Record, publish: Channels) -> Call {
+pub(crate) fn release_recording(hold: &Hold, record: &Record, publish: Channels) -> Call {
     let call = end(hold, Some(Names::of(&hold.key).at(RECORD)), Some(publish));
     let (field, retention) = (Field::of(hold.id, hold.mode), ms(record.retention));
     call.arg(("record", field, &record.value[..], retention))
 }
 
 /// Reads the record of a key. `is_marked`: with a write for replicas to acknowledge.
-pub(super) fn record(key: &LockKey, is_marked: bool) -> Call {
+pub(crate) fn record(key: &LockKey, is_marked: bool) -> Call {
     let names = Names::of(key);
     let record = names.at(RECORD);
     match is_marked {
@@ -85,7 +85,7 @@ pub(super) fn record(key: &LockKey, is_marked: bool) -> Call {
 }
 
 /// Withdraws an attempt. A tombstone refuses a copy of it that may still arrive.
-pub(super) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -> Call {
+pub(crate) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -> Call {
     let hold = &attempt.hold;
     let life = match unanswered {
         true => ms(attempt.lease.max(LATENESS)),
@@ -115,7 +115,7 @@ fn end(hold: &Hold, leaves: Option<Name<'_>>, publish: Option<Channels>) -> Call
 
 /// Renews the leases of some holds; a renewal without a lease asks whether the hold exists. `is_marked`: with a write for
 /// replicas to acknowledge.
-pub(super) fn renew(renewals: &[&Renewal], is_marked: bool) -> Call {
+pub(crate) fn renew(renewals: &[&Renewal], is_marked: bool) -> Call {
     let keys = renewals.iter().flat_map(|renewal| {
         let lock = Names::of(&renewal.hold.key).lock();
         [lock].into_iter().chain(renewed_by(&renewal.hold).1)
@@ -146,7 +146,7 @@ fn renewed_by(hold: &Hold) -> (&'static str, Option<Name<'_>>) {
 }
 
 /// The channel that reports when such an attempt may succeed.
-pub(super) fn channel(attempt: &Attempt) -> String {
+pub(crate) fn channel(attempt: &Attempt) -> String {
     let hold = &attempt.hold;
     let names = Names::of(&hold.key);
     match hold.mode {
@@ -158,7 +158,7 @@ pub(super) fn channel(attempt: &Attempt) -> String {
 }
 
 /// The channel on which Redisson reports that a lock is free.
-pub(super) fn redissons_channel(hold: &Hold) -> Name<'_> {
+pub(crate) fn redissons_channel(hold: &Hold) -> Name<'_> {
     let names = Names::of(&hold.key);
     match hold.mode {
         LockMode::Reentrant | LockMode::Fair => names.at(CHANNEL),

@@ -2,15 +2,16 @@
 
 use redis::Value;
 
+use super::calls;
 use super::channels::Channels;
+use super::reply;
 use super::reply::unexpected_reply;
 use super::script::{self, Call};
-use super::{calls, reply};
 use crate::error::StoreError;
 use crate::store::{Attempt, Grant, Outcome, SeveralOutcome, Want};
 
 /// Asks several questions by one script. It passes each call's keys and arguments to the question of its mode.
-pub(super) fn acquire(attempts: &[Attempt], want: Want, publish: Channels) -> Call {
+pub(crate) fn acquire(attempts: &[Attempt], want: Want, publish: Channels) -> Call {
     let want = match want {
         Want::All => "all",
         Want::Any => "any",
@@ -33,7 +34,7 @@ pub(super) fn acquire(attempts: &[Attempt], want: Want, publish: Channels) -> Ca
 
 /// Reads the answer to [`acquire`]: the number of an attempt, and the answer to it. The number 0 stands for all attempts: all are
 /// granted, each with an answer, or none of any.
-pub(super) fn outcome(
+pub(crate) fn outcome(
     answer: &Value,
     attempts: &[Attempt],
     want: Want,
