@@ -10,49 +10,32 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-mod access;
-mod address;
 mod admin;
 mod audit;
 mod batches;
 mod builder;
 mod cluster;
-mod connector;
-mod endpoint;
-mod in_parts;
 mod info;
 mod link;
 mod listing;
 mod node;
-mod node_context;
 mod operations;
 mod outside;
 mod protocol;
-mod replicas;
 mod router;
-mod sentinel;
 mod servers;
 mod subscriptions;
-mod thread;
-mod timeouts;
-#[cfg(feature = "redis-tls")]
-mod tls;
-#[cfg(not(feature = "redis-tls"))]
-#[path = "redis/no_tls.rs"]
-mod tls;
-mod waits;
-mod wire;
 
 /// The crates whose types are in the signatures of [`RedisStore`].
 pub use {deadpool_redis, redis};
 
-pub use access::Credentials;
 pub use builder::RedisStoreBuilder;
+pub use link::endpoint::access::Credentials;
+pub use link::replicas::Replicas;
+use link::thread::ConnectionThread;
 use outside::Outside;
 pub use protocol::rights::{AclRules, MissingRights};
-pub use replicas::Replicas;
 use router::Router;
-use thread::ConnectionThread;
 
 /// Locks in one Redis or Valkey server (6.2 or newer), in the one that [sentinels](RedisStore::sentinel) name, or in a
 /// [Cluster](RedisStore::cluster).

@@ -8,12 +8,12 @@ use redis::Value;
 use uuid::Uuid;
 
 use super::RedisStore;
+use super::link::timeouts::ms;
 use super::protocol::channels::Channels;
 use super::protocol::failure::refused;
 use super::protocol::names::{self, BUSY, Name, Names, QUEUE, RECORD};
 use super::protocol::reply::{conflict, read, unexpected_reply};
 use super::protocol::script::{self, Call};
-use super::timeouts::ms;
 use crate::error::StoreError;
 use crate::lock::{LockKey, LockMode};
 use crate::store::{

@@ -9,15 +9,15 @@ use redis::{ServerErrorKind, Value};
 use tokio::time::timeout;
 
 use super::StoreInner;
-use super::address::Address;
-use super::connector::Connector;
 use super::info::Info;
+use super::link::address::Address;
+use super::link::connector::Connector;
+use super::link::wire::Wire;
 use super::link::{Link, Purpose};
 use super::node::Node;
 use super::protocol::failure;
 use super::protocol::reply::read;
 use super::protocol::rights;
-use super::wire::Wire;
 use crate::audit::{Audit, Deployment, Sentinels, Warning};
 use crate::error::StoreError;
 use crate::telemetry;

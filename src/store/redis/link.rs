@@ -17,18 +17,28 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::endpoint::OnPush;
-use super::node_context::NodeContext;
 use super::protocol::failure::unreachable;
-use super::sentinel::FollowedMaster;
-use super::wire::Wire;
 use crate::backoff::Backoff;
 use crate::error::StoreError;
 use crate::sync::Mutex;
 use crate::telemetry;
+use endpoint::OnPush;
+use node_context::NodeContext;
+use sentinel::FollowedMaster;
+use wire::Wire;
 
+pub(super) mod address;
+pub(super) mod connector;
+pub(super) mod endpoint;
+pub(super) mod node_context;
 mod opening;
+pub(super) mod replicas;
 mod sending;
+pub(super) mod sentinel;
+pub(super) mod thread;
+pub(super) mod timeouts;
+mod waits;
+pub(super) mod wire;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +55,7 @@ const TRIES: usize = 3;
 
 /// A connection that is replaced when it breaks: one task opens it, serves until it ends, and opens the next.
 ///
-/// A command without an answer after [`Timeouts::probe_after`](super::timeouts::Timeouts::probe_after) makes every link to the server
+/// A command without an answer after [`Timeouts::probe_after`](timeouts::Timeouts::probe_after) makes every link to the server
 /// send a `PING`. If it has no answer either, but another connection gets one, the connection is replaced, and the commands on it fail
 /// as `Unanswered`.
 pub(super) struct Link {

@@ -8,13 +8,13 @@ use redis::Value;
 
 use super::audit;
 use super::link::Purpose;
+use super::link::wire::Wire;
 use super::protocol::calls;
 use super::protocol::channels::Channels;
 use super::protocol::many;
 use super::protocol::reply;
 use super::protocol::script::Call;
 use super::router::Router;
-use super::wire::Wire;
 use super::{RedisStore, StoreInner};
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};

@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::link::Link;
 use super::link::Purpose;
-use super::node_context::NodeContext;
+use super::link::node_context::NodeContext;
 use super::protocol::failure::{transient, unreachable};
 use super::protocol::slot::Slot;
 use crate::error::StoreError;

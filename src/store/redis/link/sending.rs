@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::super::wire::Wire;
+use super::wire::Wire;
 use super::{Link, TRIES, is_unknown_script};
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};

@@ -15,18 +15,18 @@ use tokio::time::Instant;
 use super::*;
 use crate::error::StoreErrorKind;
 use crate::lock::LockKey;
-use crate::store::redis::access::Access;
-use crate::store::redis::address::Address;
-use crate::store::redis::connector::Connector;
-use crate::store::redis::endpoint::{Endpoint, RawConnection};
-use crate::store::redis::node_context::ConnectionSettings;
+use crate::store::redis::link::address::Address;
+use crate::store::redis::link::connector::Connector;
+use crate::store::redis::link::endpoint::access::Access;
+use crate::store::redis::link::endpoint::tls::Tls;
+use crate::store::redis::link::endpoint::{Endpoint, RawConnection};
+use crate::store::redis::link::node_context::ConnectionSettings;
+use crate::store::redis::link::replicas::Replicas;
+use crate::store::redis::link::sentinel::{FollowedMaster, Master};
+use crate::store::redis::link::timeouts::Timeouts;
 use crate::store::redis::protocol::channels::ChannelKind;
 use crate::store::redis::protocol::names::Names;
 use crate::store::redis::protocol::script::Call;
-use crate::store::redis::replicas::Replicas;
-use crate::store::redis::sentinel::{FollowedMaster, Master};
-use crate::store::redis::timeouts::Timeouts;
-use crate::store::redis::tls::Tls;
 
 fn link() -> Arc<Link> {
     let address = "redis://127.0.0.1:1".into_connection_info().unwrap();

@@ -7,7 +7,7 @@ use super::names::{
 };
 use super::script::{self, Call};
 use crate::lock::{Hold, LockKey, LockMode};
-use crate::store::redis::timeouts::ms;
+use crate::store::redis::link::timeouts::ms;
 use crate::store::{Attempt, LATENESS, Record, Renewal};
 
 /// Asks for a hold.

@@ -7,9 +7,9 @@ use futures_util::future::join_all;
 use redis::{PushKind, Value};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::super::wire::Wire;
 use super::{Change, Subscriptions};
 use crate::backoff::Backoff;
+use crate::store::redis::link::wire::Wire;
 use crate::store::redis::protocol::channels::Channels;
 use crate::store::redis::protocol::failure;
 

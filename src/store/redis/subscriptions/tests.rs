@@ -7,15 +7,15 @@ use std::time::Duration;
 use redis::IntoConnectionInfo;
 
 use super::*;
-use crate::store::redis::access::Access;
-use crate::store::redis::connector::Connector;
-use crate::store::redis::endpoint::Endpoint;
+use crate::store::redis::link::connector::Connector;
+use crate::store::redis::link::endpoint::Endpoint;
+use crate::store::redis::link::endpoint::access::Access;
+use crate::store::redis::link::endpoint::tls::Tls;
+use crate::store::redis::link::node_context::ConnectionSettings;
+use crate::store::redis::link::replicas::Replicas;
 use crate::store::redis::link::tests::{opened, wants_a_password};
-use crate::store::redis::node_context::ConnectionSettings;
+use crate::store::redis::link::timeouts::Timeouts;
 use crate::store::redis::protocol::channels::ChannelKind;
-use crate::store::redis::replicas::Replicas;
-use crate::store::redis::timeouts::Timeouts;
-use crate::store::redis::tls::Tls;
 
 /// Subscriptions without a task.
 fn subscriptions() -> Arc<Subscriptions> {

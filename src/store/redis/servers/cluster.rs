@@ -20,13 +20,13 @@ mod redirect_loop;
 mod topology;
 
 use super::link::Purpose;
+use super::link::wire::Wire;
 use super::node::Node;
 use super::protocol::channels::Channels;
 use super::protocol::failure::{self, refused, transient};
 use super::protocol::names::Names;
 use super::protocol::script::Call;
 use super::protocol::slot::Slot;
-use super::wire::Wire;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::Wakeups;
@@ -203,7 +203,7 @@ mod tests {
 
     use super::topology::tests::cluster;
     use super::*;
-    use crate::store::redis::address::Address;
+    use crate::store::redis::link::address::Address;
 
     /// All servers are upgraded, and do not answer in between.
     #[tokio::test]

@@ -7,13 +7,13 @@ use redis::{ConnectionAddr, ConnectionInfo, FromRedisValue, Value};
 
 /// Host and port of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Address {
-    pub(super) host: Arc<str>,
-    pub(super) port: u16,
+pub(crate) struct Address {
+    pub(crate) host: Arc<str>,
+    pub(crate) port: u16,
 }
 
 impl Address {
-    pub(super) fn new(host: &str, port: u16) -> Self {
+    pub(crate) fn new(host: &str, port: u16) -> Self {
         Self {
             host: host.into(),
             port,
@@ -21,13 +21,13 @@ impl Address {
     }
 
     /// Reads `host:port` in a redirection by the server at `teller`.
-    pub(super) fn read(text: &str, teller: &Self) -> Option<Self> {
+    pub(crate) fn read(text: &str, teller: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         Some(Self::beside(teller, host, port.parse().ok()?))
     }
 
     /// Reads a server in the answer to `CLUSTER SLOTS` of the one at `teller`.
-    pub(super) fn told(server: &Value, teller: &Self) -> Option<Self> {
+    pub(crate) fn told(server: &Value, teller: &Self) -> Option<Self> {
         let [host, Value::Int(port), ..] = server.as_sequence()? else {
             return None;
         };
@@ -55,7 +55,7 @@ impl fmt::Display for Address {
 }
 
 /// The addresses of the seeds of a Cluster, or what is wrong with them.
-pub(super) fn addresses(seeds: &[ConnectionInfo]) -> Result<Vec<Address>, &'static str> {
+pub(crate) fn addresses(seeds: &[ConnectionInfo]) -> Result<Vec<Address>, &'static str> {
     if seeds.iter().any(is_encrypted) && !seeds.iter().all(is_encrypted) {
         return Err("the servers of a Cluster are all asked by TLS, or none of them");
     }
@@ -74,7 +74,7 @@ pub(super) fn addresses(seeds: &[ConnectionInfo]) -> Result<Vec<Address>, &'stat
 }
 
 /// Whether connections to the address use TLS.
-pub(super) fn is_encrypted(address: &ConnectionInfo) -> bool {
+pub(crate) fn is_encrypted(address: &ConnectionInfo) -> bool {
     matches!(address.addr(), ConnectionAddr::TcpTls { .. })
 }
 

@@ -9,11 +9,11 @@ const SHORTEST_PROBE: Duration = Duration::from_millis(500);
 
 /// Time limits for Redis.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Timeouts {
-    pub(super) connect: Duration,
-    pub(super) response: Duration,
+pub(crate) struct Timeouts {
+    pub(crate) connect: Duration,
+    pub(crate) response: Duration,
     /// For the acknowledgements of replicas.
-    pub(super) replicas: Duration,
+    pub(crate) replicas: Duration,
 }
 
 impl Timeouts {
@@ -40,7 +40,7 @@ impl Default for Timeouts {
 }
 
 /// Whole milliseconds, rounded up: never less than `duration`, and never zero.
-pub(super) fn ms(duration: Duration) -> u64 {
+pub(crate) fn ms(duration: Duration) -> u64 {
     let ms = duration.min(FOR_EVER).as_nanos().div_ceil(1_000_000).max(1);
     u64::try_from(ms).expect("it is bounded")
 }

@@ -11,13 +11,13 @@ use super::question::answers;
 use super::{SentinelGroup, detail};
 use crate::audit::{Sentinels, Warning};
 use crate::error::StoreError;
-use crate::store::redis::endpoint::Endpoint;
+use crate::store::redis::link::endpoint::Endpoint;
 use crate::store::redis::protocol::failure::{self, unreachable};
 
 impl SentinelGroup {
     /// Asks every sentinel, each with the time limit for connecting. Returns the state of those that answer, `None` without any,
     /// and a warning for each of the others.
-    pub(in super::super) async fn health(&self) -> (Option<Sentinels>, Vec<Warning>) {
+    pub(crate) async fn health(&self) -> (Option<Sentinels>, Vec<Warning>) {
         let endpoints = self.sentinels.iter().map(|sentinel| &sentinel.endpoint);
         let asking = endpoints.map(|sentinel| async move {
             let (questions, mut none) = (["MASTER", "CKQUORUM"], None);

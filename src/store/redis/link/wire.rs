@@ -7,18 +7,18 @@ use redis::aio::MultiplexedConnection;
 use tokio::time::Instant;
 
 use super::endpoint::RawConnection;
-use super::protocol::script::Call;
 use super::sentinel::FollowedMaster;
 use super::waits::AckQueue;
 use crate::error::StoreError;
+use crate::store::redis::protocol::script::Call;
 use crate::sync::Mutex;
 use crate::telemetry::store::ConnectionUp;
 
 /// One connection, from the first answer on it to its end. Callers with a command under way keep it.
-pub(super) struct Wire {
+pub(crate) struct Wire {
     raw: RawConnection,
     /// Behind sentinels, the master that it leads to.
-    pub(super) master: Option<FollowedMaster>,
+    pub(crate) master: Option<FollowedMaster>,
     /// When it was opened.
     pub(super) since: Instant,
     why: OnceLock<&'static str>,
@@ -31,7 +31,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(
+    pub(crate) fn new(
         raw: RawConnection,
         master: Option<FollowedMaster>,
         waits: Option<AckQueue>,
@@ -53,7 +53,7 @@ impl Wire {
     }
 
     /// Another connection is to replace it. Commands that were sent on it still get their answers, as long as it works.
-    pub(super) fn end(&self, why: &'static str) {
+    pub(crate) fn end(&self, why: &'static str) {
         // The first reason counts.
         let _ = self.why.set(why);
         self.raw.ended.cancel();
@@ -65,7 +65,7 @@ impl Wire {
     }
 
     /// Why it has ended.
-    pub(super) fn why(&self) -> &'static str {
+    pub(crate) fn why(&self) -> &'static str {
         self.why.get().unwrap_or(&"it broke")
     }
 
@@ -75,7 +75,7 @@ impl Wire {
     }
 
     /// Returns when it has ended.
-    pub(super) async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         self.raw.ended.cancelled().await;
     }
 
@@ -97,7 +97,7 @@ impl Wire {
     }
 
     /// Waits until enough replicas have everything that was written on this connection before.
-    pub(super) async fn acknowledged(&self) -> Result<(), StoreError> {
+    pub(crate) async fn acknowledged(&self) -> Result<(), StoreError> {
         match &self.waits {
             // Boxed, so that the future of a call without replicas is small.
             Some(waits) => Box::pin(waits.join()).await,

@@ -9,14 +9,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// The thread of one store. It starts when it is first needed.
 #[derive(Default)]
-pub(super) struct ConnectionThread(OnceLock<Option<(Handle, Alive)>>);
+pub(crate) struct ConnectionThread(OnceLock<Option<(Handle, Alive)>>);
 
 /// Dropping it ends the thread, and does not wait for the end.
 type Alive = oneshot::Sender<()>;
 
 impl ConnectionThread {
     /// The thread's runtime; `None` if the thread could not be started.
-    pub(super) fn runtime(&self) -> Option<Handle> {
+    pub(crate) fn runtime(&self) -> Option<Handle> {
         let thread = self.0.get_or_init(|| {
             let failed = |error: &_| tracing::warn!(%error, "no thread for renewals: they need a free worker");
             start().inspect_err(failed).ok()
@@ -25,7 +25,7 @@ impl ConnectionThread {
     }
 
     /// Runs a task on the thread, so that it outlives the runtimes of callers.
-    pub(super) fn spawn<T: Send + 'static>(
+    pub(crate) fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> AbortOnDropHandle<T> {

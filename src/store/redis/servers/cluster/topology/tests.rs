@@ -2,11 +2,11 @@ use redis::IntoConnectionInfo;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::store::redis::access::Access;
+use crate::store::redis::link::endpoint::access::Access;
+use crate::store::redis::link::endpoint::tls::Tls;
+use crate::store::redis::link::replicas::Replicas;
+use crate::store::redis::link::timeouts::Timeouts;
 use crate::store::redis::protocol::channels::{ChannelKind, Channels};
-use crate::store::redis::replicas::Replicas;
-use crate::store::redis::timeouts::Timeouts;
-use crate::store::redis::tls::Tls;
 
 const CONNECT: Duration = Duration::from_millis(500);
 

@@ -3,13 +3,13 @@
 use redis::ConnectionAddr;
 
 use super::endpoint::Endpoint;
-use super::protocol::failure::{refused, transient};
-use super::protocol::role::Role;
 use super::sentinel::{FollowedMaster, WatchedSentinels};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::protocol::failure::{refused, transient};
+use crate::store::redis::protocol::role::Role;
 
 /// Where connections lead.
-pub(super) enum Connector {
+pub(crate) enum Connector {
     /// The server that has all keys.
     Server(Endpoint),
     /// A server of a Cluster.
@@ -20,7 +20,7 @@ pub(super) enum Connector {
 
 impl Connector {
     /// The address and the port of the server; `None` if sentinels name it.
-    pub(super) fn server(&self) -> Option<(String, Option<u16>)> {
+    pub(crate) fn server(&self) -> Option<(String, Option<u16>)> {
         let (Self::Server(endpoint) | Self::Node(endpoint)) = self else {
             return None;
         };
@@ -34,7 +34,7 @@ impl Connector {
     }
 
     /// The settings with which replicas of the server are asked; the host and the port are not those of the server.
-    pub(super) fn like(&self) -> &Endpoint {
+    pub(crate) fn like(&self) -> &Endpoint {
         match self {
             Self::Server(server) | Self::Node(server) => server,
             Self::Sentinels(sentinels) => &sentinels.group.server,
@@ -55,7 +55,7 @@ impl Connector {
     /// Refuses a server of the wrong kind. A role of `None` means that the server does not know the question, as a proxy may not:
     /// it is refused behind sentinels only. A replica may be promoted, and refuses commands until then: `or_replica` accepts it, unless
     /// sentinels name another server then.
-    pub(super) fn expect(&self, role: Option<Role>, or_replica: bool) -> Result<(), StoreError> {
+    pub(crate) fn expect(&self, role: Option<Role>, or_replica: bool) -> Result<(), StoreError> {
         match (self, role) {
             (Self::Sentinels(_), Some(Role::Master)) => Ok(()),
             // A former master would continue to grant locks.
@@ -74,7 +74,7 @@ impl Connector {
 
     /// The error for a server that could not be used. Sentinels replace a master that cannot be reached, so its failure is
     /// transient.
-    pub(super) fn failed(&self, error: StoreError) -> StoreError {
+    pub(crate) fn failed(&self, error: StoreError) -> StoreError {
         match (self, error.kind()) {
             (Self::Sentinels(_), StoreErrorKind::Unreachable) => transient(error),
             _ => error,

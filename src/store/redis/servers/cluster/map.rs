@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use crate::store::redis::address::Address;
+use crate::store::redis::link::address::Address;
 use crate::store::redis::node::Node;
 use crate::store::redis::protocol::slot::{SLOTS, Slot};
 

@@ -14,14 +14,14 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::protocol::failure::refused;
 use crate::error::StoreError;
+use crate::store::redis::protocol::failure::refused;
 
 /// The TLS settings of the builder.
 #[derive(Clone, Default)]
-pub(super) struct Tls {
-    pub(super) authorities: Option<Vec<u8>>,
-    pub(super) identity: Option<(Vec<u8>, Vec<u8>)>,
+pub(crate) struct Tls {
+    pub(crate) authorities: Option<Vec<u8>>,
+    pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Tls {
@@ -31,7 +31,7 @@ impl Tls {
     ///
     /// Refuses certificates that no connection uses, certificates that are not PEM, and addresses that disable the
     /// check of the server's certificate or carry certificates of their own.
-    pub(super) fn config<'a>(
+    pub(crate) fn config<'a>(
         &self,
         addresses: impl IntoIterator<Item = &'a ConnectionInfo>,
     ) -> Result<TlsConfig, StoreError> {
@@ -93,7 +93,7 @@ impl Tls {
 
 /// The settings of encrypted connections; without any, no connection is encrypted.
 #[derive(Clone)]
-pub(super) struct TlsConfig(Option<Arc<ClientConfig>>);
+pub(crate) struct TlsConfig(Option<Arc<ClientConfig>>);
 
 impl TlsConfig {
     /// Encrypts `stream`, after the server has shown a certificate for `host`.

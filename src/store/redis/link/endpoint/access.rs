@@ -6,11 +6,11 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use redis::RedisConnectionInfo;
 
-use super::address::Address;
-use super::protocol::failure::transient;
 use crate::error::{BoxError, StoreError};
+use crate::store::redis::link::address::Address;
+use crate::store::redis::protocol::failure::transient;
 
-/// The credentials of a Redis user; [`RedisStoreBuilder::credentials`](super::RedisStoreBuilder::credentials) asks for them.
+/// The credentials of a Redis user; [`RedisStoreBuilder::credentials`](crate::store::redis::RedisStoreBuilder::credentials) asks for them.
 #[derive(Clone)]
 pub struct Credentials(RedisConnectionInfo);
 
@@ -43,14 +43,14 @@ type AddressMap = dyn Fn(&str, u16) -> (String, u16) + Send + Sync;
 
 /// What a program says about the access to its servers beside their addresses.
 #[derive(Clone, Default)]
-pub(super) struct Access {
-    pub(super) provider: Option<Arc<Provider>>,
-    pub(super) map: Option<Arc<AddressMap>>,
+pub(crate) struct Access {
+    pub(crate) provider: Option<Arc<Provider>>,
+    pub(crate) map: Option<Arc<AddressMap>>,
 }
 
 impl Access {
     /// The user and the password of a new connection: those of the program, otherwise those of the address, if it has any.
-    pub(super) async fn credentials(
+    pub(crate) async fn credentials(
         &self,
         address: &RedisConnectionInfo,
     ) -> Result<RedisConnectionInfo, StoreError> {

@@ -3,10 +3,10 @@
 use std::slice;
 use std::sync::Arc;
 
-use super::address::Address;
-use super::connector::Connector;
+use super::link::address::Address;
+use super::link::connector::Connector;
+use super::link::node_context::{ConnectionSettings, NodeContext};
 use super::link::{Link, Purpose};
-use super::node_context::{ConnectionSettings, NodeContext};
 use super::subscriptions::Subscriptions;
 use crate::error::StoreError;
 use crate::lock::LockKey;

@@ -21,7 +21,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::sync::Mutex;
 
 /// The callers that wait for replicas on one connection, and the task that sends `WAIT` for them. It ends with the connection.
-pub(super) struct AckQueue {
+pub(crate) struct AckQueue {
     callers: UnboundedSender<Caller>,
     _task: AbortOnDropHandle<()>,
     /// How long a caller waits for an answer: the runtime of the task may be blocked.
@@ -32,7 +32,7 @@ type Caller = oneshot::Sender<Result<(), StoreError>>;
 
 impl AckQueue {
     /// Waits until enough replicas have everything that was written on the connection before.
-    pub(super) async fn join(&self) -> Result<(), StoreError> {
+    pub(crate) async fn join(&self) -> Result<(), StoreError> {
         let (caller, answered) = oneshot::channel();
         // Without the task, the caller is dropped, which is an answer as well.
         let _ = self.callers.send(caller);
@@ -44,7 +44,7 @@ impl AckQueue {
 }
 
 /// How the connections of a node wait for replicas.
-pub(super) struct SharedWaits {
+pub(crate) struct SharedWaits {
     wanted: Replicas,
     timeouts: Timeouts,
     servers: Mutex<KnownServers>,
@@ -63,7 +63,7 @@ struct KnownServers {
 type ServerName = Option<Address>;
 
 impl SharedWaits {
-    pub(super) fn new(wanted: Replicas, timeouts: Timeouts) -> Arc<Self> {
+    pub(crate) fn new(wanted: Replicas, timeouts: Timeouts) -> Arc<Self> {
         Arc::new(Self {
             wanted,
             timeouts,
@@ -89,7 +89,7 @@ impl SharedWaits {
 
     /// Begins with a new connection to `server`, and the answer to the greeting on it. `None` if a change counts without
     /// replicas.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         self: &Arc<Self>,
         connection: &MultiplexedConnection,
         server: ServerName,

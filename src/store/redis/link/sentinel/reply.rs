@@ -70,7 +70,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::store::redis::address::Address;
+    use crate::store::redis::link::address::Address;
 
     const LIMIT: Duration = Duration::from_secs(2);
     const FORMER: (u16, u64) = (6379, 3);

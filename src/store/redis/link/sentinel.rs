@@ -15,10 +15,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::address::Address;
 use super::endpoint::{Endpoint, RawConnection};
-use super::protocol::failure::{transient, unreachable};
 use super::thread::ConnectionThread;
 use crate::backoff::jittered;
 use crate::error::StoreError;
+use crate::store::redis::protocol::failure::{transient, unreachable};
 use crate::sync::Mutex;
 use crate::telemetry;
 
@@ -34,18 +34,18 @@ const WATCH: Duration = Duration::from_secs(1);
 const DOUBT: Duration = Duration::from_secs(10);
 
 /// The sentinels of a store, and the task that watches them.
-pub(super) struct WatchedSentinels {
-    pub(super) group: Arc<SentinelGroup>,
+pub(crate) struct WatchedSentinels {
+    pub(crate) group: Arc<SentinelGroup>,
     /// It starts with the first connection, and ends with this.
     task: OnceLock<AbortOnDropHandle<()>>,
 }
 
 /// The servers under one master name.
-pub(super) struct SentinelGroup {
+pub(crate) struct SentinelGroup {
     sentinels: Box<[Arc<Sentinel>]>,
     name: Arc<str>,
     /// Credentials, database and encryption of the servers; host and port are ignored.
-    pub(super) server: Endpoint,
+    pub(crate) server: Endpoint,
     background: Arc<ConnectionThread>,
     current: watch::Sender<Option<Master>>,
     /// Since when a majority names a former master. Protected by the mutex alone.
@@ -74,22 +74,22 @@ impl Sentinel {
 
 /// The master's address, as a sentinel names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Master {
-    pub(super) address: Address,
+pub(crate) struct Master {
+    pub(crate) address: Address,
     /// Rises with every failover.
-    pub(super) epoch: u64,
+    pub(crate) epoch: u64,
 }
 
 /// The master that a connection leads to, and what the sentinels name since.
 #[derive(Clone)]
-pub(super) struct FollowedMaster {
-    pub(super) master: Master,
+pub(crate) struct FollowedMaster {
+    pub(crate) master: Master,
     current: watch::Receiver<Option<Master>>,
 }
 
 impl FollowedMaster {
     /// `None` if `current` is another server.
-    pub(super) fn new(master: Master, current: watch::Receiver<Option<Master>>) -> Option<Self> {
+    pub(crate) fn new(master: Master, current: watch::Receiver<Option<Master>>) -> Option<Self> {
         let is_at = |now: &Master| now.address == master.address;
         let is_current = current.borrow().as_ref().is_some_and(is_at);
         is_current.then_some(Self { master, current })
@@ -105,13 +105,13 @@ impl FollowedMaster {
     /// # Cancel safety
     ///
     /// Cancel safe.
-    pub(super) async fn replaced(&mut self) -> bool {
+    pub(crate) async fn replaced(&mut self) -> bool {
         self.current.changed().await.is_ok()
     }
 }
 
 impl WatchedSentinels {
-    pub(super) fn new(
+    pub(crate) fn new(
         sentinels: impl Iterator<Item = Endpoint>,
         name: String,
         server: Endpoint,
@@ -218,9 +218,9 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::store::redis::access::Access;
-    use crate::store::redis::timeouts::Timeouts;
-    use crate::store::redis::tls::Tls;
+    use crate::store::redis::link::endpoint::access::Access;
+    use crate::store::redis::link::endpoint::tls::Tls;
+    use crate::store::redis::link::timeouts::Timeouts;
 
     fn group() -> WatchedSentinels {
         let address = "redis://127.0.0.1:1".into_connection_info().unwrap();

@@ -1,7 +1,7 @@
 //! How many replicas must acknowledge a change before it counts.
 
 /// How many replicas must acknowledge a grant, a renewal or a release before it counts;
-/// [`RedisStoreBuilder::replicas`](super::RedisStoreBuilder::replicas) sets it.
+/// [`RedisStoreBuilder::replicas`](crate::store::redis::RedisStoreBuilder::replicas) sets it.
 ///
 /// Redis replicates asynchronously. A master that fails may lose its latest grants, and a master that does not know that it was
 /// replaced continues to grant. With this setting the store sends `WAIT` after each change, on the same connection, and the
@@ -52,7 +52,7 @@
 ///
 /// Each change costs one more round trip, and the replicas' answer. `WAIT` blocks the whole connection, so one `WAIT` serves all
 /// changes before it: throughput grows with the number of callers as before. If a replica hangs, every change waits for the
-/// [timeout](super::RedisStoreBuilder::replica_timeout) and fails, until the master drops the replica (`repl-timeout`, 60
+/// [timeout](crate::store::redis::RedisStoreBuilder::replica_timeout) and fails, until the master drops the replica (`repl-timeout`, 60
 /// seconds). The user needs the rights `+wait`, and `+role` for `All`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
@@ -69,7 +69,7 @@ pub enum Replicas {
 
 impl Replicas {
     /// Whether replicas must acknowledge.
-    pub(super) fn are_wanted(self) -> bool {
+    pub(crate) fn are_wanted(self) -> bool {
         !matches!(self, Self::None | Self::AtLeast(0))
     }
 }

@@ -16,13 +16,21 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::access::Access;
 use super::address::Address;
-use super::in_parts::in_parts;
-use super::protocol::failure::{self, accepted};
 use super::timeouts::Timeouts;
-use super::tls::{self, TlsConfig};
 use crate::error::StoreError;
+use crate::store::redis::protocol::failure::{self, accepted};
+use access::Access;
+use in_parts::in_parts;
+use tls::TlsConfig;
+
+pub(crate) mod access;
+mod in_parts;
+#[cfg(feature = "redis-tls")]
+pub(crate) mod tls;
+#[cfg(not(feature = "redis-tls"))]
+#[path = "endpoint/no_tls.rs"]
+pub(crate) mod tls;
 
 /// The length of a connection's queue of commands. When it is full, senders wait.
 const BACKLOG: usize = 1024;
@@ -35,27 +43,27 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The address of a server, with credentials and TLS settings. It opens connections and keeps none. The caller sets a time
 /// limit.
 #[derive(Clone)]
-pub(super) struct Endpoint {
+pub(crate) struct Endpoint {
     address: Arc<ConnectionInfo>,
     tls: TlsConfig,
-    pub(super) timeouts: Timeouts,
+    pub(crate) timeouts: Timeouts,
     access: Access,
 }
 
 /// Takes in the messages that a server sends without a request. The connection reads no more until it returns.
-pub(super) type OnPush = Arc<dyn AsyncPushSender>;
+pub(crate) type OnPush = Arc<dyn AsyncPushSender>;
 
 /// An open connection.
-pub(super) struct RawConnection {
+pub(crate) struct RawConnection {
     pub(super) handle: MultiplexedConnection,
     /// Cancelled when the connection has ended, and when another one is to replace it.
-    pub(super) ended: CancellationToken,
+    pub(crate) ended: CancellationToken,
     /// The task of the connection. One ends with the other, and then commands without an answer fail.
     pub(super) driver: AbortOnDropHandle<()>,
 }
 
 impl Endpoint {
-    pub(super) fn new(
+    pub(crate) fn new(
         address: ConnectionInfo,
         tls: TlsConfig,
         timeouts: Timeouts,
@@ -69,17 +77,17 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn address(&self) -> &ConnectionAddr {
+    pub(crate) fn address(&self) -> &ConnectionAddr {
         self.address.addr()
     }
 
     /// Another server, which a sentinel or a node of a Cluster has named, with the same settings.
-    pub(super) fn at(&self, address: &Address) -> Self {
+    pub(crate) fn at(&self, address: &Address) -> Self {
         self.reaching(&self.access.reached_at(address))
     }
 
     /// The server at this address, whatever the map of addresses says, with the same settings.
-    pub(super) fn reaching(&self, Address { host, port }: &Address) -> Self {
+    pub(crate) fn reaching(&self, Address { host, port }: &Address) -> Self {
         let (host, port) = (host.to_string(), *port);
         let address = match self.address.addr() {
             ConnectionAddr::TcpTls {
@@ -109,7 +117,7 @@ impl Endpoint {
     ///
     /// With `on_push` it may subscribe: only RESP3 separates messages from answers. Then the `redis` crate introduces the store,
     /// because it gives messages only to those that it has sent `HELLO` for; it passes the text of a refusal on.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         &self,
         on_push: Option<&OnPush>,
         questions: &[Cmd],
@@ -180,14 +188,14 @@ impl Endpoint {
     }
 
     /// The error for a connection that could not be opened. If TLS is the cause, it names the server.
-    pub(super) fn failed(&self, error: RedisError) -> StoreError {
+    pub(crate) fn failed(&self, error: RedisError) -> StoreError {
         tls::tls_refusal(&error, self.address()).unwrap_or_else(|| failure::no_connection(error))
     }
 }
 
 impl RawConnection {
     /// `driver` is the future that drives the connection.
-    pub(super) fn new(
+    pub(crate) fn new(
         handle: MultiplexedConnection,
         driver: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
@@ -205,7 +213,7 @@ impl RawConnection {
     }
 
     /// Sends `questions` together. An answer may be an error. A server at its connection limit says so and ends the connection.
-    pub(super) async fn ask(&mut self, questions: &[Cmd]) -> RedisResult<Vec<Value>> {
+    pub(crate) async fn ask(&mut self, questions: &[Cmd]) -> RedisResult<Vec<Value>> {
         let asking = questions.iter().map(async |question| {
             let mut handle = self.handle.clone();
             handle.send_packed_command(question).await

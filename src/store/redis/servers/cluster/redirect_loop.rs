@@ -9,7 +9,7 @@ use super::map::SlotMap;
 use super::topology::{Cluster, Doubt};
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::address::Address;
+use crate::store::redis::link::address::Address;
 use crate::store::redis::node::Node;
 use crate::store::redis::protocol::failure::{refusal, transient};
 use crate::store::redis::protocol::slot::Slot;

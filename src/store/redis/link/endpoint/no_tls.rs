@@ -8,15 +8,15 @@ use tokio::net::TcpStream;
 
 use crate::error::StoreError;
 
-pub(super) use NoTls as Tls;
-pub(super) use NoTls as TlsConfig;
+pub(crate) use NoTls as Tls;
+pub(crate) use NoTls as TlsConfig;
 
 /// Stands for the settings of the builder, and for those of connections.
 #[derive(Debug, Clone, Default)]
-pub(super) struct NoTls(());
+pub(crate) struct NoTls(());
 
 impl NoTls {
-    pub(super) fn config<'a>(
+    pub(crate) fn config<'a>(
         &self,
         _: impl IntoIterator<Item = &'a ConnectionInfo>,
     ) -> Result<Self, StoreError> {
