@@ -4,7 +4,7 @@
 //! locks. Additional data is in separate keys, `tower_lock_…`. They expire, except the mark of a limit of permits that was set.
 //!
 //! Connections, parser and values are those of the `redis` crate. What is above them is the store's own, for reasons that stand where
-//! each part begins: `link` (a connection that heals), `subscriptions`, `sentinel` and `cluster`.
+//! each part begins: `link` (a connection that heals), `listen`, `sentinel` and `cluster`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ mod builder;
 mod cluster;
 mod info;
 mod link;
+mod listen;
 mod listing;
 mod node;
 mod operations;
@@ -24,7 +25,6 @@ mod outside;
 mod protocol;
 mod router;
 mod servers;
-mod subscriptions;
 
 /// The crates whose types are in the signatures of [`RedisStore`].
 pub use {deadpool_redis, redis};

@@ -7,7 +7,7 @@ use super::link::address::Address;
 use super::link::connector::Connector;
 use super::link::node_context::{ConnectionSettings, NodeContext};
 use super::link::{Link, Purpose};
-use super::subscriptions::Subscriptions;
+use super::listen::Subscriptions;
 use crate::error::StoreError;
 use crate::lock::LockKey;
 

@@ -10,7 +10,8 @@ use crate::error::{BoxError, StoreError};
 use crate::store::redis::link::address::Address;
 use crate::store::redis::protocol::failure::transient;
 
-/// The credentials of a Redis user; [`RedisStoreBuilder::credentials`](crate::store::redis::RedisStoreBuilder::credentials) asks for them.
+/// The credentials of a Redis user; [`RedisStoreBuilder::credentials`](crate::store::redis::RedisStoreBuilder::credentials) asks for
+/// them.
 #[derive(Clone)]
 pub struct Credentials(RedisConnectionInfo);
 

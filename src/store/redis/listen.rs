@@ -296,5 +296,4 @@ impl Drop for ChannelListener {
 }
 
 #[cfg(test)]
-#[path = "subscriptions/tests.rs"]
 mod tests;
