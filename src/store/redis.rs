@@ -14,16 +14,13 @@ mod admin;
 mod audit;
 mod batches;
 mod builder;
-mod cluster;
 mod info;
 mod link;
 mod listen;
 mod listing;
-mod node;
 mod operations;
 mod outside;
 mod protocol;
-mod router;
 mod servers;
 
 /// The crates whose types are in the signatures of [`RedisStore`].
@@ -35,7 +32,7 @@ pub use link::replicas::Replicas;
 use link::thread::ConnectionThread;
 use outside::Outside;
 pub use protocol::rights::{AclRules, MissingRights};
-use router::Router;
+use servers::Router;
 
 /// Locks in one Redis or Valkey server (6.2 or newer), in the one that [sentinels](RedisStore::sentinel) name, or in a
 /// [Cluster](RedisStore::cluster).

@@ -8,7 +8,6 @@ use std::time::Duration;
 use deadpool_redis::Config;
 use redis::IntoConnectionInfo;
 
-use super::cluster::Cluster;
 use super::link::address::{Address, addresses};
 use super::link::connector::Connector;
 use super::link::endpoint::Endpoint;
@@ -18,15 +17,18 @@ use super::link::node_context::ConnectionSettings;
 use super::link::replicas::Replicas;
 use super::link::sentinel::WatchedSentinels;
 use super::link::timeouts::Timeouts;
-use super::node::Node;
 use super::protocol::channels::{ChannelKind, Channels};
 use super::protocol::failure::refused;
-use super::router::Router;
-use super::servers::Servers;
+use super::servers::Router;
+use super::servers::cluster::Cluster;
+use super::servers::node::Node;
 use super::{AclRules, Credentials, RedisStore, StoreInner};
 use crate::error::{BoxError, StoreError};
 use crate::limits::FOR_EVER;
 use crate::store::LATENESS;
+use servers::Servers;
+
+mod servers;
 
 /// Sets up a [`RedisStore`]; [`RedisStore::builder`] begins one.
 ///

@@ -14,7 +14,7 @@ use super::protocol::channels::Channels;
 use super::protocol::many;
 use super::protocol::reply;
 use super::protocol::script::Call;
-use super::router::Router;
+use super::servers::Router;
 use super::{RedisStore, StoreInner};
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::protocol::calls;
-use super::router::Router;
+use super::servers::Router;
 use crate::lock::{HoldId, LockKey};
 use crate::store::Attempt;
 use crate::sync::Mutex;

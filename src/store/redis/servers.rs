@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use super::cluster::Cluster;
 use super::link::Purpose;
 use super::link::wire::Wire;
-use super::node::Node;
 use super::protocol::channels::Channels;
 use super::protocol::names::Names;
 use super::protocol::script::Call;
@@ -16,6 +14,11 @@ use crate::error::StoreError;
 use crate::lock::LockKey;
 use crate::store::Wakeups;
 use crate::store::{Feature, Unsupported};
+use cluster::Cluster;
+use node::Node;
+
+pub(super) mod cluster;
+pub(super) mod node;
 
 /// The servers of the locks.
 pub(super) enum Router {

@@ -2,9 +2,9 @@
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-use super::link::address::is_encrypted;
-use super::protocol::failure::refused;
 use crate::error::StoreError;
+use crate::store::redis::link::address::is_encrypted;
+use crate::store::redis::protocol::failure::refused;
 
 /// Where the locks are.
 #[derive(Clone)]

@@ -19,29 +19,29 @@ mod map;
 mod redirect_loop;
 mod topology;
 
-use super::link::Purpose;
-use super::link::wire::Wire;
 use super::node::Node;
-use super::protocol::channels::Channels;
-use super::protocol::failure::{self, refused, transient};
-use super::protocol::names::Names;
-use super::protocol::script::Call;
-use super::protocol::slot::Slot;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::Wakeups;
+use crate::store::redis::link::Purpose;
+use crate::store::redis::link::wire::Wire;
+use crate::store::redis::protocol::channels::Channels;
+use crate::store::redis::protocol::failure::{self, refused, transient};
+use crate::store::redis::protocol::names::Names;
+use crate::store::redis::protocol::script::Call;
+use crate::store::redis::protocol::slot::Slot;
 use redirect_loop::RedirectLoop;
-pub(super) use topology::Cluster;
+pub(crate) use topology::Cluster;
 
 impl Cluster {
     /// Checks that the Cluster answers.
-    pub(super) async fn connect(self: &Arc<Self>) -> Result<(), StoreError> {
+    pub(crate) async fn connect(self: &Arc<Self>) -> Result<(), StoreError> {
         self.map().await?;
         self.channels().await.map(drop)
     }
 
     /// The kind of channels.
-    pub(super) async fn channels(self: &Arc<Self>) -> Result<Channels, StoreError> {
+    pub(crate) async fn channels(self: &Arc<Self>) -> Result<Channels, StoreError> {
         let settings = &self.settings;
         match settings.channels.known() {
             (Some(kind), false) => Ok(kind),
@@ -78,7 +78,7 @@ impl Cluster {
     }
 
     /// Every server that has slots, in the order of their addresses.
-    pub(super) async fn servers(self: &Arc<Self>) -> Result<Vec<(String, Arc<Node>)>, StoreError> {
+    pub(crate) async fn servers(self: &Arc<Self>) -> Result<Vec<(String, Arc<Node>)>, StoreError> {
         let map = self.map().await?;
         let servers = map.masters.iter();
         let servers = servers.map(|node| (node.address.to_string(), node.clone()));
@@ -88,7 +88,7 @@ impl Cluster {
     }
 
     /// Calls a script on the server that has the key's slot.
-    pub(super) async fn call(
+    pub(crate) async fn call(
         self: &Arc<Self>,
         purpose: Purpose,
         key: &LockKey,
@@ -108,7 +108,7 @@ impl Cluster {
 
     /// Subscribes to a channel of a key, on the server that has its slot. The subscription is over when the slot has another
     /// server: the former one ends it if the channel is sharded, and in any case the next map does.
-    pub(super) async fn listen(
+    pub(crate) async fn listen(
         self: &Arc<Self>,
         key: &LockKey,
         channel: String,
@@ -141,13 +141,13 @@ impl Cluster {
 
     /// The number of the server that has the key's slot, as far as this process knows: the first slot that the server has, which
     /// stays when a replica takes over.
-    pub(super) fn partition(&self, key: &LockKey) -> u16 {
+    pub(crate) fn partition(&self, key: &LockKey) -> u16 {
         let slot = Slot::of(key.as_str());
         self.known().map_or(0, |map| map.first_with(slot))
     }
 
     /// The server that has the key's slot, as far as this process knows.
-    pub(super) fn known_node(&self, key: &LockKey) -> Option<Arc<Node>> {
+    pub(crate) fn known_node(&self, key: &LockKey) -> Option<Arc<Node>> {
         let map = self.known()?;
         map.master(Slot::of(key.as_str())).cloned()
     }

@@ -3,30 +3,30 @@
 use std::slice;
 use std::sync::Arc;
 
-use super::link::address::Address;
-use super::link::connector::Connector;
-use super::link::node_context::{ConnectionSettings, NodeContext};
-use super::link::{Link, Purpose};
-use super::listen::Subscriptions;
 use crate::error::StoreError;
 use crate::lock::LockKey;
+use crate::store::redis::link::address::Address;
+use crate::store::redis::link::connector::Connector;
+use crate::store::redis::link::node_context::{ConnectionSettings, NodeContext};
+use crate::store::redis::link::{Link, Purpose};
+use crate::store::redis::listen::Subscriptions;
 
 /// How many connections share the commands of callers. One is nearly as fast, and more than two add nothing.
 const CONNECTIONS: usize = 2;
 
 /// One server, or the master that sentinels name. It connects on first use. Dropping it ends its connections.
-pub(super) struct Node {
+pub(crate) struct Node {
     /// In a Cluster, its address there.
-    pub(super) address: Address,
+    pub(crate) address: Address,
     context: Arc<NodeContext>,
     commands: [Arc<Link>; CONNECTIONS],
     /// Carries renewals only. The store's thread drives it.
     renewals: Arc<Link>,
-    pub(super) subscriptions: Arc<Subscriptions>,
+    pub(crate) subscriptions: Arc<Subscriptions>,
 }
 
 impl Node {
-    pub(super) fn new(
+    pub(crate) fn new(
         address: Address,
         connector: Connector,
         settings: ConnectionSettings,
@@ -43,29 +43,29 @@ impl Node {
     }
 
     /// Connects, and checks that the server answers and accepts locks.
-    pub(super) async fn connect(&self) -> Result<(), StoreError> {
+    pub(crate) async fn connect(&self) -> Result<(), StoreError> {
         for connection in &self.commands {
             connection.connect().await?;
         }
         Ok(())
     }
 
-    pub(super) fn connector(&self) -> &Connector {
+    pub(crate) fn connector(&self) -> &Connector {
         &self.context.connector
     }
 
     /// The connection for all commands about this key.
-    pub(super) fn connection(&self, purpose: Purpose, key: &LockKey) -> &Arc<Link> {
+    pub(crate) fn connection(&self, purpose: Purpose, key: &LockKey) -> &Arc<Link> {
         &self.connections(purpose)[self.together(purpose, key)]
     }
 
     /// A connection for commands about the server itself.
-    pub(super) fn first(&self, purpose: Purpose) -> &Arc<Link> {
+    pub(crate) fn first(&self, purpose: Purpose) -> &Arc<Link> {
         &self.connections(purpose)[0]
     }
 
     /// Keys with the same number have the same connection.
-    pub(super) fn together(&self, purpose: Purpose, key: &LockKey) -> usize {
+    pub(crate) fn together(&self, purpose: Purpose, key: &LockKey) -> usize {
         key.place_among(self.connections(purpose).len())
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use redis::Value;
 
 use crate::store::redis::link::address::Address;
-use crate::store::redis::node::Node;
 use crate::store::redis::protocol::slot::{SLOTS, Slot};
+use crate::store::redis::servers::node::Node;
 
 /// One immutable view of a Cluster. A newer one replaces it as a whole.
 #[derive(Default)]
@@ -101,7 +101,7 @@ impl SlotMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redis::cluster::topology::tests::cluster;
+    use crate::store::redis::servers::cluster::topology::tests::cluster;
 
     #[tokio::test]
     async fn a_server_that_does_not_know_its_own_name_is_the_one_that_was_asked() {

@@ -10,9 +10,9 @@ use super::topology::{Cluster, Doubt};
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::link::address::Address;
-use crate::store::redis::node::Node;
 use crate::store::redis::protocol::failure::{refusal, transient};
 use crate::store::redis::protocol::slot::Slot;
+use crate::store::redis::servers::node::Node;
 
 /// How often a command is sent at most. Each repeat follows an answer that it was not executed.
 const TRIES: u32 = 8;

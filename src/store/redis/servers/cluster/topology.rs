@@ -18,8 +18,8 @@ use crate::store::redis::link::address::Address;
 use crate::store::redis::link::connector::Connector;
 use crate::store::redis::link::endpoint::Endpoint;
 use crate::store::redis::link::node_context::ConnectionSettings;
-use crate::store::redis::node::Node;
 use crate::store::redis::protocol::failure::{accepted, more_telling, transient, unreachable};
+use crate::store::redis::servers::node::Node;
 use crate::sync::Mutex;
 use crate::telemetry;
 
@@ -31,7 +31,7 @@ const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Backoff::LONGEST
 const ASKED_AT_ONCE: usize = 4;
 
 /// The servers of a Redis Cluster, and the current [`SlotMap`].
-pub(in super::super) struct Cluster {
+pub(crate) struct Cluster {
     seeds: Vec<Address>,
     /// A seed address. Its credentials, protocol and TLS settings apply to every server.
     like: Endpoint,
@@ -63,11 +63,7 @@ pub(super) struct Doubt {
 }
 
 impl Cluster {
-    pub(in super::super) fn new(
-        seeds: Vec<Address>,
-        like: Endpoint,
-        settings: ConnectionSettings,
-    ) -> Self {
+    pub(crate) fn new(seeds: Vec<Address>, like: Endpoint, settings: ConnectionSettings) -> Self {
         Self {
             seeds,
             like,
