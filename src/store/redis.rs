@@ -10,14 +10,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-mod admin;
-mod audit;
 mod batches;
 mod builder;
-mod info;
 mod link;
 mod listen;
-mod listing;
+mod operate;
 mod operations;
 mod outside;
 mod protocol;

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use redis::Value;
 
-use super::audit;
 use super::link::Purpose;
 use super::link::wire::Wire;
+use super::operate::audit;
 use super::protocol::calls;
 use super::protocol::channels::Channels;
 use super::protocol::many;

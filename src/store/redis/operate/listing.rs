@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 
-use super::RedisStore;
 use super::admin::lifetime;
-use super::link::{Link, Purpose};
-use super::protocol::failure;
-use super::protocol::names::{self, Names, RECORD};
-use super::protocol::reply::read;
-use super::protocol::script::Call;
-use super::servers::node::Node;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
 use crate::store::listing::foreign_cursor;
+use crate::store::redis::RedisStore;
+use crate::store::redis::link::{Link, Purpose};
+use crate::store::redis::protocol::failure;
+use crate::store::redis::protocol::names::{self, Names, RECORD};
+use crate::store::redis::protocol::reply::read;
+use crate::store::redis::protocol::script::Call;
+use crate::store::redis::servers::node::Node;
 use crate::store::{BATCH, Inspect, ListQuery, LockEntry, LockStore, Page, RecordEntry};
 
 /// How many keys one `SCAN` examines.

@@ -7,15 +7,15 @@ use futures_util::future::try_join_all;
 use redis::Value;
 use uuid::Uuid;
 
-use super::RedisStore;
-use super::link::timeouts::ms;
-use super::protocol::channels::Channels;
-use super::protocol::failure::refused;
-use super::protocol::names::{self, BUSY, Name, Names, QUEUE, RECORD};
-use super::protocol::reply::{conflict, read, unexpected_reply};
-use super::protocol::script::{self, Call};
 use crate::error::StoreError;
 use crate::lock::{LockKey, LockMode};
+use crate::store::redis::RedisStore;
+use crate::store::redis::link::timeouts::ms;
+use crate::store::redis::protocol::channels::Channels;
+use crate::store::redis::protocol::failure::refused;
+use crate::store::redis::protocol::names::{self, BUSY, Name, Names, QUEUE, RECORD};
+use crate::store::redis::protocol::reply::{conflict, read, unexpected_reply};
+use crate::store::redis::protocol::script::{self, Call};
 use crate::store::{
     BATCH, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry,
 };

@@ -8,21 +8,22 @@ use futures_util::future::join_all;
 use redis::{ServerErrorKind, Value};
 use tokio::time::timeout;
 
-use super::StoreInner;
-use super::info::Info;
-use super::link::address::Address;
-use super::link::connector::Connector;
-use super::link::wire::Wire;
-use super::link::{Link, Purpose};
-use super::protocol::failure;
-use super::protocol::reply::read;
-use super::protocol::rights;
-use super::servers::node::Node;
 use crate::audit::{Audit, Deployment, Sentinels, Warning};
 use crate::error::StoreError;
+use crate::store::redis::StoreInner;
+use crate::store::redis::link::address::Address;
+use crate::store::redis::link::connector::Connector;
+use crate::store::redis::link::wire::Wire;
+use crate::store::redis::link::{Link, Purpose};
+use crate::store::redis::protocol::failure;
+use crate::store::redis::protocol::reply::read;
+use crate::store::redis::protocol::rights;
+use crate::store::redis::servers::node::Node;
 use crate::telemetry;
+use info::Info;
 
 mod checks;
+mod info;
 
 /// When the append-only file is written to the disk: `always`, `everysec` or `no`.
 const FSYNC: &str = "appendfsync";
@@ -50,7 +51,7 @@ struct Seen {
 }
 
 /// Audits the servers of a Cluster.
-pub(super) async fn look_at_all(nodes: &[(String, Arc<Node>)], store: &StoreInner) -> Audit {
+pub(crate) async fn look_at_all(nodes: &[(String, Arc<Node>)], store: &StoreInner) -> Audit {
     let mut audit = Audit::new(Deployment::Failover);
     let masters = format!("a Cluster, {} masters", nodes.len());
     audit.facts.push(("server", masters));
@@ -65,7 +66,7 @@ pub(super) async fn look_at_all(nodes: &[(String, Arc<Node>)], store: &StoreInne
 }
 
 /// Audits one server, and its sentinels.
-pub(super) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, StoreError> {
+pub(crate) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, StoreError> {
     let connection = node.first(Purpose::Commands);
     let mut audit = Audit::new(Deployment::Unknown);
     let mut seen = Seen {

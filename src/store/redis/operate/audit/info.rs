@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use super::link::address::Address;
+use crate::store::redis::link::address::Address;
 
 /// The answers to `INFO` and `CONFIG GET`, by name, as far as the user may ask, and this process's time when they came.
 pub(super) struct Info(HashMap<String, String>, SystemTime);
