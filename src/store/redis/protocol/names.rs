@@ -18,12 +18,12 @@ pub(crate) const RECORD: &str = "tower_lock_record:";
 /// Ours: left by an attempt that was withdrawn.
 const VOID: &str = "tower_lock_void:";
 /// Ours: written for replicas to acknowledge.
-pub(super) const MARK: &str = "tower_lock_mark:";
+pub(crate) const MARK: &str = "tower_lock_mark:";
 /// Ours: the entry of a process that has announced itself.
 pub(crate) const PROCESS: &str = "tower_lock_process:";
 
 /// The prefixes of the keys of a lock, besides its own name. The scripts derive most of them.
-pub(super) const KEYS: &[&str] = &[
+pub(crate) const KEYS: &[&str] = &[
     QUEUE,
     "redisson_lock_timeout:",
     TOKEN,
@@ -50,7 +50,7 @@ pub(super) const ENTER: &str = "tower_lock_enter:";
 pub(super) const TURN: &str = "tower_lock_turn:";
 
 /// The prefixes of the channels of a lock.
-pub(super) const CHANNELS: &[&str] = &[CHANNEL, RW_CHANNEL, PERMIT_CHANNEL, ENTER, TURN];
+pub(crate) const CHANNELS: &[&str] = &[CHANNEL, RW_CHANNEL, PERMIT_CHANNEL, ENTER, TURN];
 
 /// The suffix of the names of the permits that are held.
 pub(crate) const PERMITS: &str = ":timeout";

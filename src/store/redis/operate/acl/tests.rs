@@ -54,7 +54,7 @@ fn every_command_of_the_locking_scripts_is_checked() {
 
 #[test]
 fn every_name_that_belongs_to_a_lock_is_granted() {
-    let text = include_str!("../names.rs");
+    let text = include_str!("../../protocol/names.rs");
     let others = [names::MARK, names::PROCESS];
     let granted = [names::KEYS, &others, names::CHANNELS].concat();
     let named = text.split('"').skip(1).step_by(2);
