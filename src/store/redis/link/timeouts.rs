@@ -1,8 +1,6 @@
-//! Time limits for Redis, and the form in which durations are sent to it.
+//! Time limits for Redis.
 
 use std::time::Duration;
-
-use crate::limits::FOR_EVER;
 
 /// With a shorter limit, a busy machine looks like a dead connection.
 const SHORTEST_PROBE: Duration = Duration::from_millis(500);
@@ -37,10 +35,4 @@ impl Default for Timeouts {
             replicas: Duration::from_secs(1),
         }
     }
-}
-
-/// Whole milliseconds, rounded up: never less than `duration`, and never zero.
-pub(crate) fn ms(duration: Duration) -> u64 {
-    let ms = duration.min(FOR_EVER).as_nanos().div_ceil(1_000_000).max(1);
-    u64::try_from(ms).expect("it is bounded")
 }

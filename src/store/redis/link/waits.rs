@@ -16,8 +16,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::address::Address;
 use super::replicas::Replicas;
-use super::timeouts::{Timeouts, ms};
+use super::timeouts::Timeouts;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::protocol::script::ms;
 use crate::sync::Mutex;
 
 /// The callers that wait for replicas on one connection, and the task that sends `WAIT` for them. It ends with the connection.

@@ -10,12 +10,11 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::lock::{LockKey, LockMode};
 use crate::store::redis::RedisStore;
-use crate::store::redis::link::timeouts::ms;
 use crate::store::redis::protocol::channels::Channels;
 use crate::store::redis::protocol::failure::refused;
 use crate::store::redis::protocol::names::{self, BUSY, Name, Names, QUEUE, RECORD};
 use crate::store::redis::protocol::reply::{conflict, read, unexpected_reply};
-use crate::store::redis::protocol::script::{self, Call};
+use crate::store::redis::protocol::script::{self, Call, ms};
 use crate::store::{
     BATCH, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry,
 };

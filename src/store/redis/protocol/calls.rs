@@ -5,9 +5,8 @@ use super::names::{
     BUSY, CHANNEL, ENTER, Field, MARK, Name, Names, PERMIT_CHANNEL, QUEUE, RECORD, RW_CHANNEL,
     TOKEN, TURN,
 };
-use super::script::{self, Call};
+use super::script::{self, Call, ms};
 use crate::lock::{Hold, LockKey, LockMode};
-use crate::store::redis::link::timeouts::ms;
 use crate::store::{Attempt, LATENESS, Record, Renewal};
 
 /// Asks for a hold.

@@ -3,10 +3,12 @@
 use std::cell::RefCell;
 use std::mem;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use redis::{Arg, Cmd, ToRedisArgs};
 
 use super::names::Name;
+use crate::limits::FOR_EVER;
 
 /// A script with constant text. The store sends the digest, and the text only if the server does not know the digest.
 pub(crate) struct Script {
@@ -181,6 +183,12 @@ impl Call {
             _ => None,
         })
     }
+}
+
+/// Whole milliseconds, rounded up: never less than `duration`, and never zero.
+pub(crate) fn ms(duration: Duration) -> u64 {
+    let ms = duration.min(FOR_EVER).as_nanos().div_ceil(1_000_000).max(1);
+    u64::try_from(ms).expect("it is bounded")
 }
 
 /// The most commands that a thread keeps for reuse, and the most bytes in a command that is kept: a pair of acquire and release
