@@ -9,6 +9,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use redis::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
@@ -22,7 +24,6 @@ use crate::store::redis::protocol::failure::{transient, unreachable};
 use crate::sync::Mutex;
 use crate::telemetry;
 
-mod health;
 mod question;
 mod reply;
 
@@ -172,6 +173,24 @@ impl SentinelGroup {
         reply::gather(answers.collect(), known, limit, &self.name).await
     }
 
+    /// Asks each sentinel these two questions about the master, on a connection of its own and with the time limit for connecting.
+    pub(crate) async fn ask_each(
+        &self,
+        questions: [&str; 2],
+    ) -> Vec<(&Endpoint, Result<Vec<Value>, StoreError>)> {
+        let endpoints = self.sentinels.iter().map(|sentinel| &sentinel.endpoint);
+        let asking = endpoints.map(|sentinel| async move {
+            let mut none = None;
+            let answers = question::answers(sentinel, questions, &self.name, &mut none);
+            let answers = timeout(self.server.timeouts.connect, answers).await;
+            (
+                sentinel,
+                answers.unwrap_or_else(|_| Err(unreachable("it took too long"))),
+            )
+        });
+        join_all(asking).await
+    }
+
     /// Takes in the sentinels' answer, unless they name a former master: a minority may be cut off from the others, and a majority
     /// may not know of a failover. A lower epoch is accepted from all sentinels, or from a majority for [`DOUBT`], because
     /// sentinels that were set up anew count from zero.
@@ -205,7 +224,8 @@ impl SentinelGroup {
     }
 }
 
-fn detail(error: &StoreError) -> String {
+/// The text of an error's source, or of the error if it has none.
+pub(crate) fn detail(error: &StoreError) -> String {
     let source = std::error::Error::source(error);
     source.map_or_else(|| error.to_string(), ToString::to_string)
 }

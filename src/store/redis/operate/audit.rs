@@ -24,6 +24,7 @@ use info::Info;
 
 mod checks;
 mod info;
+mod sentinels;
 
 /// When the append-only file is written to the disk: `always`, `everysec` or `no`.
 const FSYNC: &str = "appendfsync";
@@ -101,10 +102,10 @@ pub(crate) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, St
         audit.server_id = seen.info.field("run_id").map(str::to_owned);
         audit.facts = seen.facts();
     }
-    if let Connector::Sentinels(sentinels) = node.connector() {
+    if let Connector::Sentinels(watched) = node.connector() {
         // This also holds without replicas, or if the user may not ask the server.
         audit.deployment = Deployment::Failover;
-        let (state, silent) = sentinels.group.health().await;
+        let (state, silent) = sentinels::health(&watched.group).await;
         audit.warnings.extend(silent);
         let shown = state.as_ref().map(|state| ("sentinels", state.to_string()));
         audit.facts.extend(shown);

@@ -3,39 +3,24 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use redis::{FromRedisValue, Value};
-use tokio::time::timeout;
 
-use super::question::answers;
-use super::{SentinelGroup, detail};
 use crate::audit::{Sentinels, Warning};
 use crate::error::StoreError;
 use crate::store::redis::link::endpoint::Endpoint;
+use crate::store::redis::link::sentinel::{SentinelGroup, detail};
 use crate::store::redis::protocol::failure::{self, unreachable};
 
-impl SentinelGroup {
-    /// Asks every sentinel, each with the time limit for connecting. Returns the state of those that answer, `None` without any,
-    /// and a warning for each of the others.
-    pub(crate) async fn health(&self) -> (Option<Sentinels>, Vec<Warning>) {
-        let endpoints = self.sentinels.iter().map(|sentinel| &sentinel.endpoint);
-        let asking = endpoints.map(|sentinel| async move {
-            let (questions, mut none) = (["MASTER", "CKQUORUM"], None);
-            let answers = answers(sentinel, questions, &self.name, &mut none);
-            let answers = timeout(self.server.timeouts.connect, answers).await;
-            (
-                sentinel,
-                answers.unwrap_or_else(|_| Err(unreachable("it took too long"))),
-            )
-        });
-        let (mut seen, mut silent) = (unseen(self.sentinels.len()), Vec::new());
-        for (sentinel, answers) in join_all(asking).await {
-            if let Err(error) = answers.and_then(|answers| take_in(&mut seen, &answers)) {
-                silent.push(silence(sentinel, &error));
-            }
+/// Asks every sentinel. Returns the state of those that answer, `None` without any, and a warning for each of the others.
+pub(super) async fn health(group: &SentinelGroup) -> (Option<Sentinels>, Vec<Warning>) {
+    let answered = group.ask_each(["MASTER", "CKQUORUM"]).await;
+    let (mut seen, mut silent) = (unseen(answered.len()), Vec::new());
+    for (sentinel, answers) in answered {
+        if let Err(error) = answers.and_then(|answers| take_in(&mut seen, &answers)) {
+            silent.push(silence(sentinel, &error));
         }
-        ((seen.answering > 0).then_some(seen), silent)
     }
+    ((seen.answering > 0).then_some(seen), silent)
 }
 
 /// The sentinel's address, and why it has not answered.
