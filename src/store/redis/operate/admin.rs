@@ -10,11 +10,11 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::lock::{LockKey, LockMode};
 use crate::store::redis::RedisStore;
-use crate::store::redis::protocol::channels::Channels;
+use crate::store::redis::protocol::calls;
 use crate::store::redis::protocol::failure::refused;
-use crate::store::redis::protocol::names::{self, BUSY, Name, Names, QUEUE, RECORD};
+use crate::store::redis::protocol::names::{self, Names, RECORD};
 use crate::store::redis::protocol::reply::{conflict, read, unexpected_reply};
-use crate::store::redis::protocol::script::{self, Call, ms};
+use crate::store::redis::protocol::script::{Call, ms};
 use crate::store::{
     BATCH, Holder, Inspect, Inspection, ListQuery, LockEntry, Page, ProcessInfo, RecordEntry,
 };
@@ -24,12 +24,12 @@ const NOT_A_LOCK: i64 = 3;
 
 impl Inspect for RedisStore {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
-        let call = script::INSPECT.call(keys_of(key));
+        let call = calls::inspect(key);
         inspection(about_lock(self.call(key, |_| call).await?)?)
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let call = |publish| script::FORCE.call(keys_of(key)).arg(publish);
+        let call = |publish| calls::force(key, publish);
         read(about_lock(self.call(key, call).await?)?)
     }
 
@@ -38,12 +38,7 @@ impl Inspect for RedisStore {
         key: &LockKey,
         limit: Option<NonZeroU32>,
     ) -> Result<(), StoreError> {
-        let [lock, busy, permits, queue] = keys_of(key);
-        let limit = limit.map_or(0, NonZeroU32::get);
-        let call = script::PERMIT_SET
-            .call([lock, permits, busy, queue])
-            .arg(limit);
-        let call = |publish: Channels| call.arg(publish);
+        let call = |publish| calls::set_permits(key, limit, publish);
         read::<bool>(about_lock(self.call(key, call).await?)?).map(drop)
     }
 
@@ -100,18 +95,6 @@ impl Inspect for RedisStore {
 /// and a client cannot guess the ids of others.
 fn entry(client: &Uuid) -> LockKey {
     LockKey::new(format!("{}{client}", names::PROCESS))
-}
-
-/// No lock has both of the last two. So in a Cluster, where a server refuses a script of which it lacks a key in a slot that is being
-/// moved, none of these scripts acts on one half of a slot.
-fn keys_of(key: &LockKey) -> [Name<'_>; 4] {
-    let names = Names::of(key);
-    [
-        names.lock(),
-        names.at(BUSY),
-        names.permits(),
-        names.at(QUEUE),
-    ]
 }
 
 fn inspection(answer: Value) -> Result<Inspection, StoreError> {

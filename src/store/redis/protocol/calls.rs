@@ -1,5 +1,7 @@
 //! The operations of the store as calls of scripts, with their keys and arguments.
 
+use std::num::NonZeroU32;
+
 use super::channels::Channels;
 use super::names::{
     BUSY, CHANNEL, ENTER, Field, MARK, Name, Names, PERMIT_CHANNEL, QUEUE, RECORD, RW_CHANNEL,
@@ -142,6 +144,37 @@ fn renewed_by(hold: &Hold) -> (&'static str, Option<Name<'_>>) {
         LockMode::Read => ("reader", Some(names.reader_timeout(hold.id))),
         LockMode::Permit(_) => ("permit", Some(names.permits())),
     }
+}
+
+/// Asks who holds a key, and who waits for it.
+pub(crate) fn inspect(key: &LockKey) -> Call {
+    script::INSPECT.call(keys_of(key))
+}
+
+/// Ends every hold of a key.
+pub(crate) fn force(key: &LockKey, publish: Channels) -> Call {
+    script::FORCE.call(keys_of(key)).arg(publish)
+}
+
+/// Sets how many permits there are; `None`: attempts name it.
+pub(crate) fn set_permits(key: &LockKey, limit: Option<NonZeroU32>, publish: Channels) -> Call {
+    let [lock, busy, permits, queue] = keys_of(key);
+    let limit = limit.map_or(0, NonZeroU32::get);
+    script::PERMIT_SET
+        .call([lock, permits, busy, queue])
+        .arg((limit, publish))
+}
+
+/// No lock has both of the last two. So in a Cluster, where a server refuses a script of which it lacks a key in a slot that is being
+/// moved, none of these scripts acts on one half of a slot.
+fn keys_of(key: &LockKey) -> [Name<'_>; 4] {
+    let names = Names::of(key);
+    [
+        names.lock(),
+        names.at(BUSY),
+        names.permits(),
+        names.at(QUEUE),
+    ]
 }
 
 /// The channel that reports when such an attempt may succeed.

@@ -8,7 +8,7 @@ use super::slot::hash_tag;
 use crate::lock::{HoldId, LockKey, LockMode};
 
 /// The fair queue.
-pub(crate) const QUEUE: &str = "redisson_lock_queue:";
+pub(super) const QUEUE: &str = "redisson_lock_queue:";
 /// The counter of fencing tokens.
 pub(super) const TOKEN: &str = "redisson_lock_token:";
 /// Ours: is there while anything about the lock is unusual. Without it, no other key of ours matters to a script.

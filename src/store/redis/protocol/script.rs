@@ -11,7 +11,7 @@ use super::names::Name;
 use crate::limits::FOR_EVER;
 
 /// A script with constant text. The store sends the digest, and the text only if the server does not know the digest.
-pub(crate) struct Script {
+pub(super) struct Script {
     parts: &'static [Part],
     known: OnceLock<Known>,
 }
@@ -31,7 +31,7 @@ struct Known {
 /// Names scripts, each with its parts in their order: `lua/README.md` says what each of them does.
 macro_rules! scripts {
     ($($name:ident: $($file:ident $([$($section:ident)+])?)+;)+) => {
-        $(pub(crate) static $name: Script = Script {
+        $(pub(super) static $name: Script = Script {
             parts: &[$(Part {
                 file: include_str!(concat!("../../../../lua/", stringify!($file), ".lua")),
                 sections: &[$($(stringify!($section)),+)?],
