@@ -12,3 +12,6 @@ pub(super) mod rights;
 pub(super) mod role;
 pub(super) mod script;
 pub(super) mod slot;
+
+#[cfg(test)]
+mod tests;
