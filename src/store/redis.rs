@@ -3,8 +3,10 @@
 //! The keys, fields, channels and messages are Redisson's, so Java services that use Redisson 3.15 to 4.7 share the same
 //! locks. Additional data is in separate keys, `tower_lock_…`. They expire, except the mark of a limit of permits that was set.
 //!
-//! Connections, parser and values are those of the `redis` crate. What is above them is the store's own, for reasons that stand where
-//! each part begins: `link` (a connection that heals), `listen`, `sentinel` and `cluster`.
+//! Connections, parser and values are those of the `redis` crate. What is above them is the store's own, on floors that each know those
+//! below. `protocol` says what to send and what an answer means, without I/O. `link` is a connection that heals, also behind sentinels.
+//! `listen` has the subscriptions. `servers` finds the link that serves a key, also in a Cluster. `operate` is the operator's side. Where
+//! `link`, `link::sentinel`, `listen` and `servers::cluster` begin stands why they do not use what the `redis` crate has.
 
 use std::fmt;
 use std::sync::Arc;

@@ -4,8 +4,7 @@ use redis::Value;
 
 use super::calls;
 use super::channels::Channels;
-use super::reply;
-use super::reply::unexpected_reply;
+use super::reply::{self, unexpected_reply};
 use super::script::{self, Call};
 use crate::error::StoreError;
 use crate::store::{Attempt, Grant, Outcome, SeveralOutcome, Want};
