@@ -10,10 +10,10 @@ use redis::IntoConnectionInfo;
 
 use super::link::address::{Address, addresses};
 use super::link::connector::Connector;
+use super::link::context::LinkSettings;
 use super::link::endpoint::Endpoint;
 use super::link::endpoint::access::Access;
 use super::link::endpoint::tls::Tls;
-use super::link::node_context::ConnectionSettings;
 use super::link::replicas::Replicas;
 use super::link::sentinel::WatchedSentinels;
 use super::link::timeouts::Timeouts;
@@ -343,7 +343,7 @@ impl RedisStoreBuilder {
     ///
     /// If the address, or another setting, cannot be used.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
-        let settings = ConnectionSettings {
+        let settings = LinkSettings {
             replicas: self.replicas,
             background: Arc::default(),
             channels: Arc::new(ChannelKind::new(match self.servers {
@@ -361,7 +361,7 @@ impl RedisStoreBuilder {
         Ok(RedisStore { inner })
     }
 
-    fn router(self, settings: ConnectionSettings) -> Result<Router, StoreError> {
+    fn router(self, settings: LinkSettings) -> Result<Router, StoreError> {
         let servers = self.servers?;
         if self.channels.is_some() && !matches!(servers, Servers::Cluster(_)) {
             return Err(refused(

@@ -22,15 +22,15 @@ use crate::backoff::Backoff;
 use crate::error::StoreError;
 use crate::sync::Mutex;
 use crate::telemetry;
+use context::LinkContext;
 use endpoint::OnPush;
-use node_context::NodeContext;
 use sentinel::FollowedMaster;
 use wire::Wire;
 
 pub(super) mod address;
 pub(super) mod connector;
+pub(super) mod context;
 pub(super) mod endpoint;
-pub(super) mod node_context;
 mod opening;
 pub(super) mod replicas;
 mod sending;
@@ -59,7 +59,7 @@ const TRIES: usize = 3;
 /// send a `PING`. If it has no answer either, but another connection gets one, the connection is replaced, and the commands on it fail
 /// as `Unanswered`.
 pub(super) struct Link {
-    context: Arc<NodeContext>,
+    context: Arc<LinkContext>,
     purpose: Purpose,
     /// Takes in messages, if it is the connection for wake-ups.
     on_push: Option<OnPush>,
@@ -96,7 +96,7 @@ impl State {
 impl Link {
     /// Connects when it is first used. `on_push`: it is for wake-ups.
     pub(super) fn new(
-        context: &Arc<NodeContext>,
+        context: &Arc<LinkContext>,
         purpose: Purpose,
         on_push: Option<OnPush>,
     ) -> Arc<Self> {

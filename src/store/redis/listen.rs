@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::link::Link;
 use super::link::Purpose;
-use super::link::node_context::NodeContext;
+use super::link::context::LinkContext;
 use super::protocol::failure::{transient, unreachable};
 use super::protocol::slot::Slot;
 use crate::error::StoreError;
@@ -33,7 +33,7 @@ mod task;
 /// added and removed in any order while an answer is under way. The connection takes in messages and acknowledgements, in the order
 /// in which they arrive.
 pub(super) struct Subscriptions {
-    pub(super) context: Arc<NodeContext>,
+    pub(super) context: Arc<LinkContext>,
     link: Arc<Link>,
     /// It starts with the first listener.
     task: OnceLock<AbortOnDropHandle<()>>,
@@ -83,7 +83,7 @@ struct Change {
 }
 
 impl Subscriptions {
-    pub(super) fn new(context: &Arc<NodeContext>) -> Arc<Self> {
+    pub(super) fn new(context: &Arc<LinkContext>) -> Arc<Self> {
         Arc::new_cyclic(|subscriptions: &Weak<Self>| {
             let subscriptions = subscriptions.clone();
             let on_push = Arc::new(move |push: PushInfo| {

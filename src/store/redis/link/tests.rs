@@ -17,10 +17,10 @@ use crate::error::StoreErrorKind;
 use crate::lock::LockKey;
 use crate::store::redis::link::address::Address;
 use crate::store::redis::link::connector::Connector;
+use crate::store::redis::link::context::LinkSettings;
 use crate::store::redis::link::endpoint::access::Access;
 use crate::store::redis::link::endpoint::tls::Tls;
 use crate::store::redis::link::endpoint::{Endpoint, RawConnection};
-use crate::store::redis::link::node_context::ConnectionSettings;
 use crate::store::redis::link::replicas::Replicas;
 use crate::store::redis::link::sentinel::{FollowedMaster, Master};
 use crate::store::redis::link::timeouts::Timeouts;
@@ -33,13 +33,13 @@ fn link() -> Arc<Link> {
     let tls = Tls::default().config([&address]).unwrap();
     let timeouts = Timeouts::default();
     let connector = Connector::Server(Endpoint::new(address, tls, timeouts, Access::default()));
-    let settings = ConnectionSettings {
+    let settings = LinkSettings {
         replicas: Replicas::default(),
         background: Arc::default(),
         channels: Arc::new(ChannelKind::new(None)),
     };
     Link::new(
-        &NodeContext::new(connector, settings),
+        &LinkContext::new(connector, settings),
         Purpose::Commands,
         None,
     )

@@ -8,10 +8,10 @@ use redis::IntoConnectionInfo;
 
 use super::*;
 use crate::store::redis::link::connector::Connector;
+use crate::store::redis::link::context::LinkSettings;
 use crate::store::redis::link::endpoint::Endpoint;
 use crate::store::redis::link::endpoint::access::Access;
 use crate::store::redis::link::endpoint::tls::Tls;
-use crate::store::redis::link::node_context::ConnectionSettings;
 use crate::store::redis::link::replicas::Replicas;
 use crate::store::redis::link::tests::{opened, wants_a_password};
 use crate::store::redis::link::timeouts::Timeouts;
@@ -23,12 +23,12 @@ fn subscriptions() -> Arc<Subscriptions> {
     let tls = Tls::default().config([&address]).unwrap();
     let timeouts = Timeouts::default();
     let connector = Connector::Server(Endpoint::new(address, tls, timeouts, Access::default()));
-    let settings = ConnectionSettings {
+    let settings = LinkSettings {
         replicas: Replicas::default(),
         background: Arc::default(),
         channels: Arc::new(ChannelKind::new(None)),
     };
-    Subscriptions::new(&NodeContext::new(connector, settings))
+    Subscriptions::new(&LinkContext::new(connector, settings))
 }
 
 fn listeners(subscriptions: &Subscriptions) -> usize {

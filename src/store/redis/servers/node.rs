@@ -7,7 +7,7 @@ use crate::error::StoreError;
 use crate::lock::LockKey;
 use crate::store::redis::link::address::Address;
 use crate::store::redis::link::connector::Connector;
-use crate::store::redis::link::node_context::{ConnectionSettings, NodeContext};
+use crate::store::redis::link::context::{LinkContext, LinkSettings};
 use crate::store::redis::link::{Link, Purpose};
 use crate::store::redis::listen::Subscriptions;
 
@@ -18,7 +18,7 @@ const CONNECTIONS: usize = 2;
 pub(crate) struct Node {
     /// In a Cluster, its address there.
     pub(crate) address: Address,
-    context: Arc<NodeContext>,
+    context: Arc<LinkContext>,
     commands: [Arc<Link>; CONNECTIONS],
     /// Carries renewals only. The store's thread drives it.
     renewals: Arc<Link>,
@@ -26,12 +26,8 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(
-        address: Address,
-        connector: Connector,
-        settings: ConnectionSettings,
-    ) -> Self {
-        let context = NodeContext::new(connector, settings);
+    pub(crate) fn new(address: Address, connector: Connector, settings: LinkSettings) -> Self {
+        let context = LinkContext::new(connector, settings);
         let connection = |purpose| Link::new(&context, purpose, None);
         Self {
             address,

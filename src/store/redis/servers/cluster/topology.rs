@@ -16,8 +16,8 @@ use crate::error::StoreError;
 use crate::store::redis::link::Purpose;
 use crate::store::redis::link::address::Address;
 use crate::store::redis::link::connector::Connector;
+use crate::store::redis::link::context::LinkSettings;
 use crate::store::redis::link::endpoint::Endpoint;
-use crate::store::redis::link::node_context::ConnectionSettings;
 use crate::store::redis::protocol::failure::{accepted, more_telling, transient, unreachable};
 use crate::store::redis::servers::node::Node;
 use crate::sync::Mutex;
@@ -35,7 +35,7 @@ pub(crate) struct Cluster {
     seeds: Vec<Address>,
     /// A seed address. Its credentials, protocol and TLS settings apply to every server.
     like: Endpoint,
-    pub(super) settings: ConnectionSettings,
+    pub(super) settings: LinkSettings,
     /// Protects the map, which a refresh replaces as a whole.
     map: Mutex<Option<Arc<SlotMap>>>,
     /// Protects the servers of the map, and those that an answer or a redirection has named since: the next map drops these unless
@@ -63,7 +63,7 @@ pub(super) struct Doubt {
 }
 
 impl Cluster {
-    pub(crate) fn new(seeds: Vec<Address>, like: Endpoint, settings: ConnectionSettings) -> Self {
+    pub(crate) fn new(seeds: Vec<Address>, like: Endpoint, settings: LinkSettings) -> Self {
         Self {
             seeds,
             like,

@@ -32,7 +32,7 @@ fn cluster_by(
         ..Timeouts::default()
     };
     let like = Endpoint::new(address, tls, timeouts, access);
-    let settings = ConnectionSettings {
+    let settings = LinkSettings {
         replicas: Replicas::default(),
         background: Arc::default(),
         channels: Arc::new(ChannelKind::new(None)),

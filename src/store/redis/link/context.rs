@@ -1,4 +1,4 @@
-//! What the connections of a node share.
+//! What the links to one server share.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use super::timeouts::Timeouts;
 use super::waits::SharedWaits;
 use crate::store::redis::protocol::channels::ChannelKind;
 
-/// What the connections to one server share: where they lead, and their settings.
-pub(crate) struct NodeContext {
+/// What the links to one server share: where they lead, and their settings.
+pub(crate) struct LinkContext {
     pub(crate) connector: Connector,
-    pub(crate) settings: ConnectionSettings,
+    pub(crate) settings: LinkSettings,
     pub(crate) waits: Arc<SharedWaits>,
     /// A command got no answer in time: each link to the server probes its connection.
     pub(super) late: watch::Sender<()>,
 }
 
-/// The settings of connections.
+/// The settings of links.
 #[derive(Clone)]
-pub(crate) struct ConnectionSettings {
+pub(crate) struct LinkSettings {
     /// How many replicas must acknowledge a change.
     pub(crate) replicas: Replicas,
     pub(crate) background: Arc<ConnectionThread>,
@@ -30,8 +30,8 @@ pub(crate) struct ConnectionSettings {
     pub(crate) channels: Arc<ChannelKind>,
 }
 
-impl NodeContext {
-    pub(crate) fn new(connector: Connector, settings: ConnectionSettings) -> Arc<Self> {
+impl LinkContext {
+    pub(crate) fn new(connector: Connector, settings: LinkSettings) -> Arc<Self> {
         Arc::new(Self {
             waits: SharedWaits::new(settings.replicas, connector.like().timeouts),
             connector,
