@@ -273,7 +273,7 @@ fn every_section_of_the_protocol_that_the_code_cites_is_documented() {
         }
     }
     assert!(cited > 10, "only {cited} citations were found");
-    let names = read("src/store/redis/names.rs");
+    let names = read("src/store/redis/protocol/names.rs");
     for name in names.split("\"tower_lock_").skip(1) {
         let name = format!("tower_lock_{}", name.split(['"', ':']).next().unwrap());
         assert!(page.contains(&name), "docs/protocol.md misses {name}");
