@@ -112,7 +112,6 @@ macro_rules! conformance {
                 phases: a_new_reader_waits_behind_a_waiting_writer a_cancelled_writer_blocks_no_readers
                     a_frozen_writer_blocks_readers_for_seconds a_writer_is_granted_among_readers
                     an_upgrade_is_refused_at_once a_writer_reads_under_its_own_write
-                    the_end_of_a_nested_read_does_not_release_the_next
                     a_write_is_not_handed_over_past_its_own_read
                     an_owner_that_reads_and_writes_at_once_does_not_wait_for_itself;
             }

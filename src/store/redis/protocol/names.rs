@@ -210,7 +210,7 @@ impl Field {
         Self(id, "")
     }
 
-    /// A writer reads under the id of its write, so the suffix distinguishes the two.
+    /// Redisson distinguishes a writer from a reader by the suffix.
     pub(crate) fn of(id: HoldId, mode: LockMode) -> Self {
         match mode {
             LockMode::Write => Self(id, ":write"),

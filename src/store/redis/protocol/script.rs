@@ -59,8 +59,8 @@ scripts! {
         read_write[settle wake] read[leave release];
     WRITE_ACQUIRE: write[grant_free] time[now state ask] hash[kinds redissons grant fields token]
         line[first waiting wait beside] outside[turn ask] read_write[ask settle] write[ask acquire];
-    WRITE_RELEASE: hash[record] write[leave_lone] time[now state withdraw] hash[kinds redissons fields leave]
-        line[first waiting withdraw] outside[turn give] read_write[settle wake] write[leave release];
+    WRITE_RELEASE: hash[record] write[leave_lone] time[now state withdraw] hash[kinds redissons fields leave alone]
+        line[first waiting withdraw] outside[turn give] read_write[wake] write[leave release];
     PERMIT_ACQUIRE: time[now] stock[number] permit[grant_free] time[state ask] stock[keep stock] line[first wait beside]
         outside[turn ask] permit[ask acquire];
     PERMIT_RELEASE: time[now] stock[number] permit[leave_lone] time[state withdraw] hash[leave] line[first withdraw]
