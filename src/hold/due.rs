@@ -21,8 +21,8 @@ pub(crate) enum Due {
     Release,
     /// Nothing until then.
     Wait(Instant),
-    /// Renew it for this time.
-    Renew(Duration),
+    /// It is renewed.
+    Renew,
 }
 
 impl Held {
@@ -73,14 +73,11 @@ impl Held {
         if now >= state.deadline {
             return Due::Over;
         }
-        let lease = self.next_lease(&state, now);
-        match lease {
-            Some(lease) if !state.asked => {
-                state.asked = true;
-                Due::Renew(lease)
-            }
-            _ => Due::Wait(state.deadline),
+        if state.asked || self.next_lease(&state, now).is_none() {
+            return Due::Wait(state.deadline);
         }
+        state.asked = true;
+        Due::Renew
     }
 
     /// The renewal that was under way has ended, and another may begin. Returns whether the hold is still to be renewed.

@@ -50,7 +50,7 @@ fn due(held: &Held, now: Instant) -> String {
         Due::Over => "over".into(),
         Due::Release => "release".into(),
         Due::Wait(until) => format!("wait {:?}", until.saturating_duration_since(now)),
-        Due::Renew(lease) => format!("renew {lease:?}"),
+        Due::Renew => "renew".into(),
     }
 }
 
@@ -235,11 +235,11 @@ async fn a_limit_ends_the_renewals() {
 async fn one_renewal_is_under_way_at_a_time() {
     let held = held();
     let now = Instant::now();
-    assert_eq!(due(&held, now), format!("renew {LEASE:?}"));
+    assert_eq!(due(&held, now), "renew");
     let rest = format!("wait {:?}", held.deadline() - now);
     assert_eq!(due(&held, now), rest);
     assert!(held.was_asked());
-    assert_eq!(due(&held, now), format!("renew {LEASE:?}"));
+    assert_eq!(due(&held, now), "renew");
     assert_eq!(due(&held, held.deadline()), "over");
     assert!(held.lose());
     assert!(!held.was_asked());
@@ -262,7 +262,7 @@ async fn a_hold_is_kept_until_its_minimum_is_over() {
     assert_eq!(held.longest_rest(now), LEASE);
     assert!(held.keep_until(until));
     assert!(held.keep_until(now), "nor does a shorter minimum");
-    assert_eq!(due(&held, now), format!("renew {LEASE:?}"), "it is held");
+    assert_eq!(due(&held, now), "renew", "it is held");
     let (is_held, question, kept) = held.begin_release(now);
     assert_eq!((is_held, kept), (true, Some(until)));
     assert!(!held.keep_until(until), "it has ended");
