@@ -106,7 +106,7 @@ impl Keeper {
         now: Instant,
         losses: &mut usize,
     ) -> bool {
-        let (mut over, mut kept, mut renewed) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut over, mut left, mut renewed) = (Vec::new(), Vec::new(), Vec::new());
         let visited = {
             let mut shard = core.table.shard(shard);
             let due = shard.wheel.take(now, PART);
@@ -115,7 +115,7 @@ impl Keeper {
                 match held.due(now) {
                     Due::Nothing => {}
                     Due::Over => over.push(held),
-                    Due::Release => kept.push(held),
+                    Due::Release => left.push(held),
                     Due::Wait(until) => shard.wheel.place(&held, until),
                     Due::Renew => {
                         shard.wheel.place(&held, held.deadline());
@@ -130,7 +130,9 @@ impl Keeper {
             let partition = core.store.partition_of(&held.hold.key);
             self.renewals.push(partition, held);
         }
-        kept.iter().for_each(|held| core.release_kept(held));
+        if !left.is_empty() {
+            core.release_left(left);
+        }
         for held in over {
             core.lose(&held, held.why_over());
             *losses += 1;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Held, State, valid_for};
+use super::{End, Held, State, valid_for};
 use crate::lock::Lease;
+use crate::store::undecided;
 
 /// A renewal may come earlier by this part of its lease.
 const EARLY: u32 = 30;
@@ -61,11 +62,13 @@ impl Held {
     /// What is due at `now`.
     pub(crate) fn due(&self, now: Instant) -> Due {
         let mut state = self.state.lock();
-        if let Some(until) = state.left_until() {
-            return match until <= now {
-                true => Due::Release,
-                false => Due::Wait(until),
-            };
+        if let Some(until) = state.left_until().filter(|_| state.end.is_none()) {
+            if now < until {
+                return Due::Wait(until);
+            }
+            // The store may have ended it by itself, which is no loss.
+            state.end = Some(End::Unknown(undecided()));
+            return Due::Release;
         }
         if !state.is_open() {
             return Due::Nothing;

@@ -113,7 +113,7 @@ impl Shared {
         now: Instant,
     ) -> bool {
         let more = self.more.as_deref();
-        !more.is_some_and(|more| more.is_last_here)
+        !self.is_last_here()
             && more.map_or(0, |more| more.handovers) < limits.handovers
             && now < self.granted + limits.handover_time
             && self.suits(terms, now)
@@ -160,6 +160,10 @@ impl Shared {
     /// It is released at its end, and not handed over.
     pub(super) fn forbid_handover(&mut self) {
         self.more().is_last_here = true;
+    }
+
+    pub(super) fn is_last_here(&self) -> bool {
+        self.more.as_ref().is_some_and(|more| more.is_last_here)
     }
 
     /// The number of shares.
