@@ -51,9 +51,9 @@ struct Line {
 struct Question {
     number: u64,
     sent: Instant,
-    /// How long its holds wait for the answer. Then they are asked about again, and have left it.
-    patience: Duration,
+    /// They have left it once they are asked about again, because its answer takes too long.
     holds: Vec<Renewed>,
+    shortest: Duration,
 }
 
 struct Outage {
@@ -83,7 +83,7 @@ impl Renewals {
                 line.questions.push(Question {
                     number,
                     sent: now,
-                    patience: line.patience(&holds),
+                    shortest: shortest(holds.iter().map(|(held, _)| held)),
                     holds,
                 });
             }
@@ -99,11 +99,10 @@ impl Renewals {
     fn give_up(&mut self, now: Instant) {
         let mut hung = Vec::new();
         for (&partition, line) in &mut self.lines {
-            for question in &mut line.questions {
-                if question.sent + question.patience <= now {
-                    hung.push((partition, std::mem::take(&mut question.holds)));
-                }
-            }
+            let fails = line.outage.is_some();
+            let questions = line.questions.iter_mut();
+            let questions = questions.filter(|asked| asked.hangs_at(fails) <= now);
+            hung.extend(questions.map(|asked| (partition, std::mem::take(&mut asked.holds))));
         }
         for (partition, holds) in hung {
             self.failed(partition, holds, &undecided());
@@ -206,21 +205,9 @@ impl Line {
         (!holds.is_empty()).then_some(holds)
     }
 
-    fn patience(&self, holds: &[Renewed]) -> Duration {
-        let leases = holds.iter().map(|(held, _)| held.lease.duration());
-        let third = leases.min().unwrap_or_default() / 3;
-        let patience = match self.outage {
-            None => third,
-            // What was asked during an outage may have been lost in it.
-            Some(_) => third.min(PAUSE.1),
-        };
-        patience.max(LAST_MOMENT)
-    }
-
     /// Begins an outage, or the next pause of one.
     fn pause(&mut self, now: Instant) {
-        let leases = self.waiting.iter().map(|held| held.lease.duration());
-        let limit = leases.min().unwrap_or_default() / 10;
+        let limit = shortest(&self.waiting) / 10;
         let outage = self.outage.get_or_insert_with(|| Outage {
             backoff: Backoff::new(PAUSE.0, PAUSE.1),
             next: now,
@@ -240,11 +227,26 @@ impl Line {
             .questions
             .iter()
             .filter(|asked| !asked.holds.is_empty());
-        let hangs = waits.map(|question| question.sent + question.patience);
+        let hangs = waits.map(|question| question.hangs_at(self.outage.is_some()));
         turn.filter(|_| !self.waiting.is_empty())
             .into_iter()
             .chain(hangs)
     }
+}
+
+impl Question {
+    /// When its holds are asked about again: soon in an outage, in which it may have been lost.
+    fn hangs_at(&self, fails: bool) -> Instant {
+        let third = self.shortest / 3;
+        let patience = if fails { third.min(PAUSE.1) } else { third };
+        self.sent + patience.max(LAST_MOMENT)
+    }
+}
+
+/// The shortest lease.
+fn shortest<'a>(holds: impl IntoIterator<Item = &'a Arc<Held>>) -> Duration {
+    let leases = holds.into_iter().map(|held| held.lease.duration());
+    leases.min().unwrap_or_default()
 }
 
 /// Renews holds by one question. Returns about how many the store could not decide.
