@@ -46,7 +46,8 @@ pub(crate) struct Held {
 
 /// Protected by a mutex that is taken last: under that of a shard, and never the other way round.
 ///
-/// `held → releasing → ended`, or `held → ended`. Between calls:
+/// `held → releasing → ended`, or `held → ended`; if its last share ends before its minimum is over, `held → left → ended`. Between
+/// calls:
 ///
 /// * `deadline` moves only by an answer "held" to a renewal that came before it, and never back.
 /// * `held_through` never moves back; it also moves after the end, because it is a fact about the store.
@@ -192,11 +193,8 @@ impl Held {
     }
 
     /// A release begins, with this question, of a share that ended at `now`. Returns `false` if the hold is lost, because its release
-    /// does not confirm it then; and the end of its minimum.
-    pub(crate) fn begin_release(
-        self: &mut Arc<Self>,
-        now: Instant,
-    ) -> (bool, Question, Option<Instant>) {
+    /// does not confirm it then.
+    pub(crate) fn begin_release(self: &mut Arc<Self>, now: Instant) -> (bool, Question) {
         match Arc::get_mut(self) {
             Some(held) => held.state.get_mut().begin_release(now),
             None => {
@@ -316,20 +314,20 @@ impl Held {
 }
 
 impl State {
-    fn begin_release(&mut self, now: Instant) -> (bool, Question, Option<Instant>) {
+    fn begin_release(&mut self, now: Instant) -> (bool, Question) {
         let is_held = self.is_open() && now < self.deadline;
         self.releasing |= is_held;
         self.questions += 1;
-        (is_held, Question(self.questions), self.kept_until())
+        (is_held, Question(self.questions))
     }
 
     /// Whether it is lost if the store does not carry it: no release decides that.
     fn may_be_lost(&self) -> bool {
-        self.end.is_none() && (!self.releasing || self.left_until().is_some())
+        self.end.is_none() && !self.releasing
     }
 
     fn is_open(&self) -> bool {
-        self.end.is_none() && !self.releasing
+        self.end.is_none() && !self.releasing && self.left_until().is_none()
     }
 
     fn is_lost(&self, now: Instant) -> bool {

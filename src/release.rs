@@ -1,7 +1,6 @@
 //! What a client has in this process, and the end of its holds: from the last share to the store's answer.
 
 use std::collections::HashMap;
-use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::error::LockError;
+use crate::error::{LockError, StoreError};
 use crate::hold::{Held, Question};
 use crate::limits::ANSWER_TIME;
 use crate::lock::{HoldId, LockKey};
@@ -241,28 +240,23 @@ impl Core {
 
     /// Has the store keep holds for this time at least. A later renewal does not shorten it.
     async fn extend(
-        self: &Arc<Self>,
-        holds: &[Arc<Held>],
+        self: Arc<Self>,
+        holds: Vec<Arc<Held>>,
         until: Instant,
     ) -> Result<(), LockError> {
         let lease = until.saturating_duration_since(Instant::now());
         let partitions = self.store.by_partition(holds, |held| &held.hold.key);
-        for holds in partitions.into_values() {
-            let before: Vec<_> = holds.iter().map(|held| held.asks_until(until)).collect();
+        for holds in partitions.values().flat_map(|holds| holds.chunks(BATCH)) {
+            holds.iter().for_each(|held| held.asks_until(until));
             let renewals = holds.iter();
             let renewals = renewals.map(|held| Renewal::new(held.hold.clone(), lease));
             let questions: Vec<_> = holds.iter().map(|held| held.question()).collect();
             let sent = Instant::now();
-            let statuses = self.store.renew(renewals.collect()).answer().await;
-            // Of several batches, one may have been executed.
-            if let Err(error) = &statuses
-                && error.is_without_effect()
-                && holds.len() <= BATCH
-            {
-                let asked = holds.iter().zip(before);
-                asked.for_each(|(held, before)| held.was_not_asked(before));
+            let answer = self.store.renew(renewals.collect()).answer().await;
+            if answer.as_ref().is_err_and(StoreError::is_without_effect) {
+                holds.iter().for_each(|held| held.was_not_asked());
             }
-            for ((held, question), status) in holds.into_iter().zip(questions).zip(statuses?) {
+            for ((held, question), status) in holds.iter().zip(questions).zip(answer?) {
                 // A store does not shorten a lease.
                 let renewed = (lease > held.lease.duration()).then_some((sent, lease));
                 if held.answered(question, status, renewed) {
@@ -278,15 +272,12 @@ impl Core {
         Ok(())
     }
 
-    /// The minimum of a hold is over: releases it.
-    pub(crate) fn release_kept(self: &Arc<Self>, held: &Arc<Held>) {
-        let asked = self.store.release_one(&held.hold, None);
-        self.spawner.run(async move {
-            if let Err(error) = asked.answer().await {
-                let error = &error as &dyn Error;
-                tracing::debug!(error, "could not release a kept hold: its lease ends it");
-            }
-        });
+    /// The minimum of these holds is over: they are released.
+    pub(crate) fn release_left(self: &Arc<Self>, holds: Vec<Arc<Held>>) {
+        let (now, counted) = (Instant::now(), &self.spawner.tracker);
+        let ends = holds.into_iter();
+        let ends = ends.map(|held| Ending::new(self.clone(), held, false, now, counted.token()));
+        drop(self.kept(end_all(self.clone(), ends.collect(), true)));
     }
 
     /// Gives up every hold: it is lost for its guards, and released in the store, or left there until the end of its minimum.

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Held, State, valid_for};
+use super::{End, Held, State, valid_for};
 use crate::lock::Lease;
+use crate::store::undecided;
 
 /// A renewal may come earlier by this part of its lease.
 const EARLY: u32 = 30;
@@ -21,8 +22,8 @@ pub(crate) enum Due {
     Release,
     /// Nothing until then.
     Wait(Instant),
-    /// Renew it for this time.
-    Renew(Duration),
+    /// It is renewed.
+    Renew,
 }
 
 impl Held {
@@ -61,11 +62,13 @@ impl Held {
     /// What is due at `now`.
     pub(crate) fn due(&self, now: Instant) -> Due {
         let mut state = self.state.lock();
-        if let Some(until) = state.left_until() {
-            return match until <= now {
-                true => Due::Release,
-                false => Due::Wait(until),
-            };
+        if let Some(until) = state.left_until().filter(|_| state.end.is_none()) {
+            if now < until {
+                return Due::Wait(until);
+            }
+            // The store may have ended it by itself, which is no loss.
+            state.end = Some(End::Unknown(undecided()));
+            return Due::Release;
         }
         if !state.is_open() {
             return Due::Nothing;
@@ -73,14 +76,11 @@ impl Held {
         if now >= state.deadline {
             return Due::Over;
         }
-        let lease = self.next_lease(&state, now);
-        match lease {
-            Some(lease) if !state.asked => {
-                state.asked = true;
-                Due::Renew(lease)
-            }
-            _ => Due::Wait(state.deadline),
+        if state.asked || self.next_lease(&state, now).is_none() {
+            return Due::Wait(state.deadline);
         }
+        state.asked = true;
+        Due::Renew
     }
 
     /// The renewal that was under way has ended, and another may begin. Returns whether the hold is still to be renewed.

@@ -24,15 +24,13 @@ pub(super) struct Ending {
     awaited: bool,
     /// Whether it was held when its last share ended.
     pub(super) is_held: bool,
-    /// The end of its minimum, if the store keeps it until then.
-    pub(super) kept_until: Option<Instant>,
     /// The question by which it is released.
     question: Question,
     /// When its lease is over, by the first answer that decided nothing.
     lease_over: Option<Instant>,
     /// The store may have released it without an answer.
     unanswered: Option<StoreError>,
-    pub(super) is_over: bool,
+    is_over: bool,
     /// Its place among the releases that no caller waits for, until the store's first answer.
     pub(super) place: Option<OwnedSemaphorePermit>,
     /// A shutdown waits for it.
@@ -48,11 +46,10 @@ impl Ending {
         now: Instant,
         counted: TaskTrackerToken,
     ) -> Self {
-        let (is_held, question, kept_until) = held.begin_release(now);
+        let (is_held, question) = held.begin_release(now);
         if !is_held && held.lose() {
             core.report_loss(&held, held.why_over());
         }
-        let kept_until = kept_until.filter(|until| *until > now);
         Self {
             _counted: counted,
             lease_over: None,
@@ -61,7 +58,6 @@ impl Ending {
             held,
             awaited,
             is_held,
-            kept_until,
             question,
             is_over: false,
             place: None,
@@ -146,7 +142,7 @@ impl Ending {
         self.freed(released.unwrap_or_else(|_| HoldStatus::Unknown.into()));
     }
 
-    pub(super) fn freed(&mut self, released: Released) {
+    fn freed(&mut self, released: Released) {
         if std::mem::take(&mut self.awaited) {
             self.core.freed(self.held.clone(), released);
         }

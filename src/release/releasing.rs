@@ -6,12 +6,13 @@ use std::task::{Context, Poll, ready};
 
 use futures_util::future::{BoxFuture, join_all};
 use smallvec::{SmallVec, smallvec};
+use tokio::time::Instant;
 
 use super::ending::{Ending, release_together};
 use super::{Core, Kept};
 use crate::error::{LockError, worst};
 use crate::hold::{Held, Question};
-use crate::store::{self, Answer, HoldStatus, Record, Released, undecided};
+use crate::store::{self, Answer, Record, Released, undecided};
 
 /// The release of shares, as a future. It is small, because each request of a layer has one.
 ///
@@ -141,9 +142,6 @@ pub(super) struct AskedRelease {
 impl Ending {
     /// Releases it. A store that answers at once has answered when this returns.
     pub(super) fn begin(mut self, record: Option<Record>) -> ShareRelease {
-        if self.kept_until.is_some() && record.is_none() {
-            return self.leave();
-        }
         // A lost hold is released as well, because the store may still carry it.
         let is_held = self.is_held;
         let record = record.filter(|_| is_held);
@@ -165,7 +163,7 @@ impl Ending {
     /// The same where no caller waits.
     pub(super) fn in_background(mut self) {
         let core = self.core.clone();
-        if self.kept_until.is_some() || core.store.answers_at_once() {
+        if core.store.answers_at_once() {
             drop(self.begin(None));
             return;
         }
@@ -177,36 +175,17 @@ impl Ending {
             drop(self.released(None, None).await);
         });
     }
-
-    /// Leaves it in the store until its minimum is over, and asks whether the store carries it.
-    fn leave(mut self) -> ShareRelease {
-        let until = self.kept_until.expect("it has a minimum");
-        self.freed(HoldStatus::Held.into());
-        self.is_over = true;
-        if !self.is_held {
-            return ShareRelease::done(Err(LockError::Lost));
-        }
-        let (core, held) = (self.core.clone(), self.held.clone());
-        held.leave();
-        let last = held.latest_question();
-        core.table
-            .shard_of(&held.hold.key)
-            .wheel
-            .place(&held, until);
-        core.agenda.visit(until);
-        core.check(&held);
-        ShareRelease::confirmed(&held, last)
-    }
 }
 
 /// Ends several holds together, those of one partition in few questions. Returns whether the store carried all of them until then.
+/// Those whose minimum is not over when their client is shut down are left in the store.
 pub(super) fn end_all(
     core: Arc<Core>,
-    ends: Vec<Ending>,
+    mut ends: Vec<Ending>,
     background: bool,
 ) -> impl Future<Output = Result<(), LockError>> + Send + 'static {
-    let (kept, ends): (Vec<_>, Vec<_>) = ends.into_iter().partition(|end| end.kept_until.is_some());
-    let kept: Vec<_> = kept.into_iter().map(Ending::leave).collect();
+    let now = Instant::now();
+    ends.retain(|end| end.held.leave(now).is_none());
     let partitions = core.store.by_partition(ends, |end| &end.held.hold.key);
     async move {
         let releases = partitions.into_iter().map(|(partition, mut ends)| {
@@ -219,7 +198,6 @@ pub(super) fn end_all(
                 release_together(&core, ends).await
             }
         });
-        let (released, left) = tokio::join!(join_all(releases), join_all(kept));
-        worst(released.into_iter().flatten().chain(left))
+        worst(join_all(releases).await.into_iter().flatten())
     }
 }

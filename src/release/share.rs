@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use super::Core;
@@ -27,7 +26,7 @@ pub(crate) struct Share {
 
 /// What a share leaves when it ends.
 enum EndedShare {
-    /// The hold goes on.
+    /// The hold goes on, with other shares or until its minimum is over.
     Shared(Arc<Core>, Arc<Held>),
     /// It must be released.
     Last(Ending),
@@ -194,14 +193,9 @@ impl Shares {
             core.event(&held.hold.key, now, |key| key.forbid_handover(held));
         }
         let holds: Vec<_> = self.iter().map(|share| share.held().clone()).collect();
-        let (sender, answer) = oneshot::channel();
-        let asking = core.clone();
-        core.spawner.run(async move {
-            drop(sender.send(asking.extend(&holds, until).await));
-        });
-        let answer = timeout(ANSWER_TIME, answer).await;
-        let held = answer.ok().and_then(Result::ok);
-        held.unwrap_or_else(|| Err(undecided().into()))?;
+        let asking = core.kept(core.clone().extend(holds, until));
+        let kept = timeout(ANSWER_TIME, asking).await;
+        kept.unwrap_or_else(|_| Err(undecided().into()))?;
         let held = self.iter().filter(|share| share.held().keep_until(until));
         match held.count() == self.len() {
             true => Ok(()),

@@ -60,7 +60,8 @@ pub(crate) struct Told {
 /// What becomes of a hold when a share ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ShareEnd {
-    /// Others share it, or it has passed to the next request: the store is asked whether it carries it.
+    /// Others share it, it has passed to the next request, or the store keeps it until its minimum is over: the store is asked
+    /// whether it carries it.
     GoesOn,
     /// It must be released in the store. `awaited`: then that is an event for this process.
     Release { awaited: bool },

@@ -32,6 +32,8 @@ struct More {
     handovers: u32,
     /// The route of the present holder, and when it got the hold, since the first hand-over.
     holder: Option<(Route, Instant)>,
+    /// It has a minimum: its last share leaves it in the store, and no other request gets it.
+    is_last_here: bool,
     /// It was lost before its last share ended: it excludes no other.
     lost: bool,
 }
@@ -111,7 +113,8 @@ impl Shared {
         now: Instant,
     ) -> bool {
         let more = self.more.as_deref();
-        more.map_or(0, |more| more.handovers) < limits.handovers
+        !self.is_last_here()
+            && more.map_or(0, |more| more.handovers) < limits.handovers
             && now < self.granted + limits.handover_time
             && self.suits(terms, now)
     }
@@ -158,6 +161,15 @@ impl Shared {
     pub(super) fn limit_handovers(&mut self, left: u32, in_all: u32) {
         let more = self.more();
         more.handovers = more.handovers.max(in_all.saturating_sub(left));
+    }
+
+    /// It has a minimum, and is not handed over.
+    pub(super) fn forbid_handover(&mut self) {
+        self.more().is_last_here = true;
+    }
+
+    pub(super) fn is_last_here(&self) -> bool {
+        self.more.as_ref().is_some_and(|more| more.is_last_here)
     }
 
     /// The number of shares.

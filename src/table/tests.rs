@@ -287,7 +287,7 @@ impl World {
         } = grant;
         let ended = self.event(|key| key.ended(&held, &holder, true));
         if let ShareEnd::Release { awaited } = ended.unwrap_or_default() {
-            let (_, question, _) = held.begin_release(self.now);
+            let (_, question) = held.begin_release(self.now);
             if awaited {
                 self.event(|key| key.released(&held, HoldStatus::Held.into()));
             }

@@ -15,17 +15,28 @@ use crate::table::{Holder, ShareEnd};
 const YIELD: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(3));
 
 impl KeyAt<'_> {
-    /// A share ends. Unless `pass_on`, the hold is not handed over.
+    /// A share ends. Unless `pass_on`, the last one releases the hold: it is not handed over, nor left until its minimum is over.
     pub(crate) fn ended(&mut self, held: &Arc<Held>, holder: &Holder, pass_on: bool) -> ShareEnd {
         let Some(shared) = self.key.hold_mut(held) else {
             return ShareEnd::default();
         };
+        // Others have no minimum: their mutex is not taken.
+        let may_stay = pass_on && shared.is_last_here();
         if shared.leave(holder, self.wheel, self.now) || pass_on && self.pass(held) {
             return ShareEnd::GoesOn;
         }
         self.key.forget(held);
         self.wheel.remove(held);
         let mode = held.hold.mode;
+        if self.key.lines.is_some() && !mode.is_permit() {
+            // This process held the lock until now: that is news for those who wait.
+            self.key.line_mut(Side::of(mode)).news(self.now, None);
+        }
+        if may_stay && let Some(until) = held.leave(self.now) {
+            self.wheel.place(held, until);
+            self.wake();
+            return ShareEnd::GoesOn;
+        }
         let is_awaited = self.releases_later && mode.is_handed_over();
         if is_awaited {
             self.key.in_store.push(InStore::Busy(Busy {
@@ -35,10 +46,6 @@ impl KeyAt<'_> {
                 asks: Asks::ForRelease,
                 until: self.now + ANSWER_TIME,
             }));
-        }
-        if self.key.lines.is_some() && !mode.is_permit() {
-            // This process held the lock until now: that is news for those who wait.
-            self.key.line_mut(Side::of(mode)).news(self.now, None);
         }
         let awaited = self.key.lines.is_some() || is_awaited;
         ShareEnd::Release { awaited }
@@ -107,7 +114,7 @@ impl KeyAt<'_> {
     /// A hold is released at its end, and not handed over.
     pub(crate) fn forbid_handover(&mut self, held: &Arc<Held>) {
         if let Some(shared) = self.key.hold_mut(held) {
-            shared.limit_handovers(0, self.limits.handovers);
+            shared.forbid_handover();
         }
     }
 

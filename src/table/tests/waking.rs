@@ -14,7 +14,7 @@ async fn a_round_of_visits_ends() {
         match n % 100 {
             50 => wheel.place(held, now),
             _ => {
-                assert!(matches!(held.due(world.now), Due::Renew(_)));
+                assert!(matches!(held.due(world.now), Due::Renew));
                 wheel.place(held, deadline);
             }
         }
@@ -24,7 +24,7 @@ async fn a_round_of_visits_ends() {
         let due = wheel.take(now, 64);
         for held in &due {
             match held.due(now) {
-                Due::Renew(_) => wheel.place(held, held.deadline()),
+                Due::Renew => wheel.place(held, held.deadline()),
                 Due::Wait(until) => wheel.place(held, until),
                 _ => unreachable!("it is held"),
             }

@@ -228,6 +228,32 @@ async fn many_keys_of_one_guard_are_released_together() {
     }
 }
 
+/// So are its extension and, when their minimum is over, the keys that it has left.
+#[tokio::test(start_paused = true)]
+async fn many_keys_of_one_guard_are_kept_and_released_together() {
+    let lease = Lease::Renewed(Duration::from_secs(60));
+    let minimum = Duration::from_secs(5);
+    for waits in [true, false] {
+        let store = Wired::default();
+        let locks = LockClient::new(store.clone());
+        let guard = locks.lock_all(many_keys()).lease(lease).await.unwrap();
+        guard.hold_at_least(minimum).await.unwrap();
+        match waits {
+            true => guard.release().await.unwrap(),
+            false => drop(guard),
+        }
+        sleep(minimum - Duration::from_millis(100)).await;
+        let began = sizes(&store, "release", 1).len();
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(began, 0, "within the minimum");
+        for what in ["renew", "release"] {
+            assert_eq!(sizes(&store, what, 1), [100, 100, 50], "{what}");
+            assert_eq!(sizes(&store, what, 2), [2], "{what}");
+        }
+        assert!(store.is_empty());
+    }
+}
+
 /// Nothing is confirmed while a partition is silent, and the keys of the other partition are free at once.
 #[tokio::test(start_paused = true)]
 async fn a_part_that_is_down_keeps_only_its_own_keys() {

@@ -78,6 +78,88 @@ async fn a_short_lease_survives_an_outage_of_half_of_it() {
     held.release().await.expect("held all the time");
 }
 
+/// The questions that hang are asked again, and keep no other from being asked.
+#[tokio::test(start_paused = true)]
+async fn holds_outlive_renewals_that_hang() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let held = take(&locks, 1, 300).await;
+    store.slow(LEASE * 100);
+    while store.calls("renew", 1).len() < 2 {
+        sleep(Duration::from_millis(100)).await;
+    }
+    store.slow(Duration::ZERO);
+    sleep(LEASE * 2).await;
+    assert!(held.iter().all(|guard| !guard.is_lost()));
+}
+
+/// When a partition is back and slow, a late answer ends the outage: then its holds are not asked about again and again.
+#[tokio::test(start_paused = true)]
+async fn a_slow_answer_ends_an_outage() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let held = take(&locks, 1, 1000).await;
+    store.cut(1);
+    sleep(LEASE / 2).await;
+    store.slow(Duration::from_millis(1500));
+    store.restore(1);
+    sleep(LEASE / 2).await;
+    let before = store.calls("renew", 1).len();
+    sleep(LEASE * 2).await;
+    assert!(held.iter().all(|guard| !guard.is_lost()));
+    let calls = store.calls("renew", 1).len() - before;
+    assert!(
+        calls < 100,
+        "{calls} questions for six renewals of each hold"
+    );
+}
+
+/// Such as those of a key that the user may not write any more, which were due one by one.
+#[tokio::test(start_paused = true)]
+async fn holds_that_cannot_be_renewed_delay_no_others() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    store.refuse("refused");
+    let mut refused = Vec::new();
+    for n in 0..20 {
+        refused.push(locks.lock(format!("1:{n}:refused")).await.expect("free"));
+        sleep(Duration::from_millis(100)).await;
+    }
+    let lease = Lease::Renewed(Duration::from_secs(3));
+    let others = (0..3).map(|n| locks.lock(format!("1:{n}")).lease(lease).acquire());
+    let others: Vec<_> = join_all(others).await;
+    for _ in 0..100 {
+        sleep(Duration::from_secs(1)).await;
+        let lost = others
+            .iter()
+            .filter(|guard| guard.as_ref().expect("free").is_lost());
+        assert_eq!(lost.count(), 0);
+    }
+    assert!(refused.iter().all(LockGuard::is_lost));
+}
+
+/// They were renewed together after it, and are not renewed together ever after.
+#[tokio::test(start_paused = true)]
+async fn renewals_are_spread_again_after_an_outage() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let held = take(&locks, 1, 1000).await;
+    store.cut(1);
+    sleep(LEASE / 2).await;
+    store.restore(1);
+    sleep(Duration::from_secs(2)).await;
+    let mut most = 0;
+    for _ in 0..20 {
+        let before = store.calls("renew", 1).len();
+        sleep(LEASE / 60).await;
+        let renewed = store.calls("renew", 1)[before..]
+            .iter()
+            .map(|call| call.holds);
+        most = most.max(renewed.sum());
+    }
+    assert!(most > 0 && most < held.len() / 2, "{most} at once");
+}
+
 /// Holds that end while their partition is down are forgotten, and the partition is not probed any
 /// more.
 #[tokio::test(start_paused = true)]

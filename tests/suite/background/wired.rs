@@ -33,6 +33,8 @@ struct Shared {
     cut_at_renewal: Mutex<Option<u16>>,
     /// How long each call takes.
     latency: Mutex<Duration>,
+    /// The keys that end so are never renewed.
+    refused: Mutex<Option<&'static str>>,
     calls: Mutex<Vec<Call>>,
     in_flight: AtomicUsize,
     most_in_flight: AtomicUsize,
@@ -55,6 +57,11 @@ impl Wired {
     /// Sets the duration of later calls.
     pub(super) fn slow(&self, latency: Duration) {
         *self.shared.latency.lock().unwrap() = latency;
+    }
+
+    /// Refuses to renew the keys that end so.
+    pub(super) fn refuse(&self, end: &'static str) {
+        *self.shared.refused.lock().unwrap() = Some(end);
     }
 
     /// Cuts the partition off until [`restore`](Self::restore).
@@ -207,7 +214,14 @@ impl LockStore for Wired {
             let next = |left: usize| left.checked_sub(1).filter(|_| !is_check);
             let panics = panics.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
             assert!(panics.is_err(), "the renewal that was to panic");
-            let statuses = self.shared.inner.renew(renewals).await?;
+            let mut statuses = self.shared.inner.renew(renewals).await?;
+            if let Some(end) = *self.shared.refused.lock().unwrap() {
+                for (key, status) in keys.iter().zip(&mut statuses) {
+                    if key.as_str().ends_with(end) {
+                        *status = HoldStatus::Unknown;
+                    }
+                }
+            }
             if let Some(cut) = self.shared.cut_at_renewal.lock().unwrap().take() {
                 self.cut(cut);
                 return Err(StoreError::new(
