@@ -236,7 +236,7 @@ impl Keeper {
             match status {
                 HoldStatus::Held => {
                     telemetry::renewed(route, mode, || overdue);
-                    place(core, held, sent + next_visit(held, *lease, sent));
+                    place(core, held, sent + *lease / 3);
                 }
                 // Its deadline does not change, and it is renewed again soon.
                 HoldStatus::Unknown => {
@@ -280,18 +280,6 @@ fn place(core: &Core, held: &Arc<Held>, visit: Instant) {
     let mut shard = core.table.shard_of(&held.hold.key);
     if held.was_asked() {
         shard.wheel.place(held, visit.min(held.deadline()));
-    }
-}
-
-/// A third of the lease after the renewal; earlier, if that was cut at a limit that has been extended since.
-fn next_visit(held: &Held, lease: Duration, sent: Instant) -> Duration {
-    let full = held.lease.duration();
-    let is_cut_too_short =
-        lease < full && held.renewal(sent).is_some_and(|allowed| lease < allowed);
-    if is_cut_too_short {
-        lease / 3
-    } else {
-        full / 3
     }
 }
 
