@@ -49,7 +49,7 @@ pub(crate) struct Held {
 /// `held → releasing → ended`, or `held → ended`; if its last share ends before its minimum is over, `held → left → ended`. Between
 /// calls:
 ///
-/// * `deadline` moves only by an answer "held" to a renewal that came before it, and never back.
+/// * `deadline` moves only by an answer "held" to a renewal that came before it, never back, and never past `limit`.
 /// * `held_through` never moves back; it also moves after the end, because it is a fact about the store.
 /// * `end` is final. A hold that is past its deadline and not being released is lost, even before the keeper has noticed.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ struct State {
     questions: u64,
     /// The latest of them that the store answered with "held".
     held_through: u64,
-    /// When its renewals end; `None`: with the last share.
+    /// When the longest hold of its holder is over. No deadline is later.
     limit: Option<Instant>,
     /// A release has begun: it decides how the hold ends.
     releasing: bool,
@@ -146,9 +146,18 @@ impl Held {
         id.map(span::Id::from_non_zero_u64)
     }
 
-    /// The hold is handed over: its next holder has the next token.
-    pub(crate) fn advance_token(&self) {
+    /// It is handed over: its next holder may have it until `limit`, and has the next token. Returns whether the keeper must visit it
+    /// now, because its renewals may have ended or been cut at the limit before.
+    pub(crate) fn hand_over(&self, limit: Option<Instant>, now: Instant) -> bool {
         self.token.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        state.limit = limit;
+        !state.asked && state.deadline < now + self.lease.duration() * 2 / 3
+    }
+
+    /// When the longest hold of its holder is over.
+    pub(crate) fn limit(&self) -> Option<Instant> {
+        self.state.lock().limit
     }
 
     pub(crate) fn deadline(&self) -> Instant {
@@ -256,8 +265,10 @@ impl Held {
                 state.held_through = state.held_through.max(question.0);
                 let in_time = now < state.deadline;
                 if let Some((sent, lease)) = renewed.filter(|_| state.is_open() && in_time) {
+                    let until = sent + valid_for(lease);
+                    let until = state.limit.map_or(until, |limit| until.min(limit));
                     // No renewal shortens what the store keeps.
-                    state.deadline = state.deadline.max(sent + valid_for(lease));
+                    state.deadline = state.deadline.max(until);
                 }
                 State::notify(state);
                 false
@@ -304,12 +315,6 @@ impl Held {
             };
             caught(changed).await;
         }
-    }
-
-    /// Sets when its renewals end. Returns whether that is later than before.
-    pub(crate) fn set_limit(self: &mut Arc<Self>, limit: Option<Instant>) -> bool {
-        let before = self.change(|state| std::mem::replace(&mut state.limit, limit));
-        before.is_some_and(|before| limit.is_none_or(|limit| limit > before))
     }
 }
 

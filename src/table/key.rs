@@ -20,7 +20,7 @@ mod entering;
 mod granting;
 
 /// How many read holds of one key a process has in the store. Further readers join the youngest of them.
-const MAX_READ_HOLDS: usize = 64;
+pub(super) const MAX_READ_HOLDS: usize = 64;
 
 /// The holds and the requests of one key in this process.
 ///

@@ -14,6 +14,7 @@ use crate::store::HoldStatus;
 use crate::telemetry::Route;
 
 mod owners;
+mod reads;
 mod slots;
 mod tasks;
 mod waking;
@@ -283,9 +284,9 @@ impl World {
 
     fn end(&mut self, grant: NewShare) {
         let NewShare {
-            mut held, holder, ..
+            mut held, owner, ..
         } = grant;
-        let ended = self.event(|key| key.ended(&held, &holder, true));
+        let ended = self.event(|key| key.ended(&held, owner.as_ref(), true));
         if let ShareEnd::Release { awaited } = ended.unwrap_or_default() {
             let (_, question) = held.begin_release(self.now);
             if awaited {

@@ -131,7 +131,7 @@ impl KeyAt<'_> {
                 "the owner holds this key without a fencing token: ask for one at the outermost acquisition",
             ));
         }
-        Ok(Some(shared.join(terms, self.wheel, self.now)))
+        Ok(Some(shared.join(&terms.owner)))
     }
 
     /// Joins the youngest read hold, if it is young enough or there are too many, unless a writer of this process waits.
@@ -147,13 +147,13 @@ impl KeyAt<'_> {
             let is_younger = youngest
                 .as_ref()
                 .is_none_or(|other| other.granted < shared.granted);
-            if is_younger && shared.suits(terms, self.now) {
+            if is_younger && shared.admits(terms, self.now) {
                 youngest = Some(shared);
             }
         }
         let youngest = youngest?;
         let is_young = self.now < youngest.granted + self.limits.share_window;
-        (is_young || reads >= MAX_READ_HOLDS).then(|| youngest.join(terms, self.wheel, self.now))
+        (is_young || reads >= MAX_READ_HOLDS).then(|| youngest.join(&terms.owner))
     }
 
     /// The request `number` asked the store in vain, and waits now. `until`: when the holder's lease ends, if that is known. `leaves`:

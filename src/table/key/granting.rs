@@ -33,8 +33,7 @@ impl KeyAt<'_> {
             return Err(held);
         }
         let mut shared = Shared::new(held, self.now);
-        let visit = shared.held.first_visit(self.now);
-        let grant = shared.join(terms, self.wheel, self.now);
+        let (grant, visit) = shared.grant_to(terms);
         self.admit(shared, visit);
         Ok(grant)
     }
@@ -62,8 +61,7 @@ impl KeyAt<'_> {
         let line = self.key.line_mut(side);
         line.asks = None;
         let waiter = line.give(first, self.now);
-        let visit = shared.held.first_visit(self.now);
-        let grant = shared.join(&waiter.terms, self.wheel, self.now);
+        let (grant, visit) = shared.grant_to(&waiter.terms);
         self.out.tell(waiter.slot, waiter.ticket, Ok(grant));
         self.admit(shared, visit);
         true
@@ -85,12 +83,12 @@ impl KeyAt<'_> {
         if mode == LockMode::Read {
             let mut index = 0;
             while index < line.len() {
-                if !shared.suits(&line.get(index).terms, self.now) {
+                if !shared.admits(&line.get(index).terms, self.now) {
                     index += 1;
                     continue;
                 }
                 let waiter = line.give(index, self.now);
-                let grant = shared.join(&waiter.terms, self.wheel, self.now);
+                let grant = shared.join(&waiter.terms.owner);
                 self.out.tell(waiter.slot, waiter.ticket, Ok(grant));
             }
         }
