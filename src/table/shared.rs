@@ -15,6 +15,7 @@ use crate::telemetry::Route;
 ///
 /// It is here from its grant until its last share ends. Then it passes to the next request, or is released in the store. Each share
 /// is either `first` or counted in `more`. What it costs to join and to leave hardly depends on the number of shares.
+#[derive(Debug)]
 pub(super) struct Shared {
     pub(super) held: Arc<Held>,
     pub(super) granted: Instant,
@@ -23,7 +24,7 @@ pub(super) struct Shared {
     more: Option<Box<More>>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct More {
     /// The number of shares beside the first, how many have each owner, and how many each limit.
     shares: usize,
