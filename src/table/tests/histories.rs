@@ -238,13 +238,26 @@ async fn every_history_of_two_requests_of_an_owner_serves_all_and_leaves_nothing
 
 #[tokio::test(start_paused = true)]
 async fn every_history_of_a_store_that_fails_serves_all_and_leaves_nothing() {
-    let plan = Plan {
+    let failures = Plan {
         failures: true,
-        times: &[SHORT],
         ..QUIET
     };
-    plan.explore(6);
-    plan.of(READ_WRITE).explore(5);
+    let aging = Plan {
+        times: &[SHORT],
+        ..failures
+    };
+    aging.explore(6);
+    for modes in [READ_WRITE, FAIR, TWO_PERMITS] {
+        aging.of(modes).explore(5);
+    }
+    let owned = Plan {
+        owned: 2,
+        ..failures
+    };
+    owned.of(READ_WRITE).explore(5);
+    for modes in [EXCLUSIVE, FAIR, TWO_PERMITS] {
+        owned.of(modes).explore(6);
+    }
 }
 
 #[tokio::test(start_paused = true)]

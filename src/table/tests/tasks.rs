@@ -39,6 +39,27 @@ fn a_task_without_requests() {
     );
 }
 
+/// The first request in a fair queue has no place in the store yet, so that the second waits for it. The first fails.
+#[tokio::test(start_paused = true)]
+async fn those_that_wait_for_a_request_which_fails_are_woken() {
+    for fails in [Event::Fails(0), Event::Abandons(0)] {
+        let mut world = World::new(Instant::now());
+        for event in [
+            Event::Enters(0, LockMode::Fair),
+            Event::Unanswered(0),
+            Event::Enters(1, LockMode::Fair),
+            Event::Looks(1),
+            Event::Looks(0),
+        ] {
+            world.apply(event);
+        }
+        assert!(!world.tasks[1].looks(), "it waits for the first");
+        world.apply(fails);
+        let last = world.tasks.last_mut().expect("that of the second");
+        assert!(last.looks(), "{fails:?} wakes nobody");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_that_comes_after_the_end_of_a_task_starts_another() {
     a_task_without_requests();
