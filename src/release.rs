@@ -238,6 +238,13 @@ impl Core {
             .clone()
     }
 
+    /// Locks every mutex of the client that belongs to no key.
+    #[cfg(test)]
+    pub(crate) fn lock_all(&self) -> impl Sized {
+        let (checks, places) = (self.agenda.checks.lock(), self.places.lock());
+        (checks, places, self.losses.lock())
+    }
+
     /// Has the store keep holds for this time at least. A later renewal does not shorten it.
     async fn extend(
         self: Arc<Self>,

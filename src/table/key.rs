@@ -26,7 +26,7 @@ pub(super) const MAX_READ_HOLDS: usize = 64;
 ///
 /// The mutex of its shard protects it. A request is in one place: it shares a hold, it asks the store, or it waits in the line of
 /// its side. An owner has one request at a time that asks, or for which a task asks; its others wait behind it.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Key {
     /// The holds, the requests that ask, and the releases without an answer. Mostly one at a time, so that there is room for one.
     in_store: SmallVec<[InStore; 1]>,
@@ -50,6 +50,7 @@ pub(crate) struct KeyAt<'a> {
 }
 
 /// What this process has in the store.
+#[derive(Debug)]
 enum InStore {
     Held(Shared),
     Busy(Busy),
@@ -116,6 +117,13 @@ impl Key {
             InStore::Busy(busy) => Some(busy),
             InStore::Held(_) => None,
         })
+    }
+
+    /// How many questions this request has under way.
+    #[cfg(test)]
+    pub(super) fn asks(&self, number: u64) -> usize {
+        let asks = |busy: &&Busy| busy.number == number && busy.asks == Asks::ForHold;
+        self.all_busy().filter(asks).count()
     }
 
     /// How many requests ask for a side. One without an answer for too long does not count: its caller may not poll it any more.

@@ -15,6 +15,7 @@ use crate::telemetry::Route;
 ///
 /// It is here from its grant until its last share ends. Then it passes to the next request, or is released in the store. Its longest
 /// hold is that of the request which it was granted or passed to, and counts from then; a request that joins takes it as it is.
+#[derive(Debug)]
 pub(super) struct Shared {
     pub(super) held: Arc<Held>,
     pub(super) granted: Instant,
@@ -25,7 +26,7 @@ pub(super) struct Shared {
     more: Option<Box<More>>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct More {
     handovers: u32,
     /// The route of the present holder, and when it got the hold, since the first hand-over.

@@ -25,10 +25,11 @@ impl KeyAt<'_> {
         }
     }
 
-    /// A request that waits has the answer `error`.
+    /// A request that waits has the answer `error`. Those that wait for it go on.
     pub(crate) fn failed(&mut self, side: Side, ticket: u64, error: LockError) {
         if let Some(waiter) = self.key.line_mut(side).remove(ticket) {
             self.out.tell(waiter.slot, ticket, Err(error));
+            self.wake();
         }
     }
 
@@ -55,6 +56,7 @@ impl KeyAt<'_> {
                 Some(ticket) => tell_all(line.remove(ticket), error, &mut self.out),
                 None => tell_all(line.take_all(), error, &mut self.out),
             }
+            self.wake();
         }
     }
 
