@@ -1,6 +1,8 @@
 //! Readers with a longest hold.
 
 use super::*;
+use crate::hold::Held;
+use crate::store::HoldStatus;
 use crate::table::key::MAX_READ_HOLDS;
 
 const LONGEST: Duration = Duration::from_secs(60);
@@ -29,7 +31,7 @@ fn reads(world: &mut World, number: u64, terms: &Terms) -> (Arc<Held>, bool) {
 
 #[tokio::test(start_paused = true)]
 async fn readers_share_a_hold_with_the_same_longest_hold_alone() {
-    let mut world = World::new(Instant::now(), &[]);
+    let mut world = World::new(Instant::now());
     let (none, minute) = (read(None), read(Some(LONGEST)));
     let (unlimited, _) = reads(&mut world, 1, &none);
     let (limited, is_new) = reads(&mut world, 2, &minute);
@@ -50,7 +52,7 @@ async fn readers_share_a_hold_with_the_same_longest_hold_alone() {
 /// Then it asks for a hold of its own, rather than losing its lock much too early.
 #[tokio::test(start_paused = true)]
 async fn a_reader_too_many_shares_a_hold_while_half_of_its_longest_hold_is_left() {
-    let mut world = World::new(Instant::now(), &[]);
+    let mut world = World::new(Instant::now());
     let terms = read(Some(LONGEST));
     let mut youngest = None;
     for number in 0..MAX_READ_HOLDS as u64 {

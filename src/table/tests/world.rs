@@ -182,7 +182,7 @@ impl World {
     }
 
     pub(super) fn release(&mut self, mut held: Arc<Held>, awaited: bool) {
-        let (_, question, _) = held.begin_release(self.now);
+        let (_, question) = held.begin_release(self.now);
         let yields = false;
         let release = Releasing {
             held,

@@ -111,7 +111,13 @@ async fn a_process_whose_second_request_is_refused_listens_in_line() {
         assert!(asks(&store, &permit("n", 10)).await);
     }
     let locks = LockClient::new(RedisStore::connect(server.url()).await.unwrap());
-    let request = || locks.lock("n").permits(10).wait(Duration::from_secs(30)).acquire();
+    let request = || {
+        locks
+            .lock("n")
+            .permits(10)
+            .wait(Duration::from_secs(30))
+            .acquire()
+    };
     let first = tokio::spawn(request());
     let second = tokio::spawn(request());
     let _first = first.await.unwrap().unwrap();
