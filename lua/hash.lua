@@ -73,8 +73,8 @@ local function on_hash(command, name, field)
 end
 
 --# alone
--- Whether nothing is left after the field of an exclusive hold was removed. Other fields belong to the application, or to a lock
--- of another kind, and are kept. Data of the application loses the expiry that the lock gave it.
+-- Whether nothing is left after an exclusive or a write hold was removed. Other fields belong to the application, or to a lock of
+-- another kind, and are kept. Data of the application loses the expiry that the lock gave it.
 local function is_alone(name)
   if redis.call('EXISTS', name) == 0 then
     return true

@@ -48,11 +48,11 @@ end
 -- would never write after a writer of ours. Returns the reason of the refusal, or nil and the function that grants. A refused
 -- attempt that waits is recorded as waiting. `taken` is as in exclusive.lua.
 local function ask_read(keys, args, taken)
-  local name, id, life, mode, lock = keys[1], args[2], tonumber(args[1]), 'read', {}
+  local name, id, life, lock = keys[1], args[2], tonumber(args[1]), {}
 
   local function grant()
     redis.call('SET', keys[3], 1, 'PX', args[1])
-    redis.call('HSET', name, 'mode', mode, id, 1)
+    redis.call('HSET', name, 'mode', 'read', id, 1)
     expire(name, life)
     if lock.asked then
       redis.call('ZREM', 'tower_lock_readers:' .. lock.tag, id)
@@ -71,19 +71,18 @@ local function ask_read(keys, args, taken)
     return 2
   end
   local left = redis.call('PTTL', name)
-  local held = left == -2 and {} or redis.call('HMGET', name, 'mode', id, id .. ':write')
-  mode = held[1] or mode
+  local held = left == -2 and {} or redis.call('HMGET', name, 'mode', id)
   local no_lock = why_no_lock(held[1], left)
-  if no_lock and not (no_lock == 4 and (held[2] or held[3])) then
+  if no_lock and not (no_lock == 4 and held[2]) then
     return no_lock
   end
 
-  local refused, writes, mixed = nil, held[3], false
+  local refused, written, mixed = nil, held[1] == 'write', false
   local reads = held[2] and redis.call('EXISTS', keys[3]) == 1
   local passes = lock.asked and is_live(lock, redis.call('ZSCORE', 'tower_lock_pass:' .. lock.tag, id))
-  if mode == 'write' and not writes then
+  if written then
     refused = left
-  elseif not (writes or reads or passes) then
+  elseif not (reads or passes) then
     refused, mixed = held_back(lock, name)
   end
   if not (refused or held[1]) and lock.mixed and lock.turn == '1' and args[3] ~= '0' then
@@ -100,25 +99,21 @@ local function ask_read(keys, args, taken)
     join(lock, 'pass', id)
   end
   -- While a writer of ours waits, its release wakes the readers without a pass. It waits for those with one.
-  local listens = mode == 'write' and (passes or not has_living(lock, 'writers')) and is_redissons(name)
+  local listens = written and (passes or not has_living(lock, 'writers')) and is_redissons(name)
   ask_now(lock, mixed or listens)
   return listens and {1, refused, 1} or {1, refused}
 end
 
 --# leave
--- Ends a read hold. Beside a writer, the lock's expiry does not change. A reader whose timeout key has expired was gone before,
--- but its field is still removed. Returns 1 ended, 0 gone before, -1 ended and data of the application is left.
--- `removed`, `lived`: whether the field of the hold, and its timeout, were removed before (absent: it was not tried).
+-- Ends a read hold. A reader whose timeout key has expired was gone before, but its field is still removed. Returns 1 ended,
+-- 0 gone before, -1 ended and data of the application is left. `removed`, `lived`: whether the field of the hold, and its timeout,
+-- were removed before (absent: it was not tried).
 local function leave_read(keys, args, removed, lived)
   lived = lived or redis.call('DEL', keys[4])
   if (removed or on_hash('HDEL', keys[1], args[1])) == 0 then
     return 0
   end
-  local left, tag = redis.call('HLEN', keys[1]), keys[2]:sub(17)
-  if left > 1 and redis.call('HGET', keys[1], 'mode') == 'write' then
-    return lived
-  end
-  local lives, data, unknown = settle(keys[1], tag, left)
+  local lives, data, unknown = settle(keys[1], keys[2]:sub(17), redis.call('HLEN', keys[1]))
   if data and not lives then
     leave_data(keys[1])
   end

@@ -28,13 +28,13 @@ end
 -- Decides whether a write hold can be granted now; readers with a pass go first. Returns the reason of the refusal, or nil and
 -- the function that grants. A refused attempt that waits is recorded as waiting. The last of several readers may be Redisson's.
 local function ask_write(keys, args, taken)
-  local name, id, life, in_line = keys[1], args[2], tonumber(args[1]), args[3] == '2'
+  local name, id, in_line = keys[1], args[2], args[3] == '2'
   local lock, held = nil, {}
 
   local function grant()
     local token = keys[4] and next_token(keys[4], args[5], args[6])
     redis.call('HSET', name, 'mode', 'write', id .. ':write', 1)
-    expire(name, life)
+    expire(name, args[1])
     if lock and not held[2] then
       enter(lock, id, in_line, 'writers', 'readers', 'pass')
     end
@@ -56,7 +56,6 @@ local function ask_write(keys, args, taken)
     return no_lock
   end
   if held[2] then
-    life = math.max(life, left)
     return nil, grant
   end
   local refused, data, unknown = held[1] and left or nil, false, false
@@ -88,27 +87,22 @@ local function ask_write(keys, args, taken)
 end
 
 --# leave
--- Ends a write hold. If the writer also reads, its read remains, and the lock with it. The readers that wait now get passes:
--- they go before the next writer. Returns 0 gone before; if it ended: one more than the subscribers of Redisson's channel, or
--- -1 if data of the application is left. `removed`: whether the field was removed before (absent: it was not tried).
+-- Ends a write hold. The readers that wait now get passes: they go before the next writer. Returns 0 gone before; if it ended:
+-- one more than the subscribers of Redisson's channel, or -1 if data of the application is left. `removed`: whether the field was
+-- removed before (absent: it was not tried).
 local function leave_write(keys, args, removed)
   if (removed or on_hash('HDEL', keys[1], args[1] .. ':write')) == 0 then
     return 0
   end
-  local publish, lock = args[2] or 'PUBLISH', state_of(keys[2])
-  local lives, data = settle(keys[1], lock.tag, redis.call('HLEN', keys[1]))
-  if lives then
-    redis.call('HSET', keys[1], 'mode', 'read')
-  elseif data then
-    leave_data(keys[1])
-  end
+  redis.call('HDEL', keys[1], 'mode')
+  local publish, lock, alone = args[2] or 'PUBLISH', state_of(keys[2]), is_alone(keys[1])
   local passed = pass(lock, publish)
   local woken = wake_all(publish, keys[3])
   give_turn(lock, woken)
   if not call_first(lock, publish) and not passed then
     tidy_up(lock, 'writers', 'readers', 'pass')
   end
-  return data and -1 or 1 + woken
+  return alone and 1 + woken or -1
 end
 
 --# acquire

@@ -175,7 +175,9 @@ impl LockClient {
     ///
     /// The request asks for all keys at once. If one of them is in use, it waits for that key and holds none of the others
     /// meanwhile; then it asks for the rest. After a few such rounds it takes the keys one after the other, always in the same
-    /// order. So it eventually gets them, and requests for the same keys never deadlock. A key that is named twice is taken once.
+    /// order, and holds none for longer than a second while it waits for the next. So requests for the same keys never deadlock. But where
+    /// each of several keys has a queue that is longer than a second all the time, such a request may wait in vain, because holding one
+    /// while it waits for another would stop the others. A key that is named twice is taken once.
     /// A key may come with a mode of its own.
     ///
     /// ```

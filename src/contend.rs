@@ -26,7 +26,8 @@ pub(crate) use pending::{Pending, Reply, answered_late, attempt, held};
 /// The pause before the next question to a store that cannot serve now.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The task of one side of a key. If it is dropped before its end, with its runtime, those who wait get an error.
+/// The task of one side of a key. It runs near the request that has started it. If it is dropped before its end, with its runtime, it goes
+/// on where the background work runs; and with that, those who wait get an error.
 pub(crate) struct Contending {
     core: Arc<Core>,
     key: LockKey,
@@ -45,19 +46,26 @@ pub(crate) struct Contending {
     /// When it looked last whether the store still carries the hold of this process.
     checked: Instant,
     is_done: bool,
+    /// It goes on where the background work runs.
+    is_moved: bool,
 }
 
 impl Contending {
-    /// Starts the task. `pending`: the attempt that the store has refused, or has not answered; `answer`: when to ask again, or why
+    /// Starts the task for a request with these terms. `pending`: the attempt that the store has refused, or has not answered; `answer`: when to ask again, or why
     /// not.
     pub(crate) fn start(
         core: &Arc<Core>,
         key: &LockKey,
         task: Task,
-        pending: Option<Pending>,
+        terms: &Terms,
+        mut pending: Option<Pending>,
         answer: Option<Result<Duration, StoreErrorKind>>,
     ) {
         let now = Instant::now();
+        // It may have asked without patience, beside others: the task subscribes for one with a place.
+        if let Some(pending) = &mut pending {
+            pending.renew(terms);
+        }
         let rests_until = answer
             .and_then(Result::ok)
             .map(|retry_after| rest(now, retry_after));
@@ -73,9 +81,10 @@ impl Contending {
             in_a_row: 0,
             checked: now,
             is_done: false,
+            is_moved: false,
         };
         let pauses = matches!(answer, Some(Err(kind)) if kind.may_pass());
-        core.spawner.run(contending.run(pauses));
+        core.spawner.run_near(contending.run(pauses));
     }
 
     async fn run(mut self, pauses: bool) {
@@ -225,7 +234,7 @@ impl Contending {
                 let held = pending
                     .granted(&grants, |_| &terms, Instant::now())
                     .and_then(|mut holds| holds.pop());
-                held.map(|held| give(&core, held, None)).is_some()
+                held.is_some_and(|held| give(&core, held, None))
             }
         });
         join_all(asked.collect::<Vec<_>>())
@@ -273,31 +282,47 @@ impl Contending {
             .begin(&self.core, pending.attempt(), until)
             .await;
         let listens = self.listening.is_on();
-        self.event(Instant::now(), |key, task| key.listens(task.side, listens));
+        self.event(Instant::now(), |key, task| key.listens(task, listens));
         again
     }
 }
 
 impl Drop for Contending {
     fn drop(&mut self) {
-        if !self.is_done {
-            let error = StoreError::new(
-                StoreErrorKind::Unanswered,
-                "the task that asks for the key has ended with its runtime",
-            );
-            let error = LockError::Unavailable(error);
-            self.event(Instant::now(), |key, task| key.abandoned(task, &error));
+        if self.is_done {
+            return;
         }
+        if !self.is_moved {
+            let moved = Self {
+                pending: self.pending.take(),
+                listening: std::mem::take(&mut self.listening),
+                core: self.core.clone(),
+                key: self.key.clone(),
+                task: self.task.clone(),
+                is_moved: true,
+                ..*self
+            };
+            self.core.spawner.run(moved.run(false));
+            return;
+        }
+        let error = StoreError::new(
+            StoreErrorKind::Unanswered,
+            "the task that asks for the key has ended with its runtime",
+        );
+        let error = LockError::Unavailable(error);
+        self.event(Instant::now(), |key, task| key.abandoned(task, &error));
     }
 }
 
-/// Gives a hold to the first request that it fits, or back.
-fn give(core: &Arc<Core>, held: Arc<crate::hold::Held>, fair: Option<u64>) {
+/// Gives a hold to the first request that it fits, or back. Returns whether one has it.
+fn give(core: &Arc<Core>, held: Arc<crate::hold::Held>, fair: Option<u64>) -> bool {
     let now = Instant::now();
-    let is_taken = core.event(&held.hold.key, now, |key| key.given(&held, fair));
-    if is_taken != Some(true) {
+    let given = core.event(&held.hold.key, now, |key| key.given(&held, fair));
+    let is_taken = given == Some(true);
+    if !is_taken {
         core.release_unwanted(held);
     }
+    is_taken
 }
 
 /// When to ask again after a refusal, unless a wake-up comes first.

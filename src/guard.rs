@@ -18,8 +18,8 @@ use crate::telemetry::{Holding, Labels, Waiting};
 
 mod handle;
 
-use handle::{BegunInTime, Handles, Tenure, any_lost};
 pub use handle::{Ended, LockHandle};
+use handle::{Handles, any_lost};
 
 /// A held lock: one key, or several at once.
 ///
@@ -109,9 +109,8 @@ impl LockGuard {
 
     /// The time until which the lock is certainly held without a renewal, by this process's clock; the earliest of all keys.
     pub fn deadline(&self) -> Instant {
-        let deadlines = self.shares.iter().map(Tenure::of);
-        let earliest = deadlines.map(|tenure| tenure.deadline()).min();
-        earliest.expect("a guard holds at least one key")
+        let deadlines = self.shares.iter().map(|share| share.held().deadline());
+        deadlines.min().expect("a guard holds at least one key")
     }
 
     /// Whether any of its keys is lost: its deadline passed, or the store answered that the hold is gone.
@@ -125,11 +124,9 @@ impl LockGuard {
     ///
     /// Cancel safe.
     pub async fn lost(&self) {
-        // The guard is borrowed, so no release begins meanwhile.
-        let begun = BegunInTime::default();
         match &*self.shares {
-            [only] => Tenure::of(only).lost(&begun).await,
-            shares => any_lost(shares.iter().map(Tenure::of), &begun).await,
+            [only] => only.held().lost().await,
+            shares => any_lost(shares.iter().map(Share::held)).await,
         }
     }
 
@@ -175,7 +172,7 @@ impl LockGuard {
                 ));
             }
             let is_short = matches!(held.lease, Lease::Fixed(lease) if lease < time);
-            if is_short || share.limit().is_some_and(|limit| limit < until) {
+            if is_short || held.limit().is_some_and(|limit| limit < until) {
                 return Err(LockError::invalid(
                     "the hold ends before its least time: choose a longer fixed lease and a longer `max_hold`",
                 ));
@@ -207,9 +204,6 @@ impl LockGuard {
             holding.begin_release();
         }
         let now = Instant::now();
-        if !shares.iter().any(|share| share.is_over(now)) {
-            handles.began_in_time();
-        }
         Releasing {
             release: shares.release(record, now),
             handles,

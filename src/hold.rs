@@ -1,17 +1,19 @@
 //! One grant of the store: until when it is held, when the store last carried it, and how it ended.
 
 use std::future::pending;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tracing::span;
 
 use crate::error::{LockError, StoreError};
 use crate::lock::{FencingToken, Hold, Lease};
 use crate::store::HoldStatus;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard, caught};
 use crate::telemetry::{ObservedHold, Route};
 
 mod due;
@@ -37,6 +39,8 @@ pub(crate) struct Held {
     is_fenced: bool,
     /// The token of the present holder, if the hold is fenced. It is written under the mutex of its shard, while no guard shares it.
     token: AtomicU64,
+    /// The id of the span of the latest guard that holds it; 0 if it is off.
+    span: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -45,7 +49,7 @@ pub(crate) struct Held {
 /// `held → releasing → ended`, or `held → ended`; if its last share ends before its minimum is over, `held → left → ended`. Between
 /// calls:
 ///
-/// * `deadline` moves only by an answer "held" to a renewal that came before it, and never back.
+/// * `deadline` moves only by an answer "held" to a renewal that came before it, never back, and never past `limit`.
 /// * `held_through` never moves back; it also moves after the end, because it is a fact about the store.
 /// * `end` is final. A hold that is past its deadline and not being released is lost, even before the keeper has noticed.
 #[derive(Debug)]
@@ -56,7 +60,7 @@ struct State {
     questions: u64,
     /// The latest of them that the store answered with "held".
     held_through: u64,
-    /// When its renewals end; `None`: with the last share.
+    /// When the longest hold of its holder is over. No deadline is later.
     limit: Option<Instant>,
     /// A release has begun: it decides how the hold ends.
     releasing: bool,
@@ -93,6 +97,10 @@ impl ObservedHold for Held {
     fn is_lost(&self) -> bool {
         Held::is_lost(self, Instant::now())
     }
+
+    fn enter(&self, span: &span::Id) {
+        self.span.store(span.into_u64(), Ordering::Relaxed);
+    }
 }
 
 impl Held {
@@ -111,6 +119,7 @@ impl Held {
             place: AtomicU32::new(u32::MAX),
             is_fenced: token.is_some(),
             token: AtomicU64::new(token.map_or(0, FencingToken::value)),
+            span: AtomicU64::new(0),
             state: Mutex::new(State {
                 deadline: granted_until,
                 questions: 0,
@@ -131,9 +140,24 @@ impl Held {
         self.is_fenced.then(token)
     }
 
-    /// The hold is handed over: its next holder has the next token.
-    pub(crate) fn advance_token(&self) {
+    /// The span of the latest guard that holds it, which may have ended.
+    pub(crate) fn span(&self) -> Option<span::Id> {
+        let id = NonZeroU64::new(self.span.load(Ordering::Relaxed));
+        id.map(span::Id::from_non_zero_u64)
+    }
+
+    /// It is handed over: its next holder may have it until `limit`, and has the next token. Returns whether the keeper must visit it
+    /// now, because its renewals may have ended or been cut at the limit before.
+    pub(crate) fn hand_over(&self, limit: Option<Instant>, now: Instant) -> bool {
         self.token.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        state.limit = limit;
+        !state.asked && state.deadline < now + self.lease.duration() * 2 / 3
+    }
+
+    /// When the longest hold of its holder is over.
+    pub(crate) fn limit(&self) -> Option<Instant> {
+        self.state.lock().limit
     }
 
     pub(crate) fn deadline(&self) -> Instant {
@@ -241,8 +265,10 @@ impl Held {
                 state.held_through = state.held_through.max(question.0);
                 let in_time = now < state.deadline;
                 if let Some((sent, lease)) = renewed.filter(|_| state.is_open() && in_time) {
+                    let until = sent + valid_for(lease);
+                    let until = state.limit.map_or(until, |limit| until.min(limit));
                     // No renewal shortens what the store keeps.
-                    state.deadline = state.deadline.max(sent + valid_for(lease));
+                    state.deadline = state.deadline.max(until);
                 }
                 State::notify(state);
                 false
@@ -287,14 +313,8 @@ impl Held {
                 changed.as_mut().enable();
                 changed
             };
-            changed.await;
+            caught(changed).await;
         }
-    }
-
-    /// Sets when its renewals end. Returns whether that is later than before.
-    pub(crate) fn set_limit(self: &mut Arc<Self>, limit: Option<Instant>) -> bool {
-        let before = self.change(|state| std::mem::replace(&mut state.limit, limit));
-        before.is_some_and(|before| limit.is_none_or(|limit| limit > before))
     }
 }
 
@@ -335,11 +355,11 @@ impl State {
     }
 
     /// Wakes those who wait, after the mutex is unlocked.
-    fn notify(state: crate::sync::MutexGuard<'_, Self>) {
+    fn notify(state: MutexGuard<'_, Self>) {
         let changed = state.changed.clone();
         drop(state);
         if let Some(changed) = changed {
-            crate::sync::call_outside("a waker", || changed.notify_waiters());
+            changed.notify_waiters();
         }
     }
 }

@@ -238,6 +238,13 @@ impl Core {
             .clone()
     }
 
+    /// Locks every mutex of the client that belongs to no key.
+    #[cfg(test)]
+    pub(crate) fn lock_all(&self) -> impl Sized {
+        let (checks, places) = (self.agenda.checks.lock(), self.places.lock());
+        (checks, places, self.losses.lock())
+    }
+
     /// Has the store keep holds for this time at least. A later renewal does not shorten it.
     async fn extend(
         self: Arc<Self>,
@@ -284,19 +291,22 @@ impl Core {
     pub(crate) fn abandon_all(self: &Arc<Self>) {
         let (holds, outs) = self.table.close();
         outs.into_iter().for_each(|out| self.run(out));
-        let now = Instant::now();
-        // Those whose release has begun are left to their guards.
-        let lost = holds.into_iter().filter(|held| held.lose());
-        let lost: Vec<_> = lost.collect();
-        for held in &lost {
-            self.event(&held.hold.key, now, |key| key.lost(held));
-            self.report_loss(held, "shutdown");
-        }
-        let counted = &self.spawner.tracker;
-        let ends = lost
-            .into_iter()
-            .map(|held| Ending::new(self.clone(), held, false, now, counted.token()));
-        drop(self.kept(end_all(self.clone(), ends.collect(), false)));
+        let core = self.clone();
+        drop(self.kept(async move {
+            let mut ends = Vec::new();
+            for holds in holds.chunks(BATCH) {
+                ends.extend(holds.iter().filter_map(|held| core.abandon(held)));
+                tokio::task::yield_now().await;
+            }
+            drop(end_all(core, ends, false).await);
+        }));
+    }
+
+    /// A hold is lost by a shutdown. One whose release has begun is left to its guards.
+    fn abandon(self: &Arc<Self>, held: &Arc<Held>) -> Option<Ending> {
+        let counted = self.spawner.tracker.token();
+        self.lose(held, "shutdown")
+            .then(|| Ending::new(self.clone(), held.clone(), false, Instant::now(), counted))
     }
 }
 

@@ -80,6 +80,15 @@ impl Spawner {
         self.run_untracked(self.tracker.track_future(work));
     }
 
+    /// The same on the caller's runtime, if it is inside of one: it is near those who wait for the work, and each step to another thread
+    /// takes longer than the work.
+    pub(crate) fn run_near(&self, work: impl Future<Output = ()> + Send + 'static) {
+        match Handle::try_current() {
+            Ok(near) => drop(spawn(&near, self.tracker.track_future(work))),
+            Err(_) => self.run(work),
+        }
+    }
+
     /// The same for work that lasts as long as the client: a shutdown does not wait for it.
     pub(crate) fn run_untracked(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = self.runtime.get() {

@@ -108,16 +108,14 @@ fn other_limit(limit: u32) -> StoreError {
 /// # Contract
 ///
 /// 1. **Exclusion.** Live holds on one key satisfy their modes' rule: any number of `Read` holds, permits up to their limit, or
-///    exactly one hold of another mode. One exception: a `Read` attempt with the id of the live `Write` hold is granted (the
-///    writer may read). When that writer releases, its read stays, and other readers may enter.
+///    exactly one hold of another mode.
 /// 2. **Leases.** A granted or renewed hold lives for its lease by the store's own clock, then it is gone. Each reader expires
 ///    separately. A renewal never shortens a lease: a late renewal must not undo a later promise. A shared expiry is never
-///    shortened below the promise to another live hold: a `Write` hold whose owner also reads lives at least as long as that
-///    read.
+///    shortened below the promise to another live hold.
 /// 3. **Only `acquire` creates.** `renew`, `release` and `withdraw` never create a hold, and change only the holds that they
 ///    name.
 /// 4. **Acquiring twice is acquiring once.** An attempt that is made again while its hold lives is granted again. An id belongs
-///    to one mode of a key; only the id of a `Write` hold may also be used to `Read`.
+///    to one mode of a key. No client uses it in another mode, so what a store would answer is left open.
 /// 5. **Withdrawn is final.** Once `withdraw` has answered, the store has neither the attempt's hold nor its entries as a waiter.
 ///    If the attempt went unanswered, a later copy of it, which asks for the same hold, is not granted either, but fails with
 ///    [`StoreErrorKind::Refused`], for as long as a copy can be late.

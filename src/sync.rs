@@ -1,12 +1,15 @@
-//! The mutex of the state machines.
+//! The mutex of the state machines, and calls of code outside this crate.
 //!
 //! In unit tests, another thread may run at every lock and unlock, so that an
 //! [exploration](crate::exploration) can try all orders. Elsewhere it is std's mutex.
 
 use std::any::Any;
+use std::future::poll_fn;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::PoisonError;
+use std::pin::pin;
+use std::sync::{Arc, PoisonError};
+use std::task::{Context, Wake, Waker};
 
 #[cfg(test)]
 use crate::exploration;
@@ -22,6 +25,33 @@ pub(crate) fn call_outside(what: &'static str, call: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
         let panic = panic_text(&*panic);
         tracing::error!(panic, "{what} panicked");
+    }
+}
+
+/// Drives `work` with a waker whose panic is logged. Tokio wakes those who wait for one thing together, and a panic of one waker would take
+/// the wake-ups of the others with it.
+pub(crate) async fn caught<F: Future>(work: F) -> F::Output {
+    let mut work = pin!(work);
+    // The caller's, and the one around it.
+    let mut latest: Option<(Waker, Waker)> = None;
+    let polled = poll_fn(|cx| {
+        let known = latest.take();
+        let known = known.filter(|(callers, _)| callers.will_wake(cx.waker()));
+        let (_, waker) = latest.insert(known.unwrap_or_else(|| {
+            let callers = cx.waker().clone();
+            let waker = Arc::new(Caught(callers.clone())).into();
+            (callers, waker)
+        }));
+        work.as_mut().poll(&mut Context::from_waker(waker))
+    });
+    polled.await
+}
+
+struct Caught(Waker);
+
+impl Wake for Caught {
+    fn wake(self: Arc<Self>) {
+        call_outside("a waker", || self.0.wake_by_ref());
     }
 }
 

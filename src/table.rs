@@ -30,7 +30,7 @@ mod wheel;
 
 pub(crate) use key::{Entered, Key, KeyAt};
 pub(crate) use line::{Next, Side, Task};
-pub(crate) use new_share::{Holder, NewShare};
+pub(crate) use new_share::NewShare;
 pub(crate) use out::{Others, Out, ShareEnd};
 use shards::TableShard;
 pub(crate) use slot::{Slot, Taken};

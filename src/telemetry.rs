@@ -21,7 +21,8 @@
 //! the stored procedure is named after the mode. A hold is a span of kind `internal`. A
 //! wait that ends `overloaded`, `unavailable`, `conflict`, `lost` or `misused`, and a hold that ends `unconfirmed` or `lost`, is
 //! marked as failed (`otel.status_code` is `ERROR`), and its outcome is its `error.type`. A wait for a lock that is in use is no
-//! failure. The route is that of the span around, such as that of `tower_http::trace`.
+//! failure. A wait for a lock that this process holds follows from the holder's `lock_hold` (in OpenTelemetry: a link to its trace);
+//! of a holder in another process, `lockctl show` and the console tell. The route is that of the span around, such as that of `tower_http::trace`.
 //!
 //! While a partition of the store does not answer renewals, one batch of them probes it, every 100 ms at first and every second
 //! later. This is logged as one outage: `could not renew` (warn) when it begins and once a minute, `renewals are answered again`
@@ -84,8 +85,8 @@
 use std::fmt::{self, Write};
 
 use sha2::{Digest, Sha256};
-use tracing::Span;
 use tracing::level_filters::LevelFilter;
+use tracing::{Span, span};
 
 use crate::error::LockError;
 use crate::lock::{Hold, LockKey, hex};
@@ -137,6 +138,8 @@ pub(crate) struct Labels(pub(crate) Route, pub(crate) &'static str);
 pub(crate) trait ObservedHold: Send + Sync {
     fn hold(&self) -> &Hold;
     fn is_lost(&self) -> bool;
+    /// A guard that holds it has this span.
+    fn enter(&self, span: &span::Id);
 }
 
 /// Reports a hold that is lost while a guard has a share in it.

@@ -57,9 +57,12 @@ impl Task {
             request = request.fenced();
         }
         let mut owner = self.number();
+        let mut limit = max_hold;
         if key.is_some() && self.random.u8(..5) == 0 {
             request = request.owner(&self.shared.0);
             owner = self.shared.1;
+            // It may join a hold of its owner, and takes the limit of that hold.
+            limit = None;
         }
         Wish {
             request,
@@ -67,7 +70,7 @@ impl Task {
             owner,
             key,
             wait,
-            max_hold,
+            max_hold: limit,
         }
     }
 }

@@ -46,9 +46,9 @@ impl AllOf<'_> {
     ///
     /// First it asks for all keys in one question. If a key is in use, the request waits for that key alone and holds none of the
     /// others meanwhile, so that no other request waits for a free key because of one in use. When it has that key, it asks for
-    /// the rest at once. After a few such rounds it takes one key after the other, in order, every second round, so that it does not
-    /// starve. A request that waits then holds only keys that come earlier in the order, so there is no deadlock, and none of them for
-    /// longer than a second.
+    /// the rest at once. After a few such rounds it takes one key after the other, in order, every second round, so that it gets keys that
+    /// are seldom free together. A request that waits then holds only keys that come earlier in the order, so there is no deadlock, and
+    /// none of them for longer than a second.
     pub(super) async fn take(&self) -> Result<Shares, LockError> {
         let mut blocked = None;
         let mut failed = false;

@@ -134,7 +134,11 @@ impl LockRequest {
         self
     }
 
-    /// Sets when renewal ends, even if the guard still exists: the hold then expires, and is lost.
+    /// Sets how long the hold is renewed after its grant, even if the guard still exists: then it expires, and is lost.
+    ///
+    /// A request that joins a hold takes its limit as it is. So an inner guard of an owner neither lengthens nor shortens the longest
+    /// hold of the outer one, also after the end of that guard. Readers of this process share a hold only if they ask for the same
+    /// longest hold, of which at least half is left.
     #[inline]
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.terms.max_hold = Some(max_hold.min(FOR_EVER));
@@ -230,13 +234,19 @@ impl LockRequest {
         };
         match entered {
             Ok(Some(share)) => Ok(Started::Granted(guard(share).observed(waiting))),
-            Ok(None) => Ok(Started::Waits(Acquisition {
-                ticket,
-                request,
-                wait,
-                now,
-                waiting,
-            })),
+            Ok(None) => {
+                if waiting.span().is_some() {
+                    let keys = request.targets().iter().map(|target| &target.key);
+                    waiting.wait_for(keys.filter_map(|key| ticket.core.table.span_of(key)));
+                }
+                Ok(Started::Waits(Acquisition {
+                    ticket,
+                    request,
+                    wait,
+                    now,
+                    waiting,
+                }))
+            }
             Err(error) => {
                 drop(ticket);
                 request.refused(waiting, &error, now);

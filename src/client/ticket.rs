@@ -110,7 +110,7 @@ impl<'a> Ticket<'a> {
             Entered::Wait { start } => start,
         };
         if let Some(task) = start {
-            Contending::start(self.core, place.key, task, pending, answer);
+            Contending::start(self.core, place.key, task, place.terms, pending, answer);
         }
         self.places.push(place);
         None

@@ -40,6 +40,8 @@ pub(crate) enum Mutant {
     ExpiredPermitCounts,
     /// Every request of a process asks the store for a permit.
     HerdAsks,
+    /// A request that has asked for a permit does not pass the turn on when it is answered.
+    PermitTurnKept,
     /// A task ends, and the requests that come later wait for it.
     TaskGone,
     /// A grant that a request does not take stays with it.

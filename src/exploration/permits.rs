@@ -213,6 +213,37 @@ fn many_of_one_process() -> impl Fn() + Send + Sync {
     }
 }
 
+/// Another process has one of two permits. Of the requests that ask for the other one, one is refused, behind which a third waits: they
+/// have a place when that permit comes free.
+fn one_of_two_is_refused() -> impl Fn() + Send + Sync {
+    || {
+        block_on(async {
+            let (store, inside) = (Paced::default(), Inside::default());
+            let guard = permit(&LockClient::new(store.clone())).await.unwrap();
+            let client = LockClient::new(store.clone());
+            let full = Arc::new(AtomicUsize::new(0));
+            let visits = (0..3).map(|_| {
+                let (client, inside, full) = (client.clone(), inside.clone(), full.clone());
+                spawn(async move {
+                    let is_full =
+                        || full.fetch_max(inside.count(), Ordering::SeqCst) == LIMIT as usize;
+                    let stay = until("both permits are used", is_full);
+                    inside.visit(&client, stay).await;
+                })
+            });
+            let visits: Vec<_> = visits.collect();
+            while inside.count() == 0 {
+                yield_now().await;
+            }
+            settle(&store).await;
+            guard.release().await.unwrap();
+            for visit in visits {
+                visit.await.unwrap();
+            }
+        });
+    }
+}
+
 /// A process dies with every permit.
 fn a_death() -> impl Fn() + Send + Sync {
     || {
@@ -271,6 +302,11 @@ fn no_more_requests_of_a_process_ask_than_there_are_permits() {
 }
 
 #[test]
+fn a_refused_request_passes_the_turn_on() {
+    explore(ORDERS, one_of_two_is_refused());
+}
+
+#[test]
 fn permits_of_a_dead_process_come_free() {
     explore(ORDERS, a_death());
 }
@@ -303,6 +339,16 @@ mod mutants {
     #[test]
     fn a_crowd_of_one_process_that_asks_for_one_permit_is_found() {
         finds(Mutant::HerdAsks, ORDERS, many_of_one_process());
+    }
+
+    #[test]
+    fn a_request_that_is_answered_and_keeps_the_turn_is_found() {
+        finds(Mutant::PermitTurnKept, ORDERS, one_of_two_is_refused());
+    }
+
+    #[test]
+    fn a_request_that_gives_up_and_keeps_its_question_is_found() {
+        finds(Mutant::TurnKept, ORDERS, crowd(1, 5, true));
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::select_all;
@@ -15,6 +14,7 @@ use crate::error::LockError;
 use crate::hold::Held;
 use crate::lock::{FencingToken, Hold, HoldId, LockKey, LockMode, Owner};
 use crate::release::Share;
+use crate::sync::caught;
 
 /// Observes a lock that a guard holds, such as the one that the layer holds around a request.
 ///
@@ -114,7 +114,8 @@ impl LockHandle {
     /// The time until which the lock is certainly held without a renewal, by this process's clock; the earliest of all keys.
     /// It has no meaning after the end of the guard.
     pub fn deadline(&self) -> Instant {
-        let earliest = self.observed.tenures.iter().map(Tenure::deadline).min();
+        let tenures = self.observed.tenures.iter();
+        let earliest = tenures.map(|tenure| tenure.held.deadline()).min();
         earliest.expect("a guard holds at least one key")
     }
 
@@ -130,8 +131,7 @@ impl LockHandle {
             let hold = &tenure.held.hold;
             let is_same = hold.key == *key && hold.id.client() == client;
             let excludes = is_same && (excludes(hold.mode) || excludes(mode));
-            // The release of this guard may be awaited after its longest hold, while the hold goes on.
-            excludes && !tenure.is_lost(&BegunInTime::default()) && !tenure.held.has_ended()
+            excludes && !tenure.held.is_lost(Instant::now()) && !tenure.held.has_ended()
         })
     }
 
@@ -163,11 +163,11 @@ impl LockHandle {
     ///
     /// Cancel safe.
     pub async fn ended(&self) -> Ended {
-        let tenures = self.observed.tenures.iter().cloned();
-        let lost = async { any_lost(tenures, &self.observed.begun).await };
+        let holds = self.observed.tenures.iter().map(|tenure| &tenure.held);
+        let lost = async { any_lost(holds).await };
         tokio::select! {
             biased; // without chance, a simulation replays
-            end = self.observed.end.wait() => *end,
+            end = caught(self.observed.end.wait()) => *end,
             () = lost => Ended::Lost,
         }
     }
@@ -193,20 +193,12 @@ impl Handles {
         let observed = self.0.get_or_init(|| {
             Arc::new(GuardView {
                 tenures: shares.iter().map(Tenure::of).collect(),
-                begun: BegunInTime::default(),
                 end: AssertUnwindSafe(SetOnce::new()),
             })
         });
         LockHandle {
             observed: observed.clone(),
             owner: None,
-        }
-    }
-
-    /// The release of the guard begins before its longest hold is over.
-    pub(super) fn began_in_time(&self) {
-        if let Some(observed) = self.0.get() {
-            observed.begun.store(true, Ordering::Relaxed);
         }
     }
 
@@ -232,86 +224,40 @@ impl Handles {
 
 impl Drop for Handles {
     fn drop(&mut self) {
-        self.end(GuardView::was_any_lost);
+        self.end(GuardView::is_any_lost);
     }
 }
 
 /// A guard, as its handles see it.
 struct GuardView {
     tenures: SmallVec<[Tenure; 1]>,
-    begun: BegunInTime,
     /// It is set as a whole or not at all, so handles stay usable in code whose panics are caught.
     end: AssertUnwindSafe<SetOnce<Ended>>,
 }
 
 impl GuardView {
     fn is_any_lost(&self) -> bool {
-        let mut tenures = self.tenures.iter();
-        tenures.any(|tenure| tenure.is_lost(&self.begun))
-    }
-
-    /// The same at the end of the guard, whose shares may have ended just before.
-    fn was_any_lost(&self) -> bool {
-        let begun = self.begun.load(Ordering::Relaxed);
-        let mut tenures = self.tenures.iter();
-        tenures.any(|tenure| tenure.held.is_lost(Instant::now()) || !begun && tenure.is_over())
+        let now = Instant::now();
+        self.tenures.iter().any(|tenure| tenure.held.is_lost(now))
     }
 }
 
-/// Whether the release of a guard has begun before its longest hold was over. That limit does not end it then, however long the
-/// store takes to answer.
-pub(super) type BegunInTime = AtomicBool;
-
 /// A guard's share in one hold.
-#[derive(Clone)]
-pub(super) struct Tenure {
+struct Tenure {
     held: Arc<Held>,
     token: Option<FencingToken>,
-    limit: Option<Instant>,
 }
 
 impl Tenure {
-    pub(super) fn of(share: &Share) -> Self {
+    fn of(share: &Share) -> Self {
         Self {
             held: share.held().clone(),
             token: share.token(),
-            limit: share.limit(),
-        }
-    }
-
-    pub(super) fn deadline(&self) -> Instant {
-        let deadline = self.held.deadline();
-        self.limit.map_or(deadline, |limit| deadline.min(limit))
-    }
-
-    fn is_lost(&self, begun: &BegunInTime) -> bool {
-        // The clock is read first: a release that had begun by then is seen.
-        self.held.is_lost(Instant::now())
-            || self.is_over() && !begun.load(Ordering::Relaxed) && !self.held.has_ended()
-    }
-
-    fn is_over(&self) -> bool {
-        self.limit.is_some_and(|limit| Instant::now() >= limit)
-    }
-
-    pub(super) async fn lost(&self, begun: &BegunInTime) {
-        match self.limit {
-            None => self.held.lost().await,
-            Some(limit) => tokio::select! {
-                biased; // without chance, a simulation replays
-                () = self.held.lost() => {}
-                () = tokio::time::sleep_until(limit) => {
-                    if begun.load(Ordering::Relaxed) || self.held.has_ended() {
-                        self.held.lost().await;
-                    }
-                }
-            },
         }
     }
 }
 
 /// Waits until any of them is lost.
-pub(super) async fn any_lost(tenures: impl Iterator<Item = Tenure>, begun: &BegunInTime) {
-    let lost = tenures.map(|tenure| Box::pin(async move { tenure.lost(begun).await }));
-    select_all(lost).await;
+pub(super) async fn any_lost<'a>(holds: impl Iterator<Item = &'a Arc<Held>>) {
+    select_all(holds.map(|held| Box::pin(held.lost()))).await;
 }

@@ -27,26 +27,18 @@ pub(crate) enum Due {
 }
 
 impl Held {
-    /// When the keeper visits it first: at any time within a third of its lease, so that holds that were granted together are not
-    /// renewed together ever after.
-    pub(crate) fn first_visit(self: &mut Arc<Self>, now: Instant) -> Instant {
+    /// It is granted to a request that may have it until `limit`. Returns when the keeper visits it first: at any time within a third
+    /// of its lease, so that holds that were granted together are not renewed together ever after.
+    pub(crate) fn granted(self: &mut Arc<Self>, limit: Option<Instant>, now: Instant) -> Instant {
         let third = self.lease.duration() / 3;
-        let deadline = self.change(|state| state.deadline);
+        let deadline = self.change(|state| {
+            state.limit = limit;
+            state.deadline
+        });
         match self.lease {
             Lease::Renewed(_) => deadline.min(now + third / 1024 * fastrand::u32(256..1024)),
             Lease::Fixed(_) => deadline,
         }
-    }
-
-    /// When to visit it if its limit was extended: its renewals may have ended, or have been cut. `None`: at the visit that it has.
-    pub(crate) fn early_visit(&self, now: Instant) -> Option<Instant> {
-        let state = self.state.lock();
-        let left = state.deadline.saturating_duration_since(now);
-        let lease = self.lease.duration();
-        let waits = state.asked || !state.is_open() || matches!(self.lease, Lease::Fixed(_));
-        // With more than a lease left, which its minimum gave it, its renewals may have ended all the same.
-        let is_full = left >= lease * 2 / 3 && left <= lease;
-        (!is_full && !waits).then(|| now + left.saturating_sub(lease * 2 / 3))
     }
 
     /// How much earlier than at its next visit it may be renewed, so that it shares a question with others. What may come earlier is
@@ -102,11 +94,16 @@ impl Held {
         };
         match state.limit {
             None => Some(lease),
-            Some(limit) => {
-                let left = limit.saturating_duration_since(now);
-                (!left.is_zero()).then(|| lease.min(left))
-            }
+            Some(_) if self.is_at_limit(state) => None,
+            Some(limit) => Some(lease.min(limit.saturating_duration_since(now))),
         }
+    }
+
+    /// Whether a renewal gains nothing: its lease was cut at its limit, from which its deadline is as far as from the end of a lease.
+    fn is_at_limit(&self, state: &State) -> bool {
+        let lease = self.lease.duration();
+        let cut = state.deadline + (lease - valid_for(lease));
+        state.limit.is_some_and(|limit| limit <= cut)
     }
 
     /// How long a renewal is overdue.
@@ -119,12 +116,8 @@ impl Held {
 
     /// Why a hold whose deadline passed has ended.
     pub(crate) fn why_over(&self) -> &'static str {
-        let lease = self.lease.duration();
-        let state = self.state.lock();
-        // The lease was cut at the limit, from which its deadline is as far as from the end of a lease.
-        let cut = state.deadline + (lease - valid_for(lease));
         match self.lease {
-            _ if state.limit.is_some_and(|limit| limit <= cut) => "max_hold",
+            _ if self.is_at_limit(&self.state.lock()) => "max_hold",
             Lease::Fixed(_) => "lease_over",
             Lease::Renewed(_) => "not_renewed",
         }

@@ -202,33 +202,41 @@ async fn the_release_of_a_hold_that_is_over_confirms_nothing() {
 async fn a_token_rises_with_each_hand_over() {
     assert_eq!(held().token(), None);
     let held = held_for(RENEWED, Some(7));
-    held.advance_token();
+    held.hand_over(None, Instant::now());
     assert_eq!(held.token(), Some(FencingToken::new(8)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_ends_the_renewals() {
+async fn renewals_are_cut_at_the_limit_and_end_with_it() {
     let mut held = Arc::new(held());
-    let now = Instant::now();
-    assert!(!held.set_limit(None));
-    assert!(
-        !held.set_limit(Some(now + LEASE / 3)),
-        "before, there was none"
-    );
-    assert!(!held.set_limit(Some(now + LEASE / 3)));
-    assert_eq!(held.renewal(now), Some(LEASE / 3));
-    assert!(held.set_limit(Some(now + LEASE / 2)));
-    assert_eq!(held.renewal(now), Some(LEASE / 2));
-    assert_eq!(held.renewal(now + LEASE / 2), None);
-    assert_eq!(
-        due(&held, now + LEASE / 2),
-        format!("wait {:?}", held.deadline() - now - LEASE / 2)
-    );
-    assert!(held.set_limit(None));
-    assert_eq!(held.renewal(now), Some(LEASE));
-    assert!(held.lose());
+    let limit = Instant::now() + LEASE * 4 / 3;
+    held.granted(Some(limit), Instant::now());
+    assert_eq!(held.limit(), Some(limit));
+    assert_eq!(due(&held, Instant::now()), format!("renew {LEASE:?}"));
+    assert!(held.was_asked());
+    advance(LEASE / 2).await;
+    let (now, left) = (Instant::now(), limit - Instant::now());
+    assert_eq!(held.renewal(now), Some(left));
+    assert_eq!(due(&held, now), format!("renew {left:?}"));
+    renews(&held, left);
+    assert_eq!(held.deadline(), now + valid_for(left));
+    assert!(held.was_asked());
+    let rest = format!("wait {:?}", held.deadline() - now);
+    assert_eq!(due(&held, now), rest, "another gains nothing");
     assert_eq!(held.renewal(now), None);
+    assert_eq!(due(&held, held.deadline()), "over");
+    assert_eq!(held.why_over(), "max_hold");
     assert_eq!(held_for(FIXED, None).renewal(now), None);
+}
+
+/// A renewal for longer was under way when the hold was handed over.
+#[tokio::test(start_paused = true)]
+async fn no_answer_moves_the_deadline_past_the_limit() {
+    let held = held();
+    let limit = Instant::now() + LEASE;
+    held.hand_over(Some(limit), Instant::now());
+    renews(&held, 2 * LEASE);
+    assert_eq!(held.deadline(), limit);
 }
 
 #[tokio::test(start_paused = true)]
@@ -321,34 +329,30 @@ async fn the_first_visit_is_within_a_third_of_the_lease() {
     let now = Instant::now();
     for _ in 0..200 {
         let mut held = Arc::new(held());
-        let after = held.first_visit(now) - now;
+        let after = held.granted(None, now) - now;
         assert!(LEASE / 3 / 5 < after && after <= LEASE / 3, "{after:?}");
         let mut fixed = Arc::new(held_for(FIXED, None));
-        assert_eq!(fixed.first_visit(now), fixed.deadline());
+        assert_eq!(fixed.granted(None, now), fixed.deadline());
         // It was granted for a shorter time.
         held.change(|state| state.deadline = now + TICK);
-        assert_eq!(held.first_visit(now), now + TICK);
+        assert_eq!(held.granted(None, now), now + TICK);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_whose_limit_is_extended_is_visited_early_if_its_renewals_had_ended() {
-    let now = Instant::now();
-    let late = now + LEASE / 2;
-    let held = held();
-    assert_eq!(held.early_visit(now), None, "it was just granted");
-    assert_eq!(held.early_visit(held.deadline() - LEASE * 2 / 3), None);
-    assert_eq!(held.early_visit(late), Some(late));
-    assert_eq!(held_for(FIXED, None).early_visit(late), None);
+async fn a_hold_that_is_handed_over_late_is_visited_unless_it_is_being_renewed() {
+    let (held, now) = (held(), Instant::now());
+    let late = held.deadline() - LEASE * 2 / 3 + TICK;
+    let limit = Some(now + LEASE);
+    assert!(!held.hand_over(limit, now), "it was just granted");
+    assert!(!held.hand_over(limit, late - TICK));
+    assert!(held.hand_over(limit, late));
+    assert!(held.hand_over(None, late));
     due(&held, now);
-    assert_eq!(held.early_visit(late), None, "it is being renewed");
-    held.was_asked();
-    // Its minimum gave it more than a lease, and its renewals may have ended since.
-    renews(&held, 20 * LEASE);
-    let full = held.deadline() - LEASE * 2 / 3;
-    assert_eq!(held.early_visit(late), Some(full));
-    assert!(held.lose());
-    assert_eq!(held.early_visit(late), None);
+    assert!(!held.hand_over(None, late));
+    assert!(held.was_asked());
+    assert!(held.hand_over(None, late));
+    assert_eq!(held.renewal(late), Some(LEASE), "no limit is left");
 }
 
 #[tokio::test(start_paused = true)]
@@ -365,9 +369,9 @@ async fn a_hold_that_is_over_says_why() {
     assert_eq!(held.why_over(), "not_renewed");
     assert_eq!(held_for(FIXED, None).why_over(), "lease_over");
     let margin = LEASE - valid_for(LEASE);
-    held.set_limit(Some(deadline + margin));
+    held.granted(Some(deadline + margin), Instant::now());
     assert_eq!(held.why_over(), "max_hold");
-    held.set_limit(Some(deadline + margin + TICK));
+    held.granted(Some(deadline + margin + TICK), Instant::now());
     assert_eq!(held.why_over(), "not_renewed");
 }
 
@@ -414,5 +418,39 @@ mod mutants {
             Mutant::ReleaseOverruled,
             a_loss_that_is_noticed_after_its_release_began_is_none,
         );
+    }
+}
+
+/// One that stands in for a broken executor's, and for a test's.
+struct Wakes {
+    panics: bool,
+    woken: AtomicU32,
+}
+
+impl std::task::Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.woken.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.panics, "a waker of the test");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waker_that_panics_keeps_no_other_from_hearing_of_a_loss() {
+    let held = held();
+    let wakers = [true, false, true, false].map(|panics| {
+        Arc::new(Wakes {
+            panics,
+            woken: AtomicU32::new(0),
+        })
+    });
+    let mut waits: Vec<_> = wakers.iter().map(|_| Box::pin(held.lost())).collect();
+    for (wait, waker) in waits.iter_mut().zip(&wakers) {
+        let waker = Waker::from(waker.clone());
+        let polled = wait.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+    }
+    assert!(held.lose());
+    for waker in &wakers {
+        assert_eq!(waker.woken.load(Ordering::Relaxed), 1);
     }
 }

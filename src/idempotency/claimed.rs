@@ -9,7 +9,8 @@ use crate::lock::LockKey;
 ///
 /// It is in the extensions of each request that the layer has claimed, and an axum handler extracts it. Two requests have the same
 /// name exactly if the layer takes one for a repeat of the other. So it is the key to write into the handler's own transaction: see
-/// [the guide](crate::guide::exactly_once). The raw header is not, because it lacks the tenant, and `"k"` and `k` are one key.
+/// [the guide](https://github.com/tower-distributed-lock/tower-distributed-lock/blob/main/docs/guide/exactly_once.md). The raw
+/// header is not, because it lacks the tenant, and `"k"` and `k` are one key.
 ///
 /// A request without a key passes the layer unclaimed: extract an `Option<IdempotencyKey>` there, or set
 /// [`required`](super::IdempotencyLayer::required). Of several layers, it is the name of the innermost one.

@@ -271,7 +271,7 @@ async fn ask(core: Arc<Core>, holds: Vec<Renewed>) -> Result<usize, StoreError> 
         match status {
             HoldStatus::Held => {
                 telemetry::renewed(route, mode, || overdue);
-                let next = next_visit(held, *lease, sent, overdue);
+                let next = next_visit(*lease, overdue);
                 place(&core, held, sent + next);
             }
             // Its deadline does not change, and it is renewed again soon.
@@ -298,15 +298,8 @@ fn place(core: &Core, held: &Arc<Held>, visit: Instant) {
     }
 }
 
-/// A third of the lease after the renewal; earlier, if that was cut at a limit that has been extended since. Holds that were renewed
-/// late together, such as after an outage, are not renewed together ever after.
-fn next_visit(held: &Held, lease: Duration, sent: Instant, overdue: Duration) -> Duration {
-    let full = held.lease.duration();
-    let is_cut_too_short =
-        lease < full && held.renewal(sent).is_some_and(|allowed| lease < allowed);
-    if is_cut_too_short {
-        lease / 3
-    } else {
-        full / 3 - overdue.min(full / 10).mul_f64(fastrand::f64())
-    }
+/// A third of the lease after the renewal. Holds that were renewed late together, such as after an outage, are not renewed together ever
+/// after.
+fn next_visit(lease: Duration, overdue: Duration) -> Duration {
+    lease / 3 - overdue.min(lease / 10).mul_f64(fastrand::f64())
 }

@@ -151,7 +151,8 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
     shared_setters!();
 
     /// Sets how long a request may hold its lock (default 5 min, or the [`lease`](Self::lease) if it is longer), so that a handler
-    /// that hangs does not hold it forever. After that the lock counts as lost.
+    /// that hangs does not hold it forever. After that the lock counts as lost, also for guards that
+    /// [share](crate::LockHandle::share) it and for layers further in that have locked the same key.
     ///
     /// # Panics
     ///

@@ -38,7 +38,7 @@ impl LockHandle {
     }
 
     /// Takes one more share in the lock that a [`DistributedLockLayer`](super::DistributedLockLayer) holds around a request, at once: it is held until that guard has ended too, even
-    /// beyond the response.
+    /// beyond the response, but not beyond the layer's [`max_hold`](super::DistributedLockLayer::max_hold).
     ///
     /// ```
     /// # use tower_distributed_lock::{LockClient, LockError, LockHandle};

@@ -13,15 +13,15 @@ use super::releasing::{ShareRelease, Work, end_all};
 use crate::error::{LockError, worst};
 use crate::hold::Held;
 use crate::limits::ANSWER_TIME;
-use crate::lock::FencingToken;
+use crate::lock::{FencingToken, Owner};
 use crate::store::{Record, undecided};
-use crate::table::{Holder, NewShare, ShareEnd};
+use crate::table::{NewShare, ShareEnd};
 
 /// A share in a hold: the duty to end it, from the grant to the end. The last share of a hold releases it.
 pub(crate) struct Share {
     /// `None` once the share has ended.
     of: Option<(Arc<Core>, Arc<Held>)>,
-    holder: Holder,
+    owner: Option<Owner>,
 }
 
 /// What a share leaves when it ends.
@@ -36,7 +36,7 @@ impl Share {
     pub(super) fn new(core: Arc<Core>, grant: NewShare) -> Self {
         Self {
             of: Some((core, grant.held)),
-            holder: grant.holder,
+            owner: grant.owner,
         }
     }
 
@@ -58,19 +58,6 @@ impl Share {
         self.held().token()
     }
 
-    /// When its own longest hold is over.
-    pub(crate) fn limit(&self) -> Option<Instant> {
-        self.holder.limit
-    }
-
-    pub(crate) fn is_over(&self, now: Instant) -> bool {
-        self.holder.limit.is_some_and(|limit| now >= limit)
-    }
-
-    pub(crate) fn is_lost(&self, now: Instant) -> bool {
-        self.held().is_lost(now) || self.is_over(now)
-    }
-
     /// Ends the share at once. The release returns whether the store carried the hold until now, and the store keeps `record` if
     /// it did.
     ///
@@ -78,12 +65,11 @@ impl Share {
     ///
     /// With a record also `Invalid` if others share the hold: then nothing is recorded.
     pub(crate) fn release(mut self, record: Option<Record>, now: Instant) -> ShareRelease {
-        let is_over = self.is_over(now);
-        let record = record.filter(|_| !self.is_lost(now));
+        let record = record.filter(|_| !self.held().is_lost(now));
         let records = record.is_some();
         match self.end(!records, now) {
-            EndedShare::Last(ending) => ending.begin(record).lost_if(is_over),
-            EndedShare::Shared(_, held) if is_over || held.is_lost(now) => {
+            EndedShare::Last(ending) => ending.begin(record),
+            EndedShare::Shared(_, held) if held.is_lost(now) => {
                 ShareRelease::done(Err(LockError::Lost))
             }
             EndedShare::Shared(..) if records => ShareRelease::done(Err(LockError::invalid(
@@ -100,7 +86,7 @@ impl Share {
     /// Ends all shares at once, those of one partition in few questions. The release returns whether the store carried every hold
     /// until now.
     pub(crate) fn release_all(shares: SmallVec<[Self; 1]>, now: Instant) -> ShareRelease {
-        let is_lost = shares.iter().any(|share| share.is_lost(now));
+        let is_lost = shares.iter().any(|share| share.held().is_lost(now));
         let Some(core) = shares.first().map(|share| share.core().clone()) else {
             return ShareRelease::done(Ok(()));
         };
@@ -139,7 +125,7 @@ impl Share {
         // Before the hold leaves the table: a shutdown that does not find it there waits for its release.
         let counted = core.spawner.tracker.token();
         let ended = core.event(&held.hold.key, now, |key| {
-            key.ended(&held, &self.holder, pass_on)
+            key.ended(&held, self.owner.as_ref(), pass_on)
         });
         match ended.unwrap_or_default() {
             ShareEnd::GoesOn => EndedShare::Shared(core, held),
@@ -173,7 +159,7 @@ impl Shares {
     }
 
     pub(crate) fn is_any_lost(&self, now: Instant) -> bool {
-        self.iter().any(|share| share.is_lost(now))
+        self.iter().any(|share| share.held().is_lost(now))
     }
 
     /// Has the store keep the holds until `until` at least, also after their release and without this process.

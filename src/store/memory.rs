@@ -9,7 +9,7 @@
 //! used again.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -22,6 +22,7 @@ use super::{
 use crate::audit::{Audit, Deployment};
 use crate::error::StoreError;
 use crate::lock::{Hold, LockKey};
+use crate::sync::{Mutex, MutexGuard};
 
 mod channel;
 mod entries;
@@ -38,8 +39,9 @@ use inspect::Processes;
 use records::Records;
 use shard::{Key, Shard};
 
-/// The number of shards: enough that threads rarely contend, and few enough to be cheap.
-const SHARDS: usize = 64;
+/// The number of shards: enough that threads rarely contend, and few enough to be cheap. One in an exploration, where each mutex is a
+/// point at which others run.
+const SHARDS: usize = if cfg!(shuttle) { 1 } else { 64 };
 
 /// Locks in this process's memory: for one process, for development, for tests.
 ///
@@ -108,8 +110,8 @@ impl MemoryStore {
     pub fn is_empty(&self) -> bool {
         let shards = self.shared.shards.iter();
         let now = Instant::now();
-        shards.into_iter().all(|shard| lock(shard).is_empty(now))
-            && lock(&self.shared.records).is_empty(now)
+        shards.into_iter().all(|shard| shard.lock().is_empty(now))
+            && self.shared.records.lock().is_empty(now)
     }
 }
 
@@ -183,7 +185,7 @@ impl LockStore for MemoryStore {
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
-        Ok(lock(&self.shared.records).get(key, Instant::now()))
+        Ok(self.shared.records.lock().get(key, Instant::now()))
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
@@ -226,7 +228,7 @@ impl MemoryStore {
             let wake = key.state.release(hold)?;
             if let Some(record) = record {
                 // The shard is still locked, so the record exists before another holder of the key can begin.
-                lock(&self.shared.records).keep(&hold.key, record, now);
+                self.shared.records.lock().keep(&hold.key, record, now);
             }
             Some(key.ended(hold.mode, &wake, now))
         });
@@ -246,7 +248,7 @@ impl MemoryStore {
     }
 
     fn shard(&self, key: &LockKey) -> MutexGuard<'_, Shard> {
-        lock(&self.shared.shards[key.place_among(SHARDS)])
+        self.shared.shards[key.place_among(SHARDS)].lock()
     }
 }
 
@@ -262,10 +264,4 @@ impl Drop for MemorySubscription {
         let Self { store, key, signal } = self;
         store.change(key, |key, _| key.listeners.leave(signal));
     }
-}
-
-/// Locks std's mutex, and not that of [`crate::sync`]: in an exploration, an operation of the store is one step, as it is on a
-/// server.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,65 +3,36 @@
 //! The keys, fields, channels and messages are Redisson's, so Java services that use Redisson 3.15 to 4.7 share the same
 //! locks. Additional data is in separate keys, `tower_lock_…`. They expire, except the mark of a limit of permits that was set.
 //!
-//! Connections, parser and values are those of the `redis` crate. What is above them is the store's own, for reasons that stand where
-//! each part begins: `link` (a connection that heals), `subscriptions`, `sentinel` and `cluster`.
+//! Connections, parser and values are those of the `redis` crate. What is above them is the store's own, on floors that each know those
+//! below. `protocol` says what to send and what an answer means, without I/O. `link` is a connection that heals, also behind sentinels.
+//! `listen` has the subscriptions. `servers` finds the link that serves a key, also in a Cluster. `operate` is the operator's side. Where
+//! `link`, `link::sentinel`, `listen` and `servers::cluster` begin stands why they do not use what the `redis` crate has.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-mod access;
-mod address;
-mod admin;
-mod audit;
 mod batches;
 mod builder;
-mod calls;
-mod channels;
-mod cluster;
-mod connector;
-mod endpoint;
-mod failure;
-mod in_parts;
-mod info;
 mod link;
-mod listing;
-mod many;
-mod names;
-mod node;
-mod node_context;
+mod listen;
+mod operate;
 mod operations;
 mod outside;
-mod replicas;
-mod reply;
-mod rights;
-mod role;
-mod router;
-mod script;
-mod sentinel;
+mod protocol;
 mod servers;
-mod slot;
-mod subscriptions;
-mod thread;
-mod timeouts;
-#[cfg(feature = "redis-tls")]
-mod tls;
-#[cfg(not(feature = "redis-tls"))]
-#[path = "redis/no_tls.rs"]
-mod tls;
-mod waits;
-mod wire;
 
 /// The crates whose types are in the signatures of [`RedisStore`].
 pub use {deadpool_redis, redis};
 
-pub use access::Credentials;
 pub use builder::RedisStoreBuilder;
+pub use link::endpoint::access::Credentials;
+pub use link::replicas::Replicas;
+use link::thread::ConnectionThread;
+pub use operate::acl::AclRules;
 use outside::Outside;
-pub use replicas::Replicas;
-pub use rights::{AclRules, MissingRights};
-use router::Router;
-use thread::ConnectionThread;
+pub use protocol::rights::MissingRights;
+use servers::Router;
 
 /// Locks in one Redis or Valkey server (6.2 or newer), in the one that [sentinels](RedisStore::sentinel) name, or in a
 /// [Cluster](RedisStore::cluster).

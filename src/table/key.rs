@@ -20,13 +20,13 @@ mod entering;
 mod granting;
 
 /// How many read holds of one key a process has in the store. Further readers join the youngest of them.
-const MAX_READ_HOLDS: usize = 64;
+pub(super) const MAX_READ_HOLDS: usize = 64;
 
 /// The holds and the requests of one key in this process.
 ///
 /// The mutex of its shard protects it. A request is in one place: it shares a hold, it asks the store, or it waits in the line of
 /// its side. An owner has one request at a time that asks, or for which a task asks; its others wait behind it.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Key {
     /// The holds, the requests that ask, and the releases without an answer. Mostly one at a time, so that there is room for one.
     in_store: SmallVec<[InStore; 1]>,
@@ -50,6 +50,7 @@ pub(crate) struct KeyAt<'a> {
 }
 
 /// What this process has in the store.
+#[derive(Debug)]
 enum InStore {
     Held(Shared),
     Busy(Busy),
@@ -118,6 +119,13 @@ impl Key {
         })
     }
 
+    /// How many questions this request has under way.
+    #[cfg(test)]
+    pub(super) fn asks(&self, number: u64) -> usize {
+        let asks = |busy: &&Busy| busy.number == number && busy.asks == Asks::ForHold;
+        self.all_busy().filter(asks).count()
+    }
+
     /// How many requests ask for a side. One without an answer for too long does not count: its caller may not poll it any more.
     fn asking(&self, side: Side, now: Instant) -> usize {
         let until = self.until(side, |asks| asks == Asks::ForHold);
@@ -167,7 +175,7 @@ impl Key {
         match side {
             Side::Fair => len + self.until(side, |asks| asks == Asks::ForHold).count(),
             _ => {
-                let asks = line.is_some_and(|line| line.asks);
+                let asks = line.is_some_and(|line| line.asks.is_some());
                 len.saturating_sub(usize::from(asks))
             }
         }

@@ -110,11 +110,12 @@ pub(super) struct Line {
     /// When the store last answered, and when the lease of the holder ends of which it told.
     answered: Option<Instant>,
     held_until: Option<Instant>,
-    /// The task has something in the store, and with it perhaps a place in line.
-    pub(super) asks: bool,
+    /// The task has something in the store, and with it perhaps a place in line: the number of its attempt, if a request has asked with it.
+    /// Earlier numbers have better places.
+    pub(super) asks: Option<u64>,
     /// The task hears the messages of releases.
     pub(super) listens: bool,
-    /// Other processes wait: the next hold is not handed over.
+    /// Clients outside of the line wait: the next hold is handed over a few times only.
     pub(super) yields: bool,
 }
 
@@ -251,7 +252,7 @@ impl Line {
         self.tasks
             .retain(|other| !Arc::ptr_eq(&other.work, &task.work));
         if self.tasks.is_empty() {
-            (self.asks, self.listens) = (false, false);
+            (self.asks, self.listens) = (None, false);
         }
     }
 
@@ -259,7 +260,7 @@ impl Line {
     pub(super) fn settle(&mut self, out: &mut Out) {
         if self.waiters.is_empty() && self.given.is_empty() {
             self.replace_tasks(out);
-            (self.asks, self.listens) = (false, false);
+            (self.asks, self.listens) = (None, false);
         }
     }
 
@@ -273,6 +274,13 @@ impl Line {
     pub(super) fn asks_for(&mut self, ticket: u64, asks: bool) {
         if let Some(place) = self.place(ticket) {
             self.waiters[place].is_asked_for = asks;
+        }
+    }
+
+    /// Wakes the task of the first request in a fair queue whose place the store does not have: the others wait for that.
+    pub(super) fn wake_next(&self, out: &mut Out) {
+        if let Some(next) = self.waiters.iter().find(|waiter| !waiter.placed) {
+            self.wake_one(Side::Fair, next.ticket, out);
         }
     }
 

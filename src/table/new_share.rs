@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use crate::hold::Held;
 use crate::lock::Owner;
 
@@ -11,14 +9,7 @@ use crate::lock::Owner;
 #[derive(Debug)]
 pub(crate) struct NewShare {
     pub(crate) held: Arc<Held>,
-    pub(crate) holder: Holder,
+    pub(crate) owner: Option<Owner>,
     /// Whether the hold was passed from the request before, without the store.
     pub(crate) handed_over: bool,
-}
-
-/// Whose share it is, and when its longest hold is over.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Holder {
-    pub(crate) owner: Option<Owner>,
-    pub(crate) limit: Option<Instant>,
 }

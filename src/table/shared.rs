@@ -1,53 +1,40 @@
 //! A hold of this process, and its shares.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::wheel::Wheel;
-use super::{Holder, NewShare, Terms};
+use super::{NewShare, Terms};
 use crate::hold::Held;
 use crate::lock::{Lease, LockMode, Owner};
 use crate::telemetry::Route;
 
 /// A hold of this process.
 ///
-/// It is here from its grant until its last share ends. Then it passes to the next request, or is released in the store. Each share
-/// is either `first` or counted in `more`. What it costs to join and to leave hardly depends on the number of shares.
+/// It is here from its grant until its last share ends. Then it passes to the next request, or is released in the store. Its longest
+/// hold is that of the request which it was granted or passed to, and counts from then; a request that joins takes it as it is.
+#[derive(Debug)]
 pub(super) struct Shared {
     pub(super) held: Arc<Held>,
     pub(super) granted: Instant,
-    first: Option<Holder>,
-    /// Boxed: most holds have one share, and are not handed over.
+    /// The owners that share it, in the order of their numbers, and how many shares each has. Requests without an owner count as
+    /// number 0.
+    shares: SmallVec<[(u64, usize); 1]>,
+    /// Boxed: most holds are not handed over.
     more: Option<Box<More>>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct More {
-    /// The number of shares beside the first, how many have each owner, and how many each limit.
-    shares: usize,
-    owners: BTreeMap<u64, usize>,
-    limits: BTreeMap<Limit, usize>,
     handovers: u32,
     /// The route of the present holder, and when it got the hold, since the first hand-over.
     holder: Option<(Route, Instant)>,
-    /// It is released at its end, and not handed over: other processes have their turn.
+    /// It has a minimum: its last share leaves it in the store, and no other request gets it.
     is_last_here: bool,
     /// It was lost before its last share ended: it excludes no other.
     lost: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Limit {
-    At(Instant),
-    Never,
-}
-
-impl From<Option<Instant>> for Limit {
-    fn from(limit: Option<Instant>) -> Self {
-        limit.map_or(Self::Never, Self::At)
-    }
 }
 
 impl Shared {
@@ -55,25 +42,26 @@ impl Shared {
         Self {
             held,
             granted: now,
-            first: None,
+            shares: SmallVec::new(),
             more: None,
         }
     }
 
+    /// It is granted to a request. Returns its share, and when the keeper visits the hold first.
+    pub(super) fn grant_to(&mut self, terms: &Terms) -> (NewShare, Instant) {
+        let visit = self.held.granted(terms.limit(self.granted), self.granted);
+        (self.join(&terms.owner), visit)
+    }
+
     /// Another request shares it.
-    pub(super) fn join(&mut self, terms: &Terms, wheel: &mut Wheel, now: Instant) -> NewShare {
-        let holder = Holder {
-            owner: terms.owner.clone(),
-            limit: terms.max_hold.map(|max_hold| now + max_hold),
-        };
-        match self.first {
-            None => self.first = Some(holder.clone()),
-            Some(_) => self.more().add(&holder),
+    pub(super) fn join(&mut self, owner: &Option<Owner>) -> NewShare {
+        match self.place_of(owner.as_ref()) {
+            Ok(place) => self.shares[place].1 += 1,
+            Err(place) => self.shares.insert(place, (number(owner.as_ref()), 1)),
         }
-        self.settle_limit(wheel, now);
         NewShare {
             held: self.held.clone(),
-            holder,
+            owner: owner.clone(),
             handed_over: false,
         }
     }
@@ -83,26 +71,24 @@ impl Shared {
         let more = self.more();
         more.handovers += 1;
         more.holder = Some((terms.route, now));
-        self.held.advance_token();
+        if self.held.hand_over(terms.limit(now), now) {
+            wheel.place(&self.held, now);
+        }
         NewShare {
             handed_over: true,
-            ..self.join(terms, wheel, now)
+            ..self.join(&terms.owner)
         }
     }
 
     /// One share ends. Returns whether any is left.
-    pub(super) fn leave(&mut self, holder: &Holder, wheel: &mut Wheel, now: Instant) -> bool {
-        match &mut self.more {
-            // Shares with the same terms are alike.
-            _ if self.first.as_ref() == Some(holder) => self.first = None,
-            Some(more) => more.remove(holder),
-            None => {}
+    pub(super) fn leave(&mut self, owner: Option<&Owner>) -> bool {
+        let place = self.place_of(owner);
+        let place = place.expect("only what has joined leaves");
+        self.shares[place].1 -= 1;
+        if self.shares[place].1 == 0 {
+            self.shares.remove(place);
         }
-        let is_left = self.shares() > 0;
-        if is_left {
-            self.settle_limit(wheel, now);
-        }
-        is_left
+        !self.shares.is_empty()
     }
 
     /// Whether it may pass to a request with these terms: the turn of this process lasts, and the hold suits the terms.
@@ -119,8 +105,8 @@ impl Shared {
             && self.suits(terms, now)
     }
 
-    /// Whether a request with these terms can share it: it is held, its renewal fits, and enough of its lease is left.
-    pub(super) fn suits(&self, terms: &Terms, now: Instant) -> bool {
+    /// Whether it can serve a request with these terms as well: it is held, its renewal fits, and enough of its lease is left.
+    fn suits(&self, terms: &Terms, now: Instant) -> bool {
         matches!(terms.lease, Lease::Renewed(_)) && self.held.is_open(now) && self.fits(terms, now)
     }
 
@@ -141,11 +127,16 @@ impl Shared {
         self.held.hold.mode == LockMode::Read && !self.is_lost()
     }
 
+    /// Whether a request with these terms can share this read, whose longest hold is the same: at least half of it is left.
+    pub(super) fn admits(&self, terms: &Terms, now: Instant) -> bool {
+        let is_late = |max_hold| now >= self.granted + max_hold / 2;
+        self.suits(terms, now)
+            && self.held.limit() == terms.limit(self.granted)
+            && !terms.max_hold.is_some_and(is_late)
+    }
+
     pub(super) fn is_shared_by(&self, owner: &Owner) -> bool {
-        let first = self.first.as_ref();
-        let more = self.more.as_ref();
-        first.is_some_and(|first| first.owner.as_ref() == Some(owner))
-            || more.is_some_and(|more| more.owners.contains_key(&owner.number()))
+        self.place_of(Some(owner)).is_ok()
     }
 
     /// It was lost before its last share ended.
@@ -157,7 +148,13 @@ impl Shared {
         self.more().lost = true;
     }
 
-    /// It is released at its end, and not handed over.
+    /// It is handed over `left` times more at most, of `in_all`.
+    pub(super) fn limit_handovers(&mut self, left: u32, in_all: u32) {
+        let more = self.more();
+        more.handovers = more.handovers.max(in_all.saturating_sub(left));
+    }
+
+    /// It has a minimum, and is not handed over.
     pub(super) fn forbid_handover(&mut self) {
         self.more().is_last_here = true;
     }
@@ -168,7 +165,7 @@ impl Shared {
 
     /// The number of shares.
     pub(super) fn shares(&self) -> usize {
-        usize::from(self.first.is_some()) + self.more.as_ref().map_or(0, |more| more.shares)
+        self.shares.iter().map(|(_, shares)| shares).sum()
     }
 
     /// The route of its present holder, that of the first share, and when it got the hold.
@@ -177,20 +174,11 @@ impl Shared {
         holder.unwrap_or((self.held.route, self.granted))
     }
 
-    /// Its renewals end with the latest limit of its shares.
-    fn settle_limit(&mut self, wheel: &mut Wheel, now: Instant) {
-        let first = self.first.as_ref().map(|first| Limit::from(first.limit));
-        let more = self.more.as_ref();
-        let more = more.and_then(|more| more.limits.last_key_value());
-        let limit = match first.max(more.map(|(limit, _)| *limit)) {
-            Some(Limit::At(limit)) => Some(limit),
-            Some(Limit::Never) | None => None,
-        };
-        if self.held.set_limit(limit)
-            && let Some(visit) = self.held.early_visit(now)
-        {
-            wheel.place(&self.held, visit);
-        }
+    /// Where an owner is among the shares, or belongs.
+    fn place_of(&self, owner: Option<&Owner>) -> Result<usize, usize> {
+        let owner = number(owner);
+        self.shares
+            .binary_search_by_key(&owner, |(other, _)| *other)
     }
 
     fn more(&mut self) -> &mut More {
@@ -198,29 +186,6 @@ impl Shared {
     }
 }
 
-impl More {
-    fn add(&mut self, holder: &Holder) {
-        self.shares += 1;
-        *self.limits.entry(holder.limit.into()).or_default() += 1;
-        if let Some(owner) = &holder.owner {
-            *self.owners.entry(owner.number()).or_default() += 1;
-        }
-    }
-
-    fn remove(&mut self, holder: &Holder) {
-        self.shares -= 1;
-        one_less(&mut self.limits, &holder.limit.into());
-        if let Some(owner) = &holder.owner {
-            one_less(&mut self.owners, &owner.number());
-        }
-    }
-}
-
-fn one_less<K: Ord>(counts: &mut BTreeMap<K, usize>, value: &K) {
-    let count = counts.get_mut(value);
-    let count = count.expect("only what was added is taken out");
-    *count -= 1;
-    if *count == 0 {
-        counts.remove(value);
-    }
+fn number(owner: Option<&Owner>) -> u64 {
+    owner.map_or(0, Owner::number)
 }

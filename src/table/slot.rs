@@ -106,15 +106,21 @@ impl Slot {
         )
     }
 
-    /// The mode of a grant that is not taken.
+    /// The hold of a grant that is not taken.
     #[cfg(test)]
-    pub(super) fn given(&self) -> Option<crate::lock::LockMode> {
+    pub(super) fn given(&self) -> Option<Arc<crate::hold::Held>> {
         match &*self.0.lock() {
             SlotState::Given {
                 answer: Ok(grant), ..
-            } => Some(grant.held.hold.mode),
+            } => Some(grant.held.clone()),
             _ => None,
         }
+    }
+
+    /// Whether there is nothing in it.
+    #[cfg(test)]
+    pub(super) fn waits(&self) -> bool {
+        matches!(&*self.0.lock(), SlotState::Waits { .. })
     }
 
     /// Takes what is there.

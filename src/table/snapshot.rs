@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::span;
 
 use super::key::Key;
 use super::shared::Shared;
@@ -77,6 +78,12 @@ impl Table {
             }
         }
         routes
+    }
+
+    /// The span of a guard of this process that holds the key.
+    pub(crate) fn span_of(&self, name: &LockKey) -> Option<span::Id> {
+        let span = |key: &Key| key.holds().find_map(|shared| shared.held.span());
+        self.read(name, span).flatten()
     }
 
     /// A page of the keys in use, in no particular order; `None`: there are no more pages.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::lock::{Lease, LockMode, Owner};
 use crate::telemetry::Route;
 
@@ -34,6 +36,11 @@ impl Terms {
     pub(crate) fn granted_lease(&self) -> Duration {
         let lease = self.lease.duration();
         self.max_hold.map_or(lease, |max_hold| lease.min(max_hold))
+    }
+
+    /// When its longest hold is over, if it begins now.
+    pub(super) fn limit(&self, now: Instant) -> Option<Instant> {
+        self.max_hold.map(|max_hold| now + max_hold)
     }
 
     /// Whether the grant needs a fencing token.

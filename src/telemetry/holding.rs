@@ -51,13 +51,14 @@ impl Holding {
         let is_seen = !span.is_disabled();
         let lives = lives.filter(|_| is_seen);
         let lives = lives.map(|live| live.clone() as Arc<dyn ObservedHold>);
+        let lives = lives.inspect(|live| span.id().iter().for_each(|id| live.enter(id)));
         Some(Self {
             _holder: gauges.holder(),
             labels,
             gauges,
             granted: Instant::now(),
-            span,
             lives: lives.collect(),
+            span,
             outcome: None,
             is_counted: true,
         })

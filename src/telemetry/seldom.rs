@@ -53,6 +53,12 @@ impl Seldom {
         last.line = Some(now);
         Some(std::mem::take(&mut last.left_out))
     }
+
+    /// No line is due or left out meanwhile.
+    #[cfg(test)]
+    pub(crate) fn lock(&self) -> impl Sized {
+        self.last.lock()
+    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tracing::Span;
 use tracing::field::Empty;
+use tracing::{Span, span};
 
 use super::database::{self, Database};
 use super::holding::Holding;
 use super::{Labels, ObservedHold, Route, TARGET, digests, metrics, outcome};
 use crate::error::LockError;
 use crate::lock::LockKey;
+use crate::sync::call_outside;
 
 /// A request for locks, from its first poll until it is granted, refused or dropped.
 pub(crate) struct Waiting {
@@ -64,6 +65,16 @@ impl Waiting {
     /// The span of the wait; `None` if it is off.
     pub(crate) fn span(&self) -> Option<Span> {
         (!self.span.is_disabled()).then(|| self.span.clone())
+    }
+
+    /// The request waits for holders of this process, whose guards have these spans.
+    pub(crate) fn wait_for(&self, holders: impl Iterator<Item = span::Id>) {
+        for holder in holders {
+            // The holder's may have ended, which not every subscriber expects.
+            call_outside("a subscriber", || {
+                self.span.follows_from(holder);
+            });
+        }
     }
 
     /// Begins to observe the hold; `None` if neither metrics nor spans are on. `lives` are the holds behind

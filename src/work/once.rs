@@ -140,7 +140,7 @@ impl Once {
     ///
     /// **At most one confirmed execution is not exactly one.** A process that dies in the middle, or a store that loses its
     /// data, lets a repeat run what was half done. What the work does elsewhere must bear that: see
-    /// [the guide](crate::guide::exactly_once).
+    /// [the guide](https://github.com/tower-distributed-lock/tower-distributed-lock/blob/main/docs/guide/exactly_once.md).
     ///
     /// # Errors
     ///

@@ -2,6 +2,7 @@
 //! `use` lines and the paths of `src`.
 
 mod imports;
+mod redis_store;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,7 +11,23 @@ use std::process::Command;
 use crate::support::project::{read, root};
 use imports::{File, Import, files, imports, module};
 
-/// The floors, from the ground up. A module imports what is on its own floor or below.
+/// The modules of a folder on their floors, from the ground up. A module imports what is on its own floor or below.
+struct House {
+    folder: &'static [&'static str],
+    floors: &'static [&'static [&'static str]],
+}
+
+const HOUSES: &[House] = &[
+    House {
+        folder: &[],
+        floors: FLOORS,
+    },
+    House {
+        folder: redis_store::FOLDER,
+        floors: redis_store::FLOORS,
+    },
+];
+
 const FLOORS: &[&[&str]] = &[
     &["backoff", "sync"],
     &["lock"],
@@ -33,17 +50,13 @@ const FLOORS: &[&[&str]] = &[
 
 #[test]
 fn every_module_has_a_floor() {
-    let modules: BTreeSet<_> = files("src")
-        .into_iter()
-        .filter_map(|file| top(&file.module))
-        .collect();
-    let known: BTreeSet<_> = FLOORS
-        .iter()
-        .copied()
-        .flatten()
-        .map(|name| (*name).to_owned())
-        .collect();
-    assert_eq!(modules, known, "left: modules of src; right: FLOORS");
+    let files = files("src");
+    for house in HOUSES {
+        let modules = files.iter().filter_map(|file| house.room(&file.module));
+        let modules: BTreeSet<_> = modules.collect();
+        let known: BTreeSet<_> = house.floors.iter().copied().flatten().copied().collect();
+        assert_eq!(modules, known, "left: modules of src; right: floors");
+    }
 }
 
 #[test]
@@ -54,8 +67,10 @@ fn no_import_points_to_a_higher_floor() {
         "only {} imports were found",
         imports.len()
     );
-    let wrong = upward(&imports);
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    for house in HOUSES {
+        let wrong = house.upward(&imports);
+        assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    }
 }
 
 #[test]
@@ -80,13 +95,6 @@ fn no_imports_go_in_a_circle() {
 /// Paths in expressions and re-exports of the crate are imports too.
 #[test]
 fn an_import_without_a_line_of_its_own_is_found() {
-    let tree = |texts: &[(&str, &str)]| {
-        let texts = texts.iter().map(|(path, text)| {
-            let path = Path::new(path);
-            File::new(path, module(path), text)
-        });
-        imports(&texts.collect::<Vec<_>>())
-    };
     let inline = tree(&[
         ("store.rs", "pub use erased::Erased;"),
         ("store/erased.rs", "use super::ext;"),
@@ -98,7 +106,7 @@ fn an_import_without_a_line_of_its_own_is_found() {
     ]);
     let expected = "store/erased.rs:1 imports store::ext\nstore/ext.rs:2 imports store::erased";
     assert_eq!(circles(&inline), [expected]);
-    assert_eq!(upward(&inline), [""; 0]);
+    assert_eq!(HOUSES[0].upward(&inline), [""; 0]);
     let through_the_root = tree(&[
         ("lib.rs", "pub use guard::{Ended, LockGuard as Guard};"),
         ("guard.rs", ""),
@@ -111,7 +119,7 @@ fn an_import_without_a_line_of_its_own_is_found() {
         "store.rs:1 imports crate::guard",
         "store.rs:2 imports crate::guard",
     ];
-    assert_eq!(upward(&through_the_root), expected);
+    assert_eq!(HOUSES[0].upward(&through_the_root), expected);
     let two_files = tree(&[
         ("audit/a.rs", "use crate::telemetry::b::B;"),
         ("audit/c.rs", ""),
@@ -128,13 +136,40 @@ fn an_import_without_a_line_of_its_own_is_found() {
     assert_eq!(circles(&two_folders).len(), 1);
 }
 
-fn upward(imports: &[Import]) -> Vec<String> {
-    let tops = imports
-        .iter()
-        .filter_map(|import| Some((import, top(&import.from)?, top(&import.to)?)));
-    tops.filter(|(_, from, to)| floor(to) > floor(from))
-        .map(|(import, _, to)| format!("{} imports crate::{to}", import.place()))
-        .collect()
+/// The imports of files with these paths and texts.
+fn tree(texts: &[(&str, &str)]) -> Vec<Import> {
+    let texts = texts.iter().map(|(path, text)| {
+        let path = Path::new(path);
+        File::new(path, module(path), text)
+    });
+    imports(&texts.collect::<Vec<_>>())
+}
+
+impl House {
+    /// The module of the folder that this one is, or is in.
+    fn room<'a>(&self, module: &'a [String]) -> Option<&'a str> {
+        let (folder, rest) = module.split_at_checked(self.folder.len())?;
+        let room = rest.first().filter(|_| folder == self.folder);
+        room.map(String::as_str)
+    }
+
+    fn floor(&self, module: &[String]) -> Option<usize> {
+        let room = self.room(module)?;
+        let floor = self.floors.iter().position(|floor| floor.contains(&room));
+        Some(floor.expect("every_module_has_a_floor"))
+    }
+
+    fn upward(&self, imports: &[Import]) -> Vec<String> {
+        let within = imports.iter().filter_map(|import| {
+            Some((import, self.floor(&import.from)?, self.floor(&import.to)?))
+        });
+        let upward = within.filter(|(_, from, to)| to > from);
+        let named = upward.map(|(import, ..)| {
+            let to = import.to[..=self.folder.len()].join("::");
+            format!("{} imports crate::{to}", import.place())
+        });
+        named.collect()
+    }
 }
 
 /// The circles of the modules at which the paths of an import's two ends part: of files, of folders, of modules of one floor.
@@ -242,9 +277,4 @@ fn on(way: &[String], module: &str) -> bool {
 
 fn top(module: &[String]) -> Option<String> {
     module.first().cloned()
-}
-
-fn floor(module: &str) -> usize {
-    let floor = FLOORS.iter().position(|floor| floor.contains(&module));
-    floor.expect("every_module_has_a_floor")
 }

@@ -36,13 +36,32 @@ fn files(directory: &str, ending: &str) -> Vec<String> {
     found
 }
 
-/// The `[…](target)` of a page that lead into the repository.
+/// The targets of a page that are in the repository: those of each `[…](target)` and `[…]: target`.
 fn links(page: &str) -> impl Iterator<Item = &str> {
-    let targets = page
-        .split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split(')').next());
-    targets.filter(|target| !target.contains("://") && !target.contains("::"))
+    let targets = page.split("](").skip(1);
+    let targets = targets.filter_map(|rest| rest.split(')').next());
+    let defined = page.lines().filter(|line| line.starts_with('['));
+    let defined = defined.filter_map(|line| Some(line.split_once("]: ")?.1));
+    let targets = targets.chain(defined);
+    targets.filter(|target| !target.contains("://"))
+}
+
+/// Whether a link of `page`, which counts from `directory`, leads to no file, or to no heading of it.
+fn is_dead(directory: &Path, page: &str, link: &str) -> bool {
+    let (path, fragment) = link.split_once('#').unwrap_or((link, ""));
+    let target = match path {
+        "" => page.into(),
+        path => directory.join(path),
+    };
+    if !root().join(&target).exists() {
+        return true;
+    }
+    let text = match target.extension() {
+        Some(end) if end == "md" && !fragment.is_empty() => read(target.to_str().unwrap()),
+        _ => return false,
+    };
+    let mut headings = text.lines().filter(|line| line.starts_with('#'));
+    !headings.any(|heading| anchor(heading) == fragment)
 }
 
 /// The anchor that GitHub and crates.io make of a heading.
@@ -66,26 +85,50 @@ fn every_link_of_a_page_leads_somewhere() {
     for page in &pages {
         let text = read(page);
         let directory = Path::new(page).parent().unwrap();
-        // Links without an ending are rustdoc's, which the build of the documentation checks.
-        for link in links(&text).filter(|link| link.contains('.') || link.starts_with('#')) {
+        for link in links(&text) {
             seen += 1;
-            let (path, fragment) = link.split_once('#').unwrap_or((link, ""));
-            let target = match path {
-                "" => page.into(),
-                path => directory.join(path),
-            };
-            if !root().join(&target).exists() {
+            if is_dead(directory, page, link) {
                 dead.push(format!("{page}: {link}"));
-            } else if !fragment.is_empty() && target.extension().is_some_and(|end| end == "md") {
-                let there = read(target.to_str().unwrap());
-                let mut headings = there.lines().filter(|line| line.starts_with('#'));
-                if !headings.any(|heading| anchor(heading) == fragment) {
-                    dead.push(format!("{page}: {link}: no such heading"));
-                }
+            }
+        }
+        let named = text.split("][").skip(1);
+        for name in named.filter_map(|rest| rest.split(']').next()) {
+            seen += 1;
+            if !text.contains(&format!("\n[{name}]: ")) {
+                dead.push(format!("{page}: [{name}] is not defined"));
             }
         }
     }
-    assert!(seen > 30, "only {seen} links were found");
+    assert!(seen > 80, "only {seen} links were found");
+    assert!(dead.is_empty(), "{dead:#?}");
+}
+
+/// For readers of docs.rs and of crates.io, which have no other pages.
+#[test]
+fn every_link_to_a_page_of_the_repository_leads_somewhere() {
+    let manifest = read("Cargo.toml");
+    let (_, repository) = manifest.split_once("\nrepository = \"").unwrap();
+    let (repository, _) = repository.split_once('"').unwrap();
+    let pages = format!("{repository}/blob/main/");
+    let mut from = files("src", ".rs");
+    from.extend(
+        [".rs", ".md", ".toml"]
+            .iter()
+            .flat_map(|ending| files("crates", ending)),
+    );
+    let mut dead = Vec::new();
+    let mut seen = 0;
+    for file in from {
+        for link in read(&file).split(&pages).skip(1) {
+            seen += 1;
+            let end = link.find(|c: char| c.is_whitespace() || matches!(c, ')' | '"'));
+            let link = &link[..end.unwrap_or(link.len())];
+            if is_dead(Path::new(""), &file, link) {
+                dead.push(format!("{file}: {link}"));
+            }
+        }
+    }
+    assert!(seen > 5, "only {seen} links were found");
     assert!(dead.is_empty(), "{dead:#?}");
 }
 
@@ -217,27 +260,33 @@ fn every_page_of_the_guide_begins_with_what_its_reader_wants() {
     }
 }
 
-/// rustdoc finds the items that a page names by `src/guide.rs`, and hides lines of its code; a viewer of the repository does neither.
+/// The code of a page is tested by `src/guide.rs`, and all of it is shown.
 #[test]
-fn a_page_of_the_guide_reads_alike_in_rustdoc_and_in_the_repository() {
+fn the_code_of_every_page_of_the_guide_is_tested() {
+    let tested = read("src/guide.rs");
+    let tested: BTreeSet<_> = tested.split_whitespace().collect();
+    for page in files("docs/guide", ".md") {
+        let name = Path::new(&page).file_stem().unwrap().to_str().unwrap();
+        assert!(tested.contains(name), "src/guide.rs does not name {page}");
+        let text = read(&page);
+        let hidden = text.lines().skip(1).find(|line| line.starts_with("# "));
+        assert_eq!(hidden, None, "{page} shows a line that is to be hidden");
+    }
+}
+
+/// `.ci/run` checks that the documentation has them.
+#[test]
+fn every_item_that_a_page_of_the_guide_names_leads_to_its_documentation() {
     const DOCS: &str = "https://docs.rs/tower-distributed-lock/latest/tower_distributed_lock/";
-    let known = read("src/guide.rs");
     let mut pages = files("docs/guide", ".md");
     pages.push("docs/lockctl.md".to_owned());
     let mut seen = 0;
     for page in pages {
         let text = read(&page);
-        let hidden = text.lines().skip(1).find(|line| line.starts_with("# "));
-        assert_eq!(hidden, None, "{page} shows a line that is to be hidden");
         let links = text.split("[`").skip(1);
         let links = links.filter_map(|link| link.split_once("`]"));
         for (item, _) in links.filter(|(_, rest)| !rest.starts_with(['[', '(', ':'])) {
             seen += 1;
-            let listed = known.contains(&format!(" \"{item}\""));
-            assert!(
-                listed,
-                "src/guide.rs does not list {item}, which {page} names"
-            );
             let defined = text.split_once(&format!("\n[`{item}`]: {DOCS}"));
             let target = defined.and_then(|(_, target)| target.lines().next());
             let target = target.unwrap_or_else(|| panic!("{page} does not say where {item} is"));
@@ -273,7 +322,7 @@ fn every_section_of_the_protocol_that_the_code_cites_is_documented() {
         }
     }
     assert!(cited > 10, "only {cited} citations were found");
-    let names = read("src/store/redis/names.rs");
+    let names = read("src/store/redis/protocol/names.rs");
     for name in names.split("\"tower_lock_").skip(1) {
         let name = format!("tower_lock_{}", name.split(['"', ':']).next().unwrap());
         assert!(page.contains(&name), "docs/protocol.md misses {name}");

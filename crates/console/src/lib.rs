@@ -61,7 +61,7 @@
 //! # JSON
 //!
 //! Everything on the page can be read as JSON under `api/`. The fields are stable: a minor release adds some, and removes none.
-//! [The guide](tower_distributed_lock::guide::console) has them.
+//! [The guide](https://github.com/tower-distributed-lock/tower-distributed-lock/blob/main/docs/guide/console.md) has them.
 
 use std::sync::Arc;
 

@@ -83,24 +83,11 @@ BEGIN
   RETURN FOUND;
 END $$;
 
--- Lets a hold live until then. A writer lives at least as long as its own read.
-CREATE OR REPLACE FUNCTION tower_lock.live(k text, mode text, i text, ends timestamptz) RETURNS void
-LANGUAGE plpgsql AS $$
-BEGIN
-  IF mode = 'read' THEN
-    UPDATE tower_lock.entry SET until = greatest(until, ends) WHERE key = k AND kind = 'write' AND id = i;
-  ELSE
-    ends := greatest(ends, (SELECT until FROM tower_lock.entry WHERE key = k AND kind = 'read' AND id = i));
-  END IF;
-  PERFORM tower_lock.put(k, tower_lock.kind(mode), i, ends);
-END $$;
-
 -- Until when something stands in the way of an attempt; null if nothing does.
 CREATE OR REPLACE FUNCTION tower_lock.obstacle(k text, mode text, i text) RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   first tower_lock.entry;
-  writer tower_lock.entry;
 BEGIN
   IF EXISTS (SELECT FROM tower_lock.entry WHERE key = k AND kind = tower_lock.kind(mode) AND id = i) THEN
     RETURN NULL; -- Acquiring twice is acquiring once.
@@ -111,14 +98,10 @@ BEGIN
     RETURN coalesce(tower_lock.longest(k, 'exclusive'), CASE WHEN first.id <> i THEN first.until END);
   ELSIF mode = 'write' THEN
     RETURN coalesce(tower_lock.longest(k, 'write', 'read'), tower_lock.longest(k, 'pass'));
-  END IF;
-  SELECT * INTO writer FROM tower_lock.entry WHERE key = k AND kind = 'write';
-  IF FOUND THEN
-    RETURN CASE WHEN writer.id <> i THEN writer.until END; -- The writer may read.
   ELSIF EXISTS (SELECT FROM tower_lock.entry WHERE key = k AND kind = 'pass' AND id = i) THEN
-    RETURN NULL;
+    RETURN tower_lock.longest(k, 'write');
   END IF;
-  RETURN tower_lock.longest(k, 'writer');
+  RETURN coalesce(tower_lock.longest(k, 'write'), tower_lock.longest(k, 'writer'));
 END $$;
 
 -- Asks for a hold. The verdict is `granted`, `refused`, `withdrawn` or `conflict`; `wait` is in microseconds. A waiter is
@@ -150,7 +133,7 @@ BEGIN
   END IF;
   verdict := 'granted';
   PERFORM tower_lock.remove(k, i, 'pass', waiting);
-  PERFORM tower_lock.live(k, mode, i, tower_lock.after(present, lease));
+  PERFORM tower_lock.put(k, tower_lock.kind(mode), i, tower_lock.after(present, lease));
   IF fenced AND mode <> 'read' THEN -- Readers share.
     token := nextval('tower_lock.token') << 20;
   END IF;
@@ -197,7 +180,7 @@ BEGIN
     held := array_append(held, FOUND);
     IF FOUND AND leases[n] IS NOT NULL THEN
       ends := greatest(ends, tower_lock.after(present, leases[n]));
-      PERFORM tower_lock.live(keys[n], modes[n], ids[n], ends);
+      PERFORM tower_lock.put(keys[n], tower_lock.kind(modes[n]), ids[n], ends);
     END IF;
   END LOOP;
   RETURN held;
@@ -227,7 +210,7 @@ BEGIN
     -- The readers that wait now go before the next writer.
     UPDATE tower_lock.entry SET kind = 'pass' WHERE key = k AND kind = 'reader';
     PERFORM tower_lock.wake(k, 'readwrite');
-  ELSIF tower_lock.longest(k, 'write', 'read') IS NULL THEN
+  ELSIF tower_lock.longest(k, 'read') IS NULL THEN
     PERFORM tower_lock.wake(k, 'readwrite');
   END IF;
 END $$;

@@ -68,7 +68,7 @@ impl<S: LockStore> QuorumStore<S> {
             let answer = self.shared.stores[at].withdraw(&attempt, unanswered).await;
             match &answer {
                 Ok(()) => *left = Left::Nothing,
-                // It may still take effect, even on a later hold with this name.
+                // It may still take effect, even on a hold that the same attempt is granted later.
                 Err(error) if is_unanswered(error) => *left = Left::Doubtful,
                 Err(_) => {}
             }

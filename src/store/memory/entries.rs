@@ -26,8 +26,8 @@ pub(super) enum Part {
     Reader,
     /// The turn of a reader that waited when a writer released. It blocks writers. There is none while there is a writer.
     Pass,
-    /// An attempt in this mode of which a copy may still arrive.
-    Withdrawn(LockMode),
+    /// An attempt of which a copy may still arrive.
+    Withdrawn,
 }
 
 impl Part {
@@ -109,7 +109,7 @@ impl Entries {
         of.find(|entry| entry.id == id).map(|entry| entry.until)
     }
 
-    pub(super) fn get_mut(&mut self, part: Part, id: HoldId) -> Option<&mut Entry> {
+    fn get_mut(&mut self, part: Part, id: HoldId) -> Option<&mut Entry> {
         let mut all = self.all.iter_mut();
         all.find(|entry| entry.part == part && entry.id == id)
     }

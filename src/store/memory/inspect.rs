@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{MemoryStore, lock};
+use super::MemoryStore;
 use crate::error::StoreError;
 use crate::limits::after;
 use crate::lock::LockKey;
@@ -60,7 +60,7 @@ impl Inspect for MemoryStore {
             let Some(keys) = self.shared.shards.get(shard) else {
                 return Ok(Page::new(entries, None));
             };
-            end = lock(keys).list(end, wanted, &mut entries, query.limit);
+            end = keys.lock().list(end, wanted, &mut entries, query.limit);
             if end == 0 {
                 (shard, end) = (shard + 1, u32::MAX as usize);
             }
@@ -76,13 +76,13 @@ impl Inspect for MemoryStore {
         let after = query.after.as_deref().map(str::parse).transpose();
         let after = after.map_err(|_| foreign_cursor())?;
         let wanted = |key: &LockKey| key.as_str().starts_with(&query.prefix);
-        let records = lock(&self.shared.records);
+        let records = self.shared.records.lock();
         let (entries, last) = records.list(after, query.limit, wanted, Instant::now());
         Ok(Page::new(entries, last.map(|age| age.to_string())))
     }
 
     async fn forget_record(&self, key: &LockKey) -> Result<bool, StoreError> {
-        Ok(lock(&self.shared.records).remove(key, Instant::now()))
+        Ok(self.shared.records.lock().remove(key, Instant::now()))
     }
 
     async fn announce(
@@ -91,7 +91,7 @@ impl Inspect for MemoryStore {
         process: &ProcessInfo,
         lifetime: Duration,
     ) -> Result<(), StoreError> {
-        let (mut processes, now) = (lock(&self.shared.processes), Instant::now());
+        let (mut processes, now) = (self.shared.processes.lock(), Instant::now());
         processes.insert(client, (process.clone(), after(now, lifetime)));
         // Also this one, if its lifetime is zero.
         processes.retain(|_, (_, until)| *until > now);
@@ -99,7 +99,7 @@ impl Inspect for MemoryStore {
     }
 
     async fn processes(&self, clients: &[Uuid]) -> Result<Vec<Option<ProcessInfo>>, StoreError> {
-        let (processes, now) = (lock(&self.shared.processes), Instant::now());
+        let (processes, now) = (self.shared.processes.lock(), Instant::now());
         let entry = |client| {
             let (process, until) = processes.get(client)?;
             (*until > now).then(|| process.clone())

@@ -17,8 +17,7 @@ use crate::store::{Attempt, Holder, Inspection, Outcome, SHOWN, WAITER_LIVENESS,
 
 /// The holds of a key, its waiters, and its withdrawn attempts.
 ///
-/// Holds are of one family. Beside an [`Exclusive`](Part::Exclusive) hold there is no other, and beside a [`Write`](Part::Write) at
-/// the most the read of the same id.
+/// Holds are of one family. Beside an [`Exclusive`](Part::Exclusive) or a [`Write`](Part::Write) hold there is no other.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) entries: Entries,
@@ -85,8 +84,7 @@ impl State {
     /// The decision about an attempt. Changes nothing.
     pub(super) fn evaluate(&self, attempt: &Attempt, now: Instant) -> Result<Outcome, StoreError> {
         let hold = &attempt.hold;
-        let withdrawn = Part::Withdrawn(hold.mode);
-        if self.entries.until(withdrawn, hold.id).is_some() {
+        if self.entries.until(Part::Withdrawn, hold.id).is_some() {
             let why = "the attempt was withdrawn before it arrived"; // (5)
             return Err(StoreError::new(StoreErrorKind::Refused, why));
         }
@@ -170,8 +168,8 @@ impl State {
     ) -> Wake {
         let hold = &attempt.hold;
         if let Some(memory) = memory {
-            let withdrawn = Part::Withdrawn(hold.mode);
-            self.entries.put(withdrawn, hold.id, after(now, memory));
+            let until = after(now, memory);
+            self.entries.put(Part::Withdrawn, hold.id, until);
         }
         let freed = self.stop_waiting(hold);
         self.release(hold).unwrap_or(freed)
@@ -189,7 +187,7 @@ impl State {
                 Part::Write => Some(LockMode::Write),
                 Part::Read => Some(LockMode::Read),
                 Part::Permit => self.limit().map(LockMode::Permit),
-                Part::Withdrawn(_) => continue,
+                Part::Withdrawn => continue,
                 _ => None,
             };
             match mode {
@@ -280,20 +278,19 @@ impl State {
             false if entries.has(Part::InLine) => outside(OutsideTurn::Over),
             false => None,
         };
-        let writer = entries.first(Part::Write);
         match hold.mode {
             LockMode::Reentrant => entries.longest(Part::Exclusive).or_else(in_front),
             LockMode::Fair => {
                 let holder = entries.longest(Part::Exclusive);
                 holder.or_else(|| before(Part::Queued))
             }
-            LockMode::Read => match writer {
-                Some(writer) => Some(writer.until).filter(|_| writer.id != hold.id),
-                None if entries.until(Part::Pass, hold.id).is_some() => None,
-                None => entries
+            LockMode::Read => entries.longest(Part::Write).or_else(|| {
+                let passes = entries.until(Part::Pass, hold.id).is_some();
+                let writers = entries
                     .longest(Part::InLine)
-                    .max(entries.longest(Part::Writer)),
-            },
+                    .max(entries.longest(Part::Writer));
+                writers.filter(|_| !passes)
+            }),
             LockMode::Write => entries
                 .longest(Part::Write)
                 .max(entries.longest(Part::Read))
@@ -303,23 +300,12 @@ impl State {
         }
     }
 
-    /// Sets the end of the hold. A writer lives at least as long as its own read. (2)
+    /// Sets the end of the hold.
     fn live(&mut self, hold: &Hold, until: Instant) {
-        let id = hold.id;
-        let mut until = until;
         match hold.mode {
-            LockMode::Read => {
-                if let Some(own) = self.entries.get_mut(Part::Write, id) {
-                    own.until = own.until.max(until);
-                }
-            }
-            LockMode::Write => {
-                let read = self.entries.until(Part::Read, id);
-                until = read.map_or(until, |read| read.max(until));
-            }
             LockMode::Permit(limit) if self.limit().is_none() => self.limit = Some(limit),
             _ => {}
         }
-        self.entries.put(Part::held(hold.mode), id, until);
+        self.entries.put(Part::held(hold.mode), hold.id, until);
     }
 }

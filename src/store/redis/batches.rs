@@ -2,8 +2,9 @@
 
 use futures_util::future::join_all;
 
+use super::RedisStore;
 use super::link::Purpose;
-use super::{RedisStore, calls, failure, reply};
+use super::protocol::{calls, failure, reply};
 use crate::error::StoreError;
 use crate::store::ext::only;
 use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, grouped, several, shared_work};

@@ -8,25 +8,27 @@ use std::time::Duration;
 use deadpool_redis::Config;
 use redis::IntoConnectionInfo;
 
-use super::access::Access;
-use super::address::{Address, addresses};
-use super::channels::{ChannelKind, Channels};
-use super::cluster::Cluster;
-use super::connector::Connector;
-use super::endpoint::Endpoint;
-use super::failure::refused;
-use super::node::Node;
-use super::node_context::ConnectionSettings;
-use super::replicas::Replicas;
-use super::router::Router;
-use super::sentinel::WatchedSentinels;
-use super::servers::Servers;
-use super::timeouts::Timeouts;
-use super::tls::Tls;
+use super::link::address::{Address, addresses};
+use super::link::connector::Connector;
+use super::link::context::LinkSettings;
+use super::link::endpoint::Endpoint;
+use super::link::endpoint::access::Access;
+use super::link::endpoint::tls::Tls;
+use super::link::replicas::Replicas;
+use super::link::sentinel::WatchedSentinels;
+use super::link::timeouts::Timeouts;
+use super::protocol::channels::{ChannelKind, Channels};
+use super::protocol::failure::refused;
+use super::servers::Router;
+use super::servers::cluster::Cluster;
+use super::servers::node::Node;
 use super::{AclRules, Credentials, RedisStore, StoreInner};
 use crate::error::{BoxError, StoreError};
 use crate::limits::FOR_EVER;
 use crate::store::LATENESS;
+use servers::Servers;
+
+mod servers;
 
 /// Sets up a [`RedisStore`]; [`RedisStore::builder`] begins one.
 ///
@@ -341,7 +343,7 @@ impl RedisStoreBuilder {
     ///
     /// If the address, or another setting, cannot be used.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
-        let settings = ConnectionSettings {
+        let settings = LinkSettings {
             replicas: self.replicas,
             background: Arc::default(),
             channels: Arc::new(ChannelKind::new(match self.servers {
@@ -359,7 +361,7 @@ impl RedisStoreBuilder {
         Ok(RedisStore { inner })
     }
 
-    fn router(self, settings: ConnectionSettings) -> Result<Router, StoreError> {
+    fn router(self, settings: LinkSettings) -> Result<Router, StoreError> {
         let servers = self.servers?;
         if self.channels.is_some() && !matches!(servers, Servers::Cluster(_)) {
             return Err(refused(

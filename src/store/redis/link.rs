@@ -17,18 +17,28 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::endpoint::OnPush;
-use super::failure::unreachable;
-use super::node_context::NodeContext;
-use super::sentinel::FollowedMaster;
-use super::wire::Wire;
+use super::protocol::failure::unreachable;
 use crate::backoff::Backoff;
 use crate::error::StoreError;
 use crate::sync::Mutex;
 use crate::telemetry;
+use context::LinkContext;
+use endpoint::OnPush;
+use sentinel::FollowedMaster;
+use wire::Wire;
 
+pub(super) mod address;
+pub(super) mod connector;
+pub(super) mod context;
+pub(super) mod endpoint;
 mod opening;
+pub(super) mod replicas;
 mod sending;
+pub(super) mod sentinel;
+pub(super) mod thread;
+pub(super) mod timeouts;
+mod waits;
+pub(super) mod wire;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,11 +55,11 @@ const TRIES: usize = 3;
 
 /// A connection that is replaced when it breaks: one task opens it, serves until it ends, and opens the next.
 ///
-/// A command without an answer after [`Timeouts::probe_after`](super::timeouts::Timeouts::probe_after) makes every link to the server
+/// A command without an answer after [`Timeouts::probe_after`](timeouts::Timeouts::probe_after) makes every link to the server
 /// send a `PING`. If it has no answer either, but another connection gets one, the connection is replaced, and the commands on it fail
 /// as `Unanswered`.
 pub(super) struct Link {
-    context: Arc<NodeContext>,
+    context: Arc<LinkContext>,
     purpose: Purpose,
     /// Takes in messages, if it is the connection for wake-ups.
     on_push: Option<OnPush>,
@@ -86,7 +96,7 @@ impl State {
 impl Link {
     /// Connects when it is first used. `on_push`: it is for wake-ups.
     pub(super) fn new(
-        context: &Arc<NodeContext>,
+        context: &Arc<LinkContext>,
         purpose: Purpose,
         on_push: Option<OnPush>,
     ) -> Arc<Self> {

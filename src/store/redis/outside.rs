@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio_util::task::AbortOnDropHandle;
 
-use super::calls;
-use super::router::Router;
+use super::protocol::calls;
+use super::servers::Router;
 use crate::lock::{HoldId, LockKey};
 use crate::store::Attempt;
 use crate::sync::Mutex;

@@ -1,135 +1,136 @@
-//! Where the locks are, as a program says it.
+//! Finds the server and the connection of a key.
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use std::sync::Arc;
 
-use super::address::is_encrypted;
-use super::failure::refused;
+use redis::Value;
+
+use super::link::Purpose;
+use super::link::wire::Wire;
+use super::protocol::channels::Channels;
+use super::protocol::names::Names;
+use super::protocol::script::Call;
+use super::protocol::slot::Slot;
 use crate::error::StoreError;
+use crate::lock::LockKey;
+use crate::store::Wakeups;
+use crate::store::{Feature, Unsupported};
+use cluster::Cluster;
+use node::Node;
 
-/// Where the locks are.
-#[derive(Clone)]
-pub(super) enum Servers {
-    One(ConnectionInfo),
-    /// The server that the sentinels name as this master, with the settings of `like`.
-    Watched {
-        sentinels: Vec<ConnectionInfo>,
-        master: String,
-        like: ConnectionInfo,
-    },
-    /// The Cluster of which these are some servers.
-    Cluster(Vec<ConnectionInfo>),
+pub(super) mod cluster;
+pub(super) mod node;
+
+/// The servers of the locks.
+pub(super) enum Router {
+    /// All locks on one server, or on the master that sentinels name.
+    One(Arc<Node>),
+    /// Each lock on the server that has its slot.
+    Cluster(Arc<Cluster>),
 }
 
-impl Servers {
-    pub(super) fn one(address: &str) -> Result<Self, StoreError> {
-        read_address(address).map(Self::One)
-    }
-
-    pub(super) fn cluster<A: AsRef<str>>(
-        addresses: impl IntoIterator<Item = A>,
-    ) -> Result<Self, StoreError> {
-        read_all(addresses).map(Self::Cluster)
-    }
-
-    pub(super) fn watched<A: AsRef<str>>(
-        sentinels: impl IntoIterator<Item = A>,
-        master: String,
-    ) -> Result<Self, StoreError> {
-        let sentinels = read_all(sentinels)?;
-        // Sentinels with TLS name the servers' TLS ports.
-        let like = match sentinels.iter().any(is_encrypted) {
-            true => "rediss://any",
-            false => "redis://any",
-        };
-        let like = read_address(like)?;
-        Ok(Self::Watched {
-            sentinels,
-            master,
-            like,
-        })
-    }
-
-    /// The settings of the servers behind sentinels are those of this address.
-    pub(super) fn like(self, address: &str) -> Result<Self, StoreError> {
+impl Router {
+    /// Connects, and checks that a server answers.
+    pub(super) async fn connect(&self) -> Result<(), StoreError> {
         match self {
-            Self::Watched {
-                sentinels, master, ..
-            } => Ok(Self::Watched {
-                sentinels,
-                master,
-                like: read_address(address)?,
-            }),
-            _ => Err(refused(
-                "`servers` is for sentinels: put credentials and database into the address",
-            )),
+            Self::One(node) => node.connect().await,
+            Self::Cluster(cluster) => cluster.connect().await,
         }
     }
 
-    /// The addresses that the program has named.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = &ConnectionInfo> {
-        let (some, one) = match self {
-            Self::One(address) => (&[][..], Some(address)),
-            Self::Watched {
-                sentinels, like, ..
-            } => (&sentinels[..], Some(like)),
-            Self::Cluster(seeds) => (&seeds[..], None),
-        };
-        some.iter().chain(one)
+    /// Calls a script whose keys all belong to `key`, or to keys with the same number by [`together`](Self::together). Returns
+    /// the connection on which it was answered.
+    pub(super) async fn call(
+        &self,
+        purpose: Purpose,
+        key: &LockKey,
+        call: &Call,
+    ) -> Result<(Value, Arc<Wire>), StoreError> {
+        match self {
+            Self::One(node) => node.connection(purpose, key).call(call).await,
+            // Boxed, so that the future of a call to the only server is small.
+            Self::Cluster(cluster) => Box::pin(cluster.call(purpose, key, call)).await,
+        }
     }
-}
 
-fn read_all<A: AsRef<str>>(
-    addresses: impl IntoIterator<Item = A>,
-) -> Result<Vec<ConnectionInfo>, StoreError> {
-    let addresses = addresses.into_iter();
-    addresses
-        .map(|address| read_address(address.as_ref()))
-        .collect()
-}
-
-/// Reads the address of a server. An error shows it without what may be a password.
-fn read_address(address: &str) -> Result<ConnectionInfo, StoreError> {
-    if !cfg!(feature = "redis-tls") && address.starts_with("rediss://") {
-        return Err(refused(
-            "a `rediss://` address needs the feature `redis-tls` of tower-distributed-lock",
-        ));
+    /// Keys with the same number may be in one script: keys of one connection, or of one slot. A command about a key is
+    /// never overtaken by a later one about the same key.
+    pub(super) fn together(&self, purpose: Purpose, key: &LockKey) -> usize {
+        match self {
+            Self::One(node) => node.together(purpose, key),
+            Self::Cluster(_) => self.slot(key).into(),
+        }
     }
-    let read = address.into_connection_info();
-    let read = read.ok().filter(|read| match read.addr() {
-        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => !host.is_empty(),
-        _ => true,
-    });
-    read.ok_or_else(|| {
-        refused(format!(
-            "`{}` is no address of a Redis server: write `redis://user:password@host:6379/0`, `rediss://…` for TLS or \
-             `redis+unix:///path`, with a password that is percent-encoded",
-            without_password(address)
-        ))
-    })
-}
 
-/// The address without its parameters, and without what may be a password in it: everything before the last `@`, and what follows a
-/// colon unless it is a port.
-fn without_password(address: &str) -> String {
-    let is_scheme = |text: &str| !text.contains([':', '@', '/']);
-    let scheme = address
-        .find("://")
-        .filter(|end| is_scheme(&address[..*end]));
-    let (scheme, rest) = address.split_at(scheme.map_or(0, |end| end + 3));
-    let (login, server) = match rest.rsplit_once('@') {
-        // The password is not percent-encoded, or a parameter contains the `@`.
-        Some((login, _)) if login.contains(['?', '#']) => return format!("{scheme}…"),
-        Some((_, server)) => ("…@", server),
-        None => ("", rest),
-    };
-    let server = server.split(['?', '#']).next().unwrap_or_default();
-    let authority = server.split('/').next().unwrap_or_default();
-    let is_plain = authority.rsplit_once(':').is_none_or(|(host, port)| {
-        let is_host = !host.contains(':') || host.starts_with('[');
-        is_host && port.parse::<u16>().is_ok()
-    });
-    match server.split_once(':') {
-        Some((host, _)) if !is_plain => format!("{scheme}{login}{host}:…"),
-        _ => format!("{scheme}{login}{server}"),
+    /// Keys with the same number may be in one script that asks for several of them.
+    pub(super) fn slot(&self, key: &LockKey) -> u16 {
+        match self {
+            Self::One(_) => 0,
+            Self::Cluster(_) => Slot::of(key.as_str()).number(),
+        }
+    }
+
+    /// The address and the port of the only server; `None` if there are several, or sentinels name it.
+    pub(super) fn server(&self) -> Option<(String, Option<u16>)> {
+        match self {
+            Self::One(node) => node.connector().server(),
+            Self::Cluster(_) => None,
+        }
+    }
+
+    /// Whether commands about the key can be sent at once, and renewals cannot.
+    pub(super) fn lacks_renewals(&self, key: &LockKey) -> bool {
+        self.known_node(key).is_some_and(|node| {
+            let is_up = |purpose| node.connection(purpose, key).is_up();
+            is_up(Purpose::Commands) && !is_up(Purpose::Renewals)
+        })
+    }
+
+    /// The kind of channels.
+    pub(super) async fn channels(&self) -> Result<Channels, StoreError> {
+        match self {
+            Self::One(_) => Ok(Channels::Plain),
+            Self::Cluster(cluster) => cluster.channels().await,
+        }
+    }
+
+    /// Subscribes to a channel of `key`. Listeners of one channel share a subscription. When this returns, the server has
+    /// acknowledged it.
+    pub(super) async fn listen(
+        &self,
+        key: &LockKey,
+        channel: String,
+    ) -> Result<Wakeups, StoreError> {
+        match self {
+            Self::One(node) => node.subscriptions.listen(channel).await,
+            Self::Cluster(cluster) => cluster.listen(key, channel).await,
+        }
+    }
+
+    /// The server that has the key, as far as this process knows.
+    pub(super) fn known_node(&self, key: &LockKey) -> Option<Arc<Node>> {
+        match self {
+            Self::One(node) => Some(node.clone()),
+            Self::Cluster(cluster) => cluster.known_node(key),
+        }
+    }
+
+    /// Every server that has locks, in the order of their names.
+    pub(super) async fn servers(&self) -> Result<Vec<(String, Arc<Node>)>, StoreError> {
+        match self {
+            Self::One(node) => Ok(vec![(String::new(), node.clone())]),
+            Self::Cluster(cluster) => cluster.servers().await,
+        }
+    }
+
+    /// The partition of the key: the keys of one server. As each slot has its own script, the scripts of a partition go out
+    /// together.
+    pub(super) fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
+        match self {
+            Self::One(_) => Ok(0),
+            Self::Cluster(cluster) => Names::of(key)
+                .share_a_slot()
+                .map(|()| cluster.partition(key))
+                .map_err(|reason| Unsupported::new(Feature::Key, reason)),
+        }
     }
 }

@@ -25,21 +25,25 @@ impl KeyAt<'_> {
         }
     }
 
-    /// A request that waits has the answer `error`.
+    /// A request that waits has the answer `error`. Those that wait for it go on.
     pub(crate) fn failed(&mut self, side: Side, ticket: u64, error: LockError) {
         if let Some(waiter) = self.key.line_mut(side).remove(ticket) {
             self.out.tell(waiter.slot, ticket, Err(error));
+            self.wake();
         }
     }
 
     /// The task of a contended key was refused.
     pub(crate) fn line_refused(&mut self, task: &Task, until: Option<Instant>) {
         let line = self.key.line_mut(task.side);
+        if !line.is_task(task) {
+            return;
+        }
         if until.is_some() {
             line.news(self.now, until);
         }
         if task.side == Side::Fair && line.placed(task.ticket) {
-            line.wake(&mut self.out);
+            line.wake_next(&mut self.out);
         }
     }
 
@@ -52,12 +56,16 @@ impl KeyAt<'_> {
                 Some(ticket) => tell_all(line.remove(ticket), error, &mut self.out),
                 None => tell_all(line.take_all(), error, &mut self.out),
             }
+            self.wake();
         }
     }
 
     /// Whether a subscription serves the waiters: the process hears the messages of its own releases.
-    pub(crate) fn listens(&mut self, side: Side, listens: bool) {
-        self.key.line_mut(side).listens = listens;
+    pub(crate) fn listens(&mut self, task: &Task, listens: bool) {
+        let line = self.key.line_mut(task.side);
+        if line.is_task(task) {
+            line.listens = listens;
+        }
     }
 
     /// What a task of a contended key does next. One that another has replaced ends.
@@ -76,7 +84,10 @@ impl KeyAt<'_> {
         };
         if is_over {
             return match untaken {
-                Some(until) => Next::Idle { until },
+                Some(until) => {
+                    line.asks = None;
+                    Next::Idle { until }
+                }
                 None => {
                     line.end_task(task);
                     Next::Done
@@ -107,9 +118,8 @@ impl KeyAt<'_> {
             // Its place in the store is behind those of earlier requests.
             LockMode::Fair if first.placed => (None, None),
             LockMode::Fair => {
-                let earlier = line
-                    .iter()
-                    .filter(|waiter| waiter.ticket < first.ticket && !waiter.placed);
+                let earlier = line.iter().take_while(|other| other.ticket < first.ticket);
+                let earlier = earlier.filter(|waiter| !waiter.placed);
                 let earlier = earlier.map(|waiter| waiter.since + LAST_MOMENT);
                 let asking = self.key.until(side, |asks| asks == Asks::ForHold);
                 (earlier.chain(asking).max(), None)
@@ -133,7 +143,7 @@ impl KeyAt<'_> {
             None => {
                 let (ticket, terms) = (first.ticket, first.terms.clone());
                 let line = self.key.line_mut(side);
-                line.asks = true;
+                line.asks.get_or_insert(u64::MAX);
                 line.asks_for(ticket, true);
                 let behind = line.len() - 1;
                 Next::Ask {

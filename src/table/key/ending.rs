@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::{Asks, Busy, InStore, KeyAt};
 use crate::hold::Held;
 use crate::limits::ANSWER_TIME;
+use crate::lock::Owner;
 use crate::store::Released;
+use crate::table::ShareEnd;
 use crate::table::line::Side;
-use crate::table::{Holder, ShareEnd};
 
 /// How long this process lets others ask first, in a store without a line whose release woke some: as long as a message takes, and up
 /// to so much more.
@@ -16,13 +17,18 @@ const YIELD: (Duration, Duration) = (Duration::from_millis(2), Duration::from_mi
 
 impl KeyAt<'_> {
     /// A share ends. Unless `pass_on`, the last one releases the hold: it is not handed over, nor left until its minimum is over.
-    pub(crate) fn ended(&mut self, held: &Arc<Held>, holder: &Holder, pass_on: bool) -> ShareEnd {
+    pub(crate) fn ended(
+        &mut self,
+        held: &Arc<Held>,
+        owner: Option<&Owner>,
+        pass_on: bool,
+    ) -> ShareEnd {
         let Some(shared) = self.key.hold_mut(held) else {
             return ShareEnd::default();
         };
         // Others have no minimum: their mutex is not taken.
         let may_stay = pass_on && shared.is_last_here();
-        if shared.leave(holder, self.wheel, self.now) || pass_on && self.pass(held) {
+        if shared.leave(owner) || pass_on && self.pass(held) {
             return ShareEnd::GoesOn;
         }
         self.key.forget(held);

@@ -131,7 +131,7 @@ impl KeyAt<'_> {
                 "the owner holds this key without a fencing token: ask for one at the outermost acquisition",
             ));
         }
-        Ok(Some(shared.join(terms, self.wheel, self.now)))
+        Ok(Some(shared.join(&terms.owner)))
     }
 
     /// Joins the youngest read hold, if it is young enough or there are too many, unless a writer of this process waits.
@@ -147,13 +147,13 @@ impl KeyAt<'_> {
             let is_younger = youngest
                 .as_ref()
                 .is_none_or(|other| other.granted < shared.granted);
-            if is_younger && shared.suits(terms, self.now) {
+            if is_younger && shared.admits(terms, self.now) {
                 youngest = Some(shared);
             }
         }
         let youngest = youngest?;
         let is_young = self.now < youngest.granted + self.limits.share_window;
-        (is_young || reads >= MAX_READ_HOLDS).then(|| youngest.join(terms, self.wheel, self.now))
+        (is_young || reads >= MAX_READ_HOLDS).then(|| youngest.join(&terms.owner))
     }
 
     /// The request `number` asked the store in vain, and waits now. `until`: when the holder's lease ends, if that is known. `leaves`:
@@ -184,12 +184,14 @@ impl KeyAt<'_> {
             && side != Side::Fair
         {
             let line = self.key.line_mut(side);
-            // The task makes room for one that goes on: what was asked first has the better place.
-            if leaves && start.is_none() {
-                line.replace_tasks(&mut self.out);
-                *start = Some(line.start(side, number));
+            // The task makes room for one that goes on, if that was asked first: it has the better place.
+            if leaves && line.asks.is_none_or(|place| number < place) {
+                if start.is_none() {
+                    line.replace_tasks(&mut self.out);
+                    *start = Some(line.start(side, number));
+                }
+                line.asks = Some(number);
             }
-            line.asks |= leaves && start.is_some();
         }
         if leaves {
             self.key.line_mut(side).placed(number);

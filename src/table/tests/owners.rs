@@ -16,7 +16,7 @@ fn of(owner: &Owner, mode: LockMode) -> Terms {
 /// Another owner's question costs nothing: the owner joins its own hold, also one that it asked for twice.
 #[tokio::test(start_paused = true)]
 async fn an_owner_joins_its_own_hold_and_reads_under_its_own_write() {
-    let mut world = World::new(Instant::now(), &[LockMode::Write]);
+    let mut world = World::new(Instant::now());
     let owner = Owner::new();
     let owned = |mode| of(&owner, mode);
     let mut slot = None;
@@ -28,7 +28,7 @@ async fn an_owner_joins_its_own_hold_and_reads_under_its_own_write() {
     let Ok(Entered::Wait { start: Some(task) }) = entered else {
         panic!("it waits behind its owner");
     };
-    world.tasks.push(task);
+    world.start(task);
     let held = world.hold(LockMode::Write);
     let first = world.event(|key| key.granted(1, held.clone(), &write));
     let first = first.expect("it is here").expect("it is open");
@@ -41,6 +41,7 @@ async fn an_owner_joins_its_own_hold_and_reads_under_its_own_write() {
     world.end(first);
     assert!(held.is_open(world.now), "the read goes on");
     world.end(second);
+    world.apply(Event::Released(0));
     world.next(Side::Read);
     assert_eq!(world.table.len(), 0);
 }
@@ -48,7 +49,7 @@ async fn an_owner_joins_its_own_hold_and_reads_under_its_own_write() {
 /// Its read is granted while its write is asked for, so that the write, once refused, must not wait. Those that wait for it go on.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_must_not_wait_for_its_owners_read_leaves_nothing() {
-    let mut world = World::new(Instant::now(), &[]);
+    let mut world = World::new(Instant::now());
     let owner = Owner::new();
     let write = of(&owner, LockMode::Write);
     let mut slots = [None, None, None];
@@ -59,7 +60,7 @@ async fn a_write_that_must_not_wait_for_its_owners_read_leaves_nothing() {
         let slot = &mut slots[n as usize - 1];
         let entered = world.entry(|key| key.enter(n, read, slot));
         if let Ok(Entered::Wait { start: Some(task) }) = entered {
-            world.tasks.push(task);
+            world.start(task);
         }
     }
     let held = world.hold(LockMode::Read);
@@ -85,7 +86,7 @@ async fn a_write_that_must_not_wait_for_its_owners_read_leaves_nothing() {
 /// waits for that hold.
 #[tokio::test(start_paused = true)]
 async fn a_read_that_waits_joins_the_hold_that_its_owner_shares() {
-    let mut world = World::new(Instant::now(), &[]);
+    let mut world = World::new(Instant::now());
     let read = of(&Owner::new(), LockMode::Read);
     let (mut none, mut slot) = (None, None);
     for (n, terms) in [

@@ -5,7 +5,7 @@ use crate::error::LockError;
 
 /// Two modes wait on one side, and the first request is gone when the store grants its hold.
 fn a_grant_that_fits_no_request() {
-    let mut world = World::new(Instant::now(), &[]);
+    let mut world = World::new(Instant::now());
     for (n, mode) in [
         (0, LockMode::Reentrant),
         (1, LockMode::Write),
@@ -21,19 +21,47 @@ fn a_grant_that_fits_no_request() {
     assert_eq!(is_taken, Some(false), "the request waits for a write");
 }
 
-/// The only request that waits fails, and then the task ends: a later one starts another.
+/// The only request that waits fails, and then the task ends, while another request holds the key. A later one starts another task.
 fn a_task_without_requests() {
-    let mut world = World::new(Instant::now(), &[]);
+    let mut world = World::new(Instant::now());
     world.apply(Event::Enters(0, LockMode::Reentrant));
-    world.apply(Event::Refused(0));
-    let failed = world.event(|key| key.failed(Side::Exclusive, 0, LockError::Shutdown));
+    world.apply(Event::Granted(0));
+    world.apply(Event::Enters(1, LockMode::Reentrant));
+    let failed = world.event(|key| key.failed(Side::Exclusive, 1, LockError::Shutdown));
     assert_eq!(failed, Some(()));
     assert!(matches!(world.next(Side::Exclusive), Next::Done));
-    assert_eq!(world.table.len(), 0, "the key is not forgotten");
+    let mut slot = None;
+    let later = terms(LockMode::Reentrant);
+    let entered = world.entry(|key| key.enter(2, &later, &mut slot));
+    assert!(
+        matches!(entered, Ok(Entered::Wait { start: Some(_) })),
+        "it waits for a task that has ended: {entered:?}"
+    );
+}
+
+/// The first request in a fair queue has no place in the store yet, so that the second waits for it. The first fails.
+#[tokio::test(start_paused = true)]
+async fn those_that_wait_for_a_request_which_fails_are_woken() {
+    for fails in [Event::Fails(0), Event::Abandons(0)] {
+        let mut world = World::new(Instant::now());
+        for event in [
+            Event::Enters(0, LockMode::Fair),
+            Event::Unanswered(0),
+            Event::Enters(1, LockMode::Fair),
+            Event::Looks(1),
+            Event::Looks(0),
+        ] {
+            world.apply(event);
+        }
+        assert!(!world.tasks[1].looks(), "it waits for the first");
+        world.apply(fails);
+        let last = world.tasks.last_mut().expect("that of the second");
+        assert!(last.looks(), "{fails:?} wakes nobody");
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_ends_when_the_last_request_has_failed() {
+async fn a_request_that_comes_after_the_end_of_a_task_starts_another() {
     a_task_without_requests();
 }
 

@@ -1,11 +1,12 @@
 //! Who is visited and woken, and who is not.
 
 use super::*;
+use crate::hold::Due;
 
 /// Renewals under way stand at their deadlines. Near these, the visits that are due come nevertheless, and an end is found.
 #[tokio::test(start_paused = true)]
 async fn a_round_of_visits_ends() {
-    let mut world = World::new(Instant::now(), &[]);
+    let mut world = World::new(Instant::now());
     let mut wheel = wheel::Wheel::default();
     let holds: Vec<_> = (0..1000).map(|_| world.hold(LockMode::Write)).collect();
     let deadline = holds[0].deadline();
@@ -41,14 +42,17 @@ async fn a_round_of_visits_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn those_who_wait_for_the_store_in_a_fair_queue_are_woken_by_the_store_alone() {
-    let mut world = World::new(Instant::now(), &[]);
-    for n in 0..REQUESTS {
+    let mut world = World::new(Instant::now());
+    for n in 0..3 {
         world.apply(Event::Enters(n, LockMode::Fair));
     }
     world.apply(Event::Refused(0));
     let task = |n: u64| {
         let mut tasks = world.tasks.iter();
-        tasks.find(|task| task.ticket == n).expect("it waits")
+        &tasks
+            .find(|running| running.task.ticket == n)
+            .expect("it waits")
+            .task
     };
     let woken = |event: &dyn Fn(&mut KeyAt<'_>)| {
         let event = world.table.event(&world.key, world.now, event);

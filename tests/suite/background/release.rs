@@ -353,35 +353,33 @@ async fn a_release_after_a_minimum_that_was_not_asked_for_ends_with_its_lease() 
 async fn a_lock_whose_release_began_in_time_is_not_lost_meanwhile() {
     let store = Wired::default();
     let locks = LockClient::new(store.clone());
-    let read = || locks.lock("1:k").mode(LockMode::Read);
-    let other = read().await.expect("free");
     let limit = Duration::from_secs(31);
-    let guard = read().max_hold(limit).await.expect("it is shared");
+    let guard = locks.lock("1:k").max_hold(limit).await.expect("free");
     let handle = guard.handle();
     let ended = tokio::spawn({
         let handle = handle.clone();
         async move { handle.ended().await }
     });
-    let half = Duration::from_millis(500);
-    sleep(limit - half).await;
-    store.slow(3 * half);
+    // The store carries it for a moment longer than its holder may count on.
+    let moment = Duration::from_millis(100);
+    sleep(limit - 5 * moment).await;
+    store.slow(9 * moment / 2);
     let released = tokio::spawn(guard.release());
-    sleep(2 * half).await;
-    assert!(!released.is_finished());
+    sleep(4 * moment).await;
+    assert!(handle.deadline() < Instant::now() && !released.is_finished());
     assert!(!handle.is_lost(), "the store may still confirm it");
     released.await.unwrap().expect("held until the release");
     assert_eq!(ended.await.unwrap(), Ended::Released);
-    drop(other);
 }
 
-/// The other share has kept the hold alive until then.
+/// A guard that shared the hold was dropped just before.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_dropped_after_its_longest_hold_was_lost() {
     let locks = LockClient::new(MemoryStore::new());
-    let read = || locks.lock("k").mode(LockMode::Read);
-    let other = read().await.expect("free");
     let limit = Duration::from_secs(31);
-    let guard = read().max_hold(limit).await.expect("it is shared");
+    let read = || locks.lock("k").mode(LockMode::Read).max_hold(limit);
+    let other = read().await.expect("free");
+    let guard = read().await.expect("it is shared");
     let handle = guard.handle();
     sleep(limit).await;
     assert!(handle.is_lost());

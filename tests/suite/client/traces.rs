@@ -6,6 +6,7 @@ use opentelemetry::trace::{SpanKind, Status, TracerProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use tower_distributed_lock::{LockClient, LockError, MemoryStore, RedisStore};
 use tower_distributed_lock_testing::{Faults, FaultyStore};
+use tracing::instrument::WithSubscriber;
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::support::{RedisServer, ask_all_subscribers};
@@ -123,5 +124,50 @@ async fn what_failed_is_marked_with_its_type() {
         "db.stored_procedure.name",
     ] {
         assert_eq!(attribute(refused, of_a_database), None);
+    }
+}
+
+#[tokio::test]
+async fn a_wait_is_linked_to_the_trace_of_the_holder() {
+    let traces = Traces::begin();
+    let server = RedisServer::start().await;
+    for locks in [
+        LockClient::new(MemoryStore::new()),
+        LockClient::new(RedisStore::connect(server.url()).await.unwrap()),
+    ] {
+        let holder = locks.lock("k").await.unwrap();
+        let next = tokio::spawn(locks.lock("k").acquire().with_current_subscriber());
+        while locks
+            .snapshot_of("k")
+            .is_none_or(|key| key.waiters.is_empty())
+        {
+            tokio::task::yield_now().await;
+        }
+        // The hold is handed over, and the third waits for the second.
+        holder.release().await.unwrap();
+        let next = next.await.unwrap().unwrap();
+        let third = locks
+            .lock_all(["k", "other"])
+            .wait(Duration::from_millis(50));
+        assert!(matches!(third.await, Err(LockError::Busy { .. })));
+        next.release().await.unwrap();
+
+        let holds = traces.ended("lock_hold");
+        let [first, second] = &holds[holds.len() - 2..] else {
+            panic!("two holds");
+        };
+        let waits = traces.ended("lock_wait");
+        let linked = |wait: &SpanData| -> Vec<_> {
+            let links = wait.links.iter();
+            let links = links.map(|link| link.span_context.span_id());
+            links.collect()
+        };
+        let id = |hold: &SpanData| hold.span_context.span_id();
+        let [free, waited, refused] = &waits[waits.len() - 3..] else {
+            panic!("three waits");
+        };
+        assert_eq!(linked(free), []);
+        assert_eq!(linked(waited), [id(first)]);
+        assert_eq!(linked(refused), [id(second)]);
     }
 }

@@ -137,6 +137,34 @@ async fn a_request_that_never_ends_does_not_hold_longer_than_its_longest_hold() 
     }
 }
 
+/// The last renewal for the first request was cut at its longest hold, and there would be no other.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_passed_on_late_lasts_for_the_longest_hold_of_the_next_request() {
+    let second = Duration::from_secs(1);
+    let builder = LockClient::builder(MemoryStore::new());
+    let locks = builder.handover_time(100 * second).build();
+    let longest = 32 * second;
+    let ask = || locks.lock("n").fenced().max_hold(longest);
+    let first = ask().await.unwrap();
+    sleep(15 * second).await;
+    let next = tokio::spawn(ask().acquire());
+    sleep(second).await;
+    let token = first.fencing_token().unwrap().value();
+    first.release().await.unwrap();
+    let next = next.await.unwrap().unwrap();
+    assert_eq!(
+        next.fencing_token().unwrap().value(),
+        token + 1,
+        "passed on"
+    );
+    let limit = Instant::now() + longest;
+    while Instant::now() < limit - second {
+        assert!(!next.is_lost() && next.deadline() <= limit);
+        sleep(second).await;
+    }
+    timeout(second, next.lost()).await.expect("it is over");
+}
+
 /// A longest hold that is much shorter than the lease does not divide the requests.
 #[tokio::test(start_paused = true)]
 async fn requests_with_a_short_longest_hold_share_a_hold() {

@@ -41,6 +41,9 @@ pub(super) const ACTORS: u64 = 14;
 /// The number of actors that ask for no permits.
 pub(super) const LOCKERS: u64 = 8;
 
+/// Added to the number of an actor that writes: an id belongs to one mode.
+const WRITES: u64 = ACTORS << 32;
+
 /// The actor and the key of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Who {
@@ -125,8 +128,13 @@ impl Who {
         Hold {
             key: LockKey::new(KEYS[self.key]),
             mode: self.mode(),
-            id: HoldId::new(Uuid::from_u128(u128::from(self.actor)), self.actor),
+            id: self.id(),
         }
+    }
+
+    fn id(self) -> HoldId {
+        let number = self.actor + if self.writes { WRITES } else { 0 };
+        HoldId::new(Uuid::from_u128(u128::from(self.actor)), number)
     }
 
     /// The same for every attempt of one actor: if a lease were shortened later, a lock and its readers would have

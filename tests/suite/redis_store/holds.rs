@@ -56,39 +56,6 @@ async fn a_refusal_says_when_the_lease_ends() {
 }
 
 #[tokio::test]
-async fn a_writer_may_read_and_its_read_outlives_the_write() {
-    let (server, store) = server_and_store().await;
-    let write = attempt("k", LockMode::Write);
-    let mut read = attempt("k", LockMode::Read);
-    let stranger = attempt("k", LockMode::Read);
-    read.hold.id = write.hold.id;
-    read.lease = Duration::from_secs(5);
-    assert!(asks(&store, &write).await && asks(&store, &read).await);
-    assert!(!asks(&store, &stranger).await);
-    let ttl = async || server.dump().await["k"].ttl.unwrap();
-    assert!(
-        ttl().await > Duration::from_secs(20),
-        "the write is not cut"
-    );
-
-    // The release of the nested read does not change the writer's expiry.
-    assert!(releases(&store, &read).await);
-    assert!(holds(&store, &write).await);
-    assert!(ttl().await > Duration::from_secs(20));
-
-    assert!(asks(&store, &read).await);
-    assert!(releases(&store, &write).await);
-    assert!(holds(&store, &read).await && !holds(&store, &write).await);
-    assert!(
-        ttl().await <= Duration::from_secs(5),
-        "a dead writer's lease does not stay"
-    );
-    assert!(asks(&store, &stranger).await);
-    assert!(releases(&store, &read).await && releases(&store, &stranger).await);
-    assert_eq!(server.dump().await, Dump::new());
-}
-
-#[tokio::test]
 async fn a_withdrawn_attempt_is_not_granted_when_it_arrives_late() {
     let (server, store) = server_and_store().await;
     for mode in MODES {

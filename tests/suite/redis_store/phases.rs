@@ -219,24 +219,6 @@ async fn entries_of_waiters_expire_with_the_last_of_them() {
 }
 
 #[tokio::test]
-async fn a_downgrade_lets_the_waiting_readers_in_and_wakes_them() {
-    let (_server, store) = server_and_store().await;
-    let (writing, next, waiting) = (write(), write(), read());
-    let mut reading = read();
-    reading.hold.id = writing.hold.id;
-    assert!(asks(&store, &writing).await && asks(&store, &reading).await);
-    assert!(!asks(&store, &next).await && !asks(&store, &waiting).await);
-    let mut wakeups = store.subscribe(&waiting).await.unwrap();
-    assert!(releases(&store, &writing).await);
-    woken(&mut wakeups).await;
-    assert!(asks(&store, &waiting).await);
-    assert!(
-        !asks(&store, &read()).await,
-        "a writer waits, and it has no pass"
-    );
-}
-
-#[tokio::test]
 async fn a_reader_with_a_pass_that_finds_a_foreign_writer_keeps_its_pass() {
     let (server, store) = server_and_store().await;
     let (writing, waiting, next) = (write(), read(), write());

@@ -111,17 +111,6 @@ async fn data_beside_holds_of_others_goes_with_none_of_them() {
     }
     store.release_one(&readers[2].hold).await.unwrap_err();
     only_the_data_is_left(&server, "the last reader").await;
-
-    flush(&server).await;
-    let writer = attempt("k", LockMode::Write);
-    let mut reader = attempt("k", LockMode::Read);
-    reader.hold.id = writer.hold.id;
-    assert!(asks(&store, &writer).await && asks(&store, &reader).await);
-    write_data(&server).await;
-    store.release_one(&writer.hold).await.unwrap_err();
-    assert!(holds(&store, &reader).await);
-    store.release_one(&reader.hold).await.unwrap_err();
-    only_the_data_is_left(&server, "a writer that reads").await;
 }
 
 /// The data of an application may have a field `mode`.

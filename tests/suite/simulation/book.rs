@@ -18,7 +18,7 @@ use super::log::short;
 pub(super) struct Book {
     keys: BTreeMap<LockKey, Vec<Life>>,
     records: BTreeMap<LockKey, Vec<Bytes>>,
-    withdrawn: HashSet<(LockMode, HoldId)>,
+    withdrawn: HashSet<HoldId>,
     tokens: HashMap<LockKey, u64>,
 }
 
@@ -35,34 +35,16 @@ impl Book {
             until: now + lease,
             ended: None,
         });
-        // Shared expiries.
-        self.renew(hold, lease);
     }
 
     /// The same for a live hold; `false` if it does not live.
     pub(super) fn renew(&mut self, hold: &Hold, lease: Duration) -> bool {
         let now = Instant::now();
-        let mut until = now + lease;
-        let lives = self.lives(&hold.key);
-        if !lives
-            .iter()
-            .any(|life| life.hold == *hold && life.is_live(now))
-        {
+        let mut lives = self.lives(&hold.key).iter_mut();
+        let Some(life) = lives.find(|life| life.hold == *hold && life.is_live(now)) else {
             return false;
-        }
-        let live = lives.iter_mut().filter(|life| life.is_live(now));
-        for life in live.filter(|life| life.hold.id == hold.id) {
-            match (life.hold.mode, hold.mode) {
-                // A write lives at least as long as a read of the same owner.
-                (LockMode::Write, LockMode::Read) => life.until = life.until.max(until),
-                (LockMode::Read, LockMode::Write) => until = until.max(life.until),
-                _ => {}
-            }
-        }
-        let live = lives.iter_mut().filter(|life| life.is_live(now));
-        for life in live.filter(|life| life.hold == *hold) {
-            life.until = until.max(life.until);
-        }
+        };
+        life.until = life.until.max(now + lease);
         true
     }
 
@@ -113,11 +95,11 @@ impl Book {
     }
 
     pub(super) fn withdraw(&mut self, hold: &Hold) {
-        self.withdrawn.insert((hold.mode, hold.id));
+        self.withdrawn.insert(hold.id);
     }
 
     pub(super) fn was_withdrawn(&self, hold: &Hold) -> bool {
-        self.withdrawn.contains(&(hold.mode, hold.id))
+        self.withdrawn.contains(&hold.id)
     }
 
     /// Records a token and those reserved after it; `false` if it is not larger than all earlier tokens.
@@ -216,9 +198,7 @@ impl Book {
         for (n, one) in lives.iter().enumerate() {
             for other in &lives[..n] {
                 let (a, b) = (&one.hold, &other.hold);
-                let excludes = a.mode.is_exclusive() || b.mode.is_exclusive();
-                // A writer may read.
-                if excludes && (a.id != b.id || same(a.mode, b.mode)) {
+                if a.mode.is_exclusive() || b.mode.is_exclusive() {
                     found.push((
                         "S1",
                         format!("{} and {} both hold {key}", short(a.id), short(b.id)),

@@ -192,7 +192,8 @@ impl Caller {
             asked,
             from,
             since: Instant::now(),
-            max_hold: plan.max_hold,
+            // A guard that joins a hold of its owner takes the limit of that hold.
+            max_hold: plan.max_hold.filter(|_| plan.owner != Who::Shared),
         }
     }
 

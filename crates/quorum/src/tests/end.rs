@@ -99,32 +99,6 @@ async fn a_late_grant_does_not_confirm_a_time_that_it_did_not_see() {
     assert_eq!(released, HoldStatus::Gone);
 }
 
-/// Nested reads of one write have one id, and follow each other.
-#[tokio::test(start_paused = true)]
-async fn a_store_that_granted_an_earlier_hold_with_the_same_id_in_time_does_not_count_for_the_next()
-{
-    let (stores, quorum) = five();
-    let (write, read) = (attempt(LockMode::Write, 1), attempt(LockMode::Read, 1));
-    granted(&quorum, &write).await;
-    granted(&quorum, &read).await;
-    let released = quorum.release_one(&read.hold).await.unwrap().status;
-    assert_eq!(released, HoldStatus::Held);
-    settle().await;
-    set(&stores[3..], Mood::Slow(400 * MS));
-    granted(&quorum, &read).await;
-    sleep(410 * MS).await;
-    set(&stores, Mood::Well);
-    assert_eq!(carriers(&stores, &read).await, 5);
-    let released = quorum.release_one(&write.hold).await.unwrap().status;
-    assert_eq!(released, HoldStatus::Held);
-    settle().await;
-    stores[0].forget();
-    stores[1].forget();
-    assert_eq!(carriers(&stores, &read).await, 3);
-    let released = quorum.release_one(&read.hold).await.unwrap().status;
-    assert_eq!(released, HoldStatus::Gone);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_release_that_reached_no_store_is_not_confirmed() {
     let (stores, quorum) = five();
@@ -176,20 +150,4 @@ async fn a_store_that_stays_dead_is_not_asked_for_ever() {
     assert!(!quorum.shared.ledger.is_empty());
     sleep(60 * SECOND).await;
     assert!(quorum.shared.ledger.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_name_that_is_used_again_is_released_again() {
-    let (stores, quorum) = five();
-    granted(&quorum, &attempt(LockMode::Write, 1)).await;
-    let read = attempt(LockMode::Read, 1);
-    for _ in 0..4 {
-        set(&stores[..2], Mood::Slow(3 * MS));
-        granted(&quorum, &read).await;
-        let released = quorum.release_one(&read.hold).await.unwrap().status;
-        assert_eq!(released, HoldStatus::Held);
-    }
-    sleep(SECOND).await;
-    assert_eq!(carriers(&stores, &read).await, 0);
-    assert_eq!(carriers(&stores, &attempt(LockMode::Write, 1)).await, 5);
 }

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use tokio::sync::Barrier;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::KEY;
 use super::critical_section::CriticalSection;

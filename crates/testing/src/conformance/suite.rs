@@ -37,7 +37,7 @@ macro_rules! conformance {
                     the_drop_of_the_outer_guard_keeps_the_lock an_owner_that_asks_twice_at_once_is_granted_both
                     a_cancelled_request_does_not_end_others_of_its_owner an_owner_does_not_join_a_lost_hold
                     an_owner_of_a_lost_hold_gets_lost_in_every_mode
-                    a_share_keeps_its_longest_hold_when_another_share_ends;
+                    an_inner_guard_does_not_lengthen_the_longest_hold an_inner_guard_does_not_shorten_the_longest_hold;
                 waiting: a_request_that_does_not_wait_is_refused_at_once a_wait_ends_at_its_time_limit
                     a_wait_keeps_its_time_limit_at_the_front_of_the_queue retry_after_is_about_the_rest_of_the_lease
                     the_number_of_waiters_is_bounded a_wait_for_ever_does_not_overflow
@@ -45,8 +45,6 @@ macro_rules! conformance {
                 lease: a_fixed_lease_ends_at_its_time a_renewed_lease_lasts_until_the_release
                     a_holder_loses_its_lock_at_its_longest_hold the_longest_hold_of_one_does_not_end_that_of_another
                     a_short_lease_is_renewed_in_time_among_long_ones a_lease_too_short_to_be_held_is_refused
-                    a_limit_that_is_extended_late_keeps_the_hold
-                    a_request_that_joins_late_has_no_more_than_the_store_keeps
                     an_early_renewal_does_not_shorten_the_lease;
                 loss: a_stolen_hold_is_reported_lost the_release_of_a_stolen_hold_is_not_confirmed
                     a_lost_hold_blocks_no_request the_release_of_a_stolen_shared_hold_is_not_confirmed
@@ -112,7 +110,6 @@ macro_rules! conformance {
                 phases: a_new_reader_waits_behind_a_waiting_writer a_cancelled_writer_blocks_no_readers
                     a_frozen_writer_blocks_readers_for_seconds a_writer_is_granted_among_readers
                     an_upgrade_is_refused_at_once a_writer_reads_under_its_own_write
-                    the_end_of_a_nested_read_does_not_release_the_next
                     a_write_is_not_handed_over_past_its_own_read
                     an_owner_that_reads_and_writes_at_once_does_not_wait_for_itself;
             }

@@ -100,7 +100,6 @@ async fn force_ends_every_hold_and_wakes_the_waiters() {
 async fn a_forced_writer_lets_the_waiting_readers_go_first() {
     let store = MemoryStore::new();
     granted(&store, &attempt(LockMode::Write, 1));
-    granted(&store, &attempt(LockMode::Read, 1));
     refused(&store, &attempt(LockMode::Read, 2), LEASE);
     assert!(at_once(store.force_unlock(&LockKey::new("key"))));
     let writer = outcome(&store, &attempt(LockMode::Write, 3));
@@ -121,26 +120,6 @@ async fn an_inspection_names_holders_and_waiters_in_order() {
     assert_eq!((&holder.id, holder.mode), (&name(1), LockMode::Reentrant));
     assert_eq!((holder.count, holder.remaining), (1, LEASE - SECOND));
     assert_eq!(inspection.waiters, [name(3), name(2)]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_inspection_names_a_writer_and_its_read() {
-    let store = MemoryStore::new();
-    granted(&store, &attempt(LockMode::Write, 1));
-    granted(&store, &attempt(LockMode::Read, 1));
-    refused(&store, &attempt(LockMode::Read, 2), LEASE);
-    let inspection = at_once(store.inspect(&LockKey::new("key")));
-    let modes: Vec<_> = inspection
-        .holders
-        .iter()
-        .map(|holder| holder.mode)
-        .collect();
-    assert_eq!(modes, [LockMode::Write, LockMode::Read]);
-    assert_eq!(
-        inspection.waiters,
-        [attempt(LockMode::Read, 2).hold.id.to_string()]
-    );
-    assert!(!store.is_empty());
 }
 
 /// Callers from outside decide how many records there are.

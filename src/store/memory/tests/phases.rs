@@ -117,48 +117,6 @@ async fn a_reader_that_holds_is_not_refused_for_a_waiting_writer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_reads_although_others_wait_to_write() {
-    let store = MemoryStore::new();
-    granted(&store, &write(1));
-    refused(&store, &write(2), LEASE);
-    granted(&store, &read(1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_downgrade_lets_the_waiting_readers_in() {
-    let store = MemoryStore::new();
-    granted(&store, &write(1));
-    granted(&store, &read(1));
-    refused(&store, &read(2), LEASE);
-    refused(&store, &write(3), LEASE);
-    released(&store, &write(1));
-    granted(&store, &read(2));
-    refused(&store, &read(4), WAITER_LIVENESS);
-    released(&store, &read(1));
-    released(&store, &read(2));
-    granted(&store, &write(3));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_writer_lives_as_long_as_its_own_read_and_keeps_that_life() {
-    let store = MemoryStore::new();
-    let short = Attempt {
-        lease: SECOND,
-        ..write(1)
-    };
-    granted(&store, &short);
-    refused(&store, &impatient(LockMode::Read, 2), SECOND);
-    granted(&store, &read(1));
-    refused(&store, &impatient(LockMode::Write, 2), LEASE);
-    assert_eq!(renew(&store, &short, SECOND), HoldStatus::Held);
-    refused(&store, &impatient(LockMode::Read, 2), LEASE);
-    released(&store, &read(1));
-    refused(&store, &impatient(LockMode::Read, 2), LEASE);
-    assert_eq!(renew(&store, &short, SECOND), HoldStatus::Held);
-    refused(&store, &impatient(LockMode::Read, 2), LEASE);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_withdrawn_write_hold_ends_like_a_released_one() {
     let store = MemoryStore::new();
     granted(&store, &write(1));

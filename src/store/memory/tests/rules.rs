@@ -128,41 +128,6 @@ async fn each_reader_lapses_on_its_own_and_a_writer_waits_for_the_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writers_own_read_outlives_its_write() {
-    let store = MemoryStore::new();
-    let (write, read) = (attempt(LockMode::Write, 1), attempt(LockMode::Read, 1));
-    granted(&store, &write);
-    granted(&store, &read);
-    refused(&store, &impatient(LockMode::Read, 2), LEASE);
-    released(&store, &write);
-    assert_eq!(check(&store, &read), HoldStatus::Held);
-    assert_eq!(check(&store, &write), HoldStatus::Gone);
-    granted(&store, &impatient(LockMode::Read, 2));
-    refused(&store, &impatient(LockMode::Write, 3), LEASE);
-    released(&store, &read);
-    released(&store, &attempt(LockMode::Read, 2));
-    assert!(store.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_writers_own_read_ends_without_its_write() {
-    let store = MemoryStore::new();
-    let (write, read) = (attempt(LockMode::Write, 1), attempt(LockMode::Read, 1));
-    granted(&store, &write);
-    granted(&store, &read);
-    released(&store, &read);
-    assert_eq!(check(&store, &write), HoldStatus::Held);
-    refused(&store, &impatient(LockMode::Read, 2), LEASE);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_reader_cannot_become_a_writer() {
-    let store = MemoryStore::new();
-    granted(&store, &attempt(LockMode::Read, 1));
-    refused(&store, &attempt(LockMode::Write, 1), LEASE);
-}
-
-#[tokio::test(start_paused = true)]
 async fn tokens_rise_over_releases_lapses_and_repeats() {
     for mode in [LockMode::Reentrant, LockMode::Fair, LockMode::Write] {
         let store = MemoryStore::new();

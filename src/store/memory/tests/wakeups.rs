@@ -103,17 +103,6 @@ async fn only_the_last_reader_wakes_the_writer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_downgrade_wakes_readers() {
-    let store = MemoryStore::new();
-    granted(&store, &attempt(LockMode::Write, 1));
-    granted(&store, &attempt(LockMode::Read, 1));
-    let mut reader = waiting(&store, &attempt(LockMode::Read, 2));
-    released(&store, &attempt(LockMode::Write, 1));
-    assert!(woken(&mut reader));
-    granted(&store, &attempt(LockMode::Read, 2));
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_last_waiting_writer_that_gives_up_wakes_the_readers_it_held_back() {
     let store = MemoryStore::new();
     granted(&store, &attempt(LockMode::Read, 1));

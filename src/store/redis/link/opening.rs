@@ -3,14 +3,14 @@
 use redis::Value;
 use tokio::time::timeout;
 
-use super::super::endpoint::{Endpoint, RawConnection};
-use super::super::failure::{accepted, transient, unreachable};
-use super::super::rights;
-use super::super::role::Role;
-use super::super::sentinel::FollowedMaster;
-use super::super::wire::Wire;
+use super::endpoint::{Endpoint, RawConnection};
+use super::sentinel::FollowedMaster;
+use super::wire::Wire;
 use super::{Link, is_unknown_script};
 use crate::error::StoreError;
+use crate::store::redis::protocol::failure::{accepted, transient, unreachable};
+use crate::store::redis::protocol::rights;
+use crate::store::redis::protocol::role::Role;
 use crate::telemetry;
 
 impl Link {

@@ -7,12 +7,12 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::super::failure::{self, needs_another_connection};
-use super::super::script::Call;
-use super::super::wire::Wire;
+use super::wire::Wire;
 use super::{Link, TRIES, is_unknown_script};
 use crate::backoff::Backoff;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::protocol::failure::{self, needs_another_connection};
+use crate::store::redis::protocol::script::Call;
 use crate::telemetry;
 
 impl Link {

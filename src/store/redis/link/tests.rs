@@ -15,31 +15,31 @@ use tokio::time::Instant;
 use super::*;
 use crate::error::StoreErrorKind;
 use crate::lock::LockKey;
-use crate::store::redis::access::Access;
-use crate::store::redis::address::Address;
-use crate::store::redis::channels::ChannelKind;
-use crate::store::redis::connector::Connector;
-use crate::store::redis::endpoint::{Endpoint, RawConnection};
-use crate::store::redis::names::Names;
-use crate::store::redis::node_context::ConnectionSettings;
-use crate::store::redis::replicas::Replicas;
-use crate::store::redis::script::Call;
-use crate::store::redis::sentinel::{FollowedMaster, Master};
-use crate::store::redis::timeouts::Timeouts;
-use crate::store::redis::tls::Tls;
+use crate::store::redis::link::address::Address;
+use crate::store::redis::link::connector::Connector;
+use crate::store::redis::link::context::LinkSettings;
+use crate::store::redis::link::endpoint::access::Access;
+use crate::store::redis::link::endpoint::tls::Tls;
+use crate::store::redis::link::endpoint::{Endpoint, RawConnection};
+use crate::store::redis::link::replicas::Replicas;
+use crate::store::redis::link::sentinel::{FollowedMaster, Master};
+use crate::store::redis::link::timeouts::Timeouts;
+use crate::store::redis::protocol::channels::ChannelKind;
+use crate::store::redis::protocol::names::Names;
+use crate::store::redis::protocol::script::Call;
 
 fn link() -> Arc<Link> {
     let address = "redis://127.0.0.1:1".into_connection_info().unwrap();
     let tls = Tls::default().config([&address]).unwrap();
     let timeouts = Timeouts::default();
     let connector = Connector::Server(Endpoint::new(address, tls, timeouts, Access::default()));
-    let settings = ConnectionSettings {
+    let settings = LinkSettings {
         replicas: Replicas::default(),
         background: Arc::default(),
         channels: Arc::new(ChannelKind::new(None)),
     };
     Link::new(
-        &NodeContext::new(connector, settings),
+        &LinkContext::new(connector, settings),
         Purpose::Commands,
         None,
     )
@@ -249,7 +249,7 @@ fn a_connection_to_a_master_that_is_replaced_meanwhile_is_not_used() {
 #[tokio::test(start_paused = true)]
 async fn the_text_of_a_script_is_sent_by_one_of_many_callers() {
     let (opened, _far) = opened().await;
-    let call = crate::store::redis::rights::question();
+    let call = crate::store::redis::protocol::rights::question();
     let began = Instant::now();
     assert!(opened.must_load(&call, began), "the first");
     tokio::time::advance(Duration::from_millis(1)).await;

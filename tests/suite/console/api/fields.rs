@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The fields of the API, which [the guide](tower_distributed_lock::guide::console) documents. A minor release may add some.
+/// The fields of the API, which `docs/guide/console.md` documents. A minor release may add some.
 const FIELDS: &[(&str, &str)] = &[
     (
         "/api/keys",

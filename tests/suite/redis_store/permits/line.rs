@@ -1,5 +1,7 @@
 //! Attempts that wait for a permit.
 
+use tower_distributed_lock::LockClient;
+
 use super::*;
 
 /// The requests of a process ask side by side: the refusal of another does not end what the first in line hears.
@@ -98,4 +100,28 @@ async fn permits_go_with_locks_in_one_question() {
     }
     assert!(asks(&store, &permit("c", 1)).await && asks(&store, &permit("b", 2)).await);
     assert!(!asks(&store, &permit("b", 2)).await);
+}
+
+/// A request that asks beside another of its process has no place. If it is refused, its process waits in line all the same, and listens
+/// there.
+#[tokio::test]
+async fn a_process_whose_second_request_is_refused_listens_in_line() {
+    let (server, store) = server_and_store().await;
+    for _ in 0..9 {
+        assert!(asks(&store, &permit("n", 10)).await);
+    }
+    let locks = LockClient::new(RedisStore::connect(server.url()).await.unwrap());
+    let request = || locks.lock("n").permits(10).wait(Duration::from_secs(30)).acquire();
+    let first = tokio::spawn(request());
+    let second = tokio::spawn(request());
+    let _first = first.await.unwrap().unwrap();
+    let turn = format!("tower_lock_turn:{{n}}:{}", locks.id());
+    let listens = async {
+        while !server.pubsub_channels().await.contains_key(&turn) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let heard = tokio::time::timeout(Duration::from_secs(10), listens).await;
+    assert!(heard.is_ok(), "{:?}", server.pubsub_channels().await);
+    second.abort();
 }

@@ -52,7 +52,7 @@ pub async fn a_holder_loses_its_lock_at_its_longest_hold(env: &Harness) {
     ends_after(env, longest, asking.max_hold(longest)).await;
 }
 
-/// Other requests of the process that share or take over the hold keep it for their own longest hold.
+/// Another request of the process takes over the hold for its own longest hold, or has a hold of its own.
 pub async fn the_longest_hold_of_one_does_not_end_that_of_another(env: &Harness) {
     let longest = env.short_lease();
     let first = env.here.request().max_hold(longest).await.unwrap();
@@ -67,66 +67,6 @@ pub async fn the_longest_hold_of_one_does_not_end_that_of_another(env: &Harness)
     let lost = timeout(longest * 3 / 2, second.lost()).await;
     assert!(lost.is_err() && !second.is_lost());
     second.release().await.unwrap();
-}
-
-/// The last renewal before a limit is shorter than the lease, and the next one would be at its end: the first is at a
-/// random moment between a twelfth and a third of the lease, and the third is less than a third of it before this limit.
-pub async fn a_limit_that_is_extended_late_keeps_the_hold(env: &Harness) {
-    let lease = env.short_lease() * 2;
-    let asking = env.here.owned().lease(Lease::Renewed(lease));
-    let longest = lease * 13 / 12;
-    let limited = asking.clone().max_hold(longest).await.unwrap();
-    let limit = Instant::now() + longest;
-    // After the last renewal. In real time, a busy machine needs more time before the limit.
-    let rest = if env.is_paused { 16 } else { 4 };
-    sleep_until(limit - lease / rest).await;
-    let unlimited = asking.await.unwrap();
-    sleep_until(limit + lease).await;
-    assert!(limited.is_lost() && !unlimited.is_lost());
-    assert_err!(limited.release().await, Lost);
-    unlimited.release().await.unwrap();
-}
-
-/// A renewal ends at the longest hold of the requests that share the hold, and shortens nothing. A request that joins later has no
-/// more than the store keeps.
-pub async fn a_request_that_joins_late_has_no_more_than_the_store_keeps(env: &Harness) {
-    // Ignore a try if the test was paused: then the hold was renewed before the first request ended, or once too often, or has
-    // ended.
-    for _ in 0..20 {
-        if joined_late(env).await {
-            return;
-        }
-    }
-    panic!("the test was paused each time");
-}
-
-/// One try. Returns `false` if it is to be ignored.
-async fn joined_late(env: &Harness) -> bool {
-    let lease = env.short_lease();
-    let asking = env.process().await.owned().lease(env.renewed());
-    let (earlier, begun) = (env.asked().renewals, Instant::now());
-    let outer = asking.clone().await.unwrap();
-    let granted_until = outer.deadline();
-    let limited = asking.clone().max_hold(lease / 2).await.unwrap();
-    let limit = Instant::now() + lease / 2;
-    drop(outer);
-    // The first renewal is due after a third of the lease.
-    if env.asked().renewals > earlier || begun.elapsed() > lease / 4 {
-        return false;
-    }
-    let is_renewed = async || env.asked().renewals > earlier;
-    env.until("it was renewed", is_renewed).await;
-    sleep(env.moment).await;
-    let renewals = env.asked().renewals;
-    let late = asking.await.unwrap();
-    let deadline = late.deadline();
-    if env.asked().renewals > renewals || Instant::now() >= limit {
-        return false;
-    }
-    let long = deadline.saturating_duration_since(granted_until);
-    assert!(long.is_zero(), "{long:?} too long");
-    drop((limited, late));
-    true
 }
 
 /// A short lease among many does not change how often the others are renewed.

@@ -103,15 +103,12 @@ pub async fn a_released_lock_is_not_reported_lost(env: &Harness) {
 pub async fn a_released_share_is_not_lost_with_the_hold(env: &Harness) {
     let asking = env.here.owned().lease(env.renewed());
     let outer = asking.clone().await.unwrap();
-    let limited = asking.clone().max_hold(env.short_lease() / 2);
-    let limited = limited.await.unwrap();
     let (inner, dropped) = (asking.clone().await.unwrap(), asking.await.unwrap());
-    let handles = [inner.handle(), limited.handle(), dropped.handle()];
+    let handles = [inner.handle(), dropped.handle()];
     let waiting = handles
         .clone()
         .map(|handle| tokio::spawn(async move { handle.ended().await }));
     inner.release().await.unwrap();
-    limited.release().await.unwrap();
     drop(dropped);
     for ended in waiting {
         let ended = timeout(env.prompt(), ended).await.expect("it has ended");

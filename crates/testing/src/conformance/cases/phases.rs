@@ -156,24 +156,6 @@ pub async fn a_writer_reads_under_its_own_write(env: &Harness) {
     assert!(!env.refuses(Write).await);
 }
 
-/// In the store, all of them have the hold id of the write.
-pub async fn the_end_of_a_nested_read_does_not_release_the_next(env: &Harness) {
-    let (writing, reading) = write(env).await;
-    for micros in (0..4000).step_by(250) {
-        drop(reading.clone().await.unwrap());
-        let after_a_drop = reading.clone().await.unwrap();
-        sleep(Duration::from_micros(micros)).await;
-        after_a_drop.release().await.unwrap();
-
-        let cancelled = reading.clone().into_future();
-        drop(timeout(Duration::from_micros(micros), cancelled).await);
-        let after_a_cancellation = reading.clone().await.unwrap();
-        sleep(Duration::from_micros(4000 - micros)).await;
-        after_a_cancellation.release().await.unwrap();
-    }
-    writing.release().await.unwrap();
-}
-
 /// The owner still has a read.
 pub async fn a_write_is_not_handed_over_past_its_own_read(env: &Harness) {
     let (writing, reading) = write(env).await;

@@ -84,15 +84,29 @@ pub async fn an_owner_does_not_join_a_lost_hold(env: &Harness) {
     asking.await.unwrap().release().await.unwrap();
 }
 
-/// A share without a longest hold has ended: the other shares keep their own limits.
-pub async fn a_share_keeps_its_longest_hold_when_another_share_ends(env: &Harness) {
+/// The longest hold is that of the outer guard, also after its end.
+pub async fn an_inner_guard_does_not_lengthen_the_longest_hold(env: &Harness) {
     let asking = env.here.owned().lease(env.renewed());
-    let wedged = asking.clone().max_hold(env.short_lease()).await.unwrap();
-    drop(asking.await.unwrap());
+    let outer = asking.clone().max_hold(env.short_lease()).await.unwrap();
+    let limit = Instant::now() + env.short_lease();
+    let (ended, wedged) = (asking.clone().await.unwrap(), asking.await.unwrap());
+    assert!(wedged.deadline() <= limit);
+    drop((outer, ended));
     let next = env.elsewhere.rival().wait(env.short_lease() * 4);
     let next = next.await.unwrap();
     assert!(wedged.is_lost());
+    assert_err!(wedged.release().await, Lost);
     next.release().await.unwrap();
+}
+
+pub async fn an_inner_guard_does_not_shorten_the_longest_hold(env: &Harness) {
+    let asking = env.here.owned().lease(env.renewed());
+    let outer = asking.clone().await.unwrap();
+    let inner = asking.max_hold(env.short_lease() / 2).await.unwrap();
+    let lost = timeout(env.short_lease() * 3 / 2, inner.lost()).await;
+    assert!(lost.is_err() && !outer.is_lost());
+    inner.release().await.unwrap();
+    outer.release().await.unwrap();
 }
 
 /// And not `Upgrade`, if it asks for another mode.
