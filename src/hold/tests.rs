@@ -212,12 +212,12 @@ async fn renewals_are_cut_at_the_limit_and_end_with_it() {
     let limit = Instant::now() + LEASE * 4 / 3;
     held.granted(Some(limit), Instant::now());
     assert_eq!(held.limit(), Some(limit));
-    assert_eq!(due(&held, Instant::now()), format!("renew {LEASE:?}"));
+    assert_eq!(due(&held, Instant::now()), "renew");
     assert!(held.was_asked());
     advance(LEASE / 2).await;
     let (now, left) = (Instant::now(), limit - Instant::now());
     assert_eq!(held.renewal(now), Some(left));
-    assert_eq!(due(&held, now), format!("renew {left:?}"));
+    assert_eq!(due(&held, now), "renew");
     renews(&held, left);
     assert_eq!(held.deadline(), now + valid_for(left));
     assert!(held.was_asked());
