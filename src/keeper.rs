@@ -13,7 +13,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 
 use crate::error::StoreError;
-use crate::hold::Due;
+use crate::hold::{Due, Held};
 use crate::release::{Agenda, Core};
 use crate::table::SHARDS;
 
@@ -82,9 +82,12 @@ impl Keeper {
         agenda.begin();
         let core = core.upgrade()?;
         let now = Instant::now();
-        let mut losses = 0;
+        let (mut left, mut losses) = (Vec::new(), 0);
         for shard in 0..SHARDS {
-            while self.visit(&core, shard, now, &mut losses).await {}
+            while self.visit(&core, shard, now, &mut left, &mut losses).await {}
+        }
+        if !left.is_empty() {
+            core.release_left(left);
         }
         self.renewals.ask(&core, running, now);
         self.ask(&core, agenda, running, now);
@@ -104,9 +107,10 @@ impl Keeper {
         core: &Arc<Core>,
         shard: usize,
         now: Instant,
+        left: &mut Vec<Arc<Held>>,
         losses: &mut usize,
     ) -> bool {
-        let (mut over, mut left, mut renewed) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut over, mut renewed) = (Vec::new(), Vec::new());
         let visited = {
             let mut shard = core.table.shard(shard);
             let due = shard.wheel.take(now, PART);
@@ -129,9 +133,6 @@ impl Keeper {
         for held in renewed {
             let partition = core.store.partition_of(&held.hold.key);
             self.renewals.push(partition, held);
-        }
-        if !left.is_empty() {
-            core.release_left(left);
         }
         for held in over {
             core.lose(&held, held.why_over());
