@@ -31,7 +31,7 @@ macro_rules! pages {
         $(
             $(#[$tested])?
             #[doc = items! {
-                store::redis "AclRules" "Confirm" layer "Confirmation" "FencingToken" "IdempotencyLayer" "LockAdmin"
+                store::redis "AclRules" "Confirm" layer "ConfirmedBy" "FencingToken" "IdempotencyLayer" "LockAdmin"
                 "LockAdmin::force_unlock" "LockAdmin::inspect" "LockAdmin::locks" "LockAdmin::records"
                 "LockAdmin::set_permits" "LockClient::admin" "LockClient::audit" "LockClient::events" "LockClient::leader"
                 "LockClient::lock" "LockClient::lock_any" "LockClient::once" "LockClient::shutdown" "LockClient::snapshot"

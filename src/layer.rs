@@ -49,8 +49,8 @@
 //!
 //! # What confirms a response
 //!
-//! The response has a [`LockTiming`] in its extensions, with its [`Confirmation`]. [`Confirmation::Store`]: the store kept the hold
-//! without a gap. Two such responses never belong to requests that overlapped. [`Confirmation::Lease`]: the store was not asked or did
+//! The [`LockTiming`] in the extensions of a response says what it was [`ConfirmedBy`]. [`ConfirmedBy::Store`]: the store kept the hold
+//! without a gap. Two such responses never belong to requests that overlapped. [`ConfirmedBy::Lease`]: the store was not asked or did
 //! not answer, and by this process's clock the lease has not expired. By default only requests that read are answered with it;
 //! [`confirm`](DistributedLockLayer::confirm) and [`reads`](DistributedLockLayer::reads) choose.
 //!
@@ -141,7 +141,7 @@ mod unless_lost;
 mod wait;
 
 pub use body::ResponseBody;
-pub use confirm::Confirmation;
+pub use confirm::ConfirmedBy;
 pub use lock_layer::{DistributedLock, DistributedLockLayer};
 pub use mode::ModePolicy;
 pub use rejection::{Rejection, RejectionKind};

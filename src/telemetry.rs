@@ -52,7 +52,7 @@
 //! | `distributed_lock_contended_total` | counter | | `route`, `mode` | waits that ended while another owner held the lock |
 //! | `distributed_lock_overloaded_total` | counter | | `route`, `mode` | requests refused because too many waited already |
 //! | `distributed_lock_unavailable_total` | counter | | `route`, `mode` | requests refused because the store could not be asked |
-//! | `distributed_lock_confirmed_total` | counter | | `route`, `mode`, `by` | responses of layers that were sent under a lock: confirmed by the `store`, or by the `lease` alone ([`Confirmation`](crate::layer::Confirmation)) |
+//! | `distributed_lock_confirmed_total` | counter | | `route`, `mode`, `by` | responses of layers that were sent under a lock: confirmed by the `store`, or by the `lease` alone ([`ConfirmedBy`](crate::layer::ConfirmedBy)) |
 //! | `distributed_lock_lost_total` | counter | | `route`, `mode`, `reason` | locks lost while they were held |
 //! | `distributed_lock_renewals_total` | counter | | `route`, `mode`, `outcome` | renewals: `renewed`, `lost`, or `failed`, which are tried again |
 //! | `distributed_lock_renewal_lag_seconds` | histogram | seconds | `route`, `mode` | how long after it was due, a third into the lease, a renewal was confirmed |
