@@ -35,8 +35,8 @@
 //! A layer logs a request that it does not serve as `a request was not served`: at error if the program must be changed or the record
 //! of an idempotency key cannot be read, at warn if the store failed, otherwise at debug. One whose lock was lost, or whose release was
 //! not confirmed, even at the end of its response's body, is logged as `a request has an unknown outcome`, at warn. Of each
-//! [`RejectionKind`](crate::RejectionKind) one line a minute is at error or warn; its field `left_out` counts the lines that were at
-//! debug since the last one.
+//! [`RejectionKind`](crate::RejectionKind), and of each text of [`Misconfigured`](crate::RejectionKind::Misconfigured), one line a
+//! minute is at error or warn; its field `left_out` counts the lines that were at debug since the last one.
 //!
 //! # Metrics
 //!
@@ -116,7 +116,7 @@ pub(crate) use metrics::{
     not_renewed, renewed,
 };
 pub(crate) use route::Route;
-pub(crate) use seldom::Seldom;
+pub(crate) use seldom::{Seldom, SeldomByText};
 pub(crate) use waiting::Waiting;
 
 const TARGET: &str = "tower_distributed_lock::lock";
