@@ -14,6 +14,8 @@ use tower_distributed_lock::{DistributedLockLayer, LockClient, LockError, Resour
 use super::uploads::{dribbling, sending};
 use super::{locking, problem, put, request, send, settle, slow_orders, text};
 
+mod tarpit;
+
 const SECOND: Duration = Duration::from_secs(1);
 const ORDER: Resource = Resource::new("lock:order");
 
