@@ -22,7 +22,7 @@
 //! 2. If it would be refused anyway, because the queue of its key is full or the client was shut down, it is refused now. After the
 //!    store has failed, one request at a time asks it now, as a part of its wait, and is refused if it gets no answer.
 //! 3. Its body is read, unless [`stream_body`](DistributedLockLayer::stream_body) leaves it to the handler, so that a slow sender
-//!    holds no lock. A key that is [in the body](crate::key::body) is known only now, and 2. follows then.
+//!    holds no lock. A key that is [in the body](crate::key::body) is known only then, so the queue and the store are asked after that.
 //! 4. It waits for the grant, at most [`wait`](DistributedLockLayer::wait). Nothing is acquired before the response future
 //!    is first polled, and dropping that future at any point releases.
 //! 5. Only then the inner service is made ready, so that a waiting request occupies none of its capacity, and is called.
