@@ -27,7 +27,7 @@ use crate::error::LockError;
 use crate::guard::LockHandle;
 use crate::layer::{Rejection, RejectionKind, RejectionLog};
 use crate::lock::{FencingToken, Owner};
-use crate::telemetry::{Route, Seldom};
+use crate::telemetry::{Route, SeldomByText};
 
 mod locked;
 
@@ -109,23 +109,12 @@ pub enum NotHeld {
     SeveralTokens,
 }
 
-impl NotHeld {
-    /// Limits the log of each text to a line a minute, because clients decide how many requests cause it.
-    fn lines(self) -> &'static Seldom {
-        static LINES: LazyLock<[Seldom; 3]> = LazyLock::new(Default::default);
-        let [no_lock, no_token, several_tokens] = &*LINES;
-        match self {
-            Self::NoLock => no_lock,
-            Self::NoToken => no_token,
-            Self::SeveralTokens => several_tokens,
-        }
-    }
-}
-
 /// A 500 `lock-misconfigured`. The text, which is advice for the programmer, is logged as an error and not sent.
 impl IntoResponse for NotHeld {
     fn into_response(self) -> Response {
-        if let Some(left_out) = self.lines().due() {
+        // Clients decide how many requests cause it.
+        static LINES: LazyLock<SeldomByText> = LazyLock::new(SeldomByText::default);
+        if let Some(left_out) = LINES.due(self.to_string()) {
             tracing::error!(left_out, "{self}");
         }
         response(Rejection::new(RejectionKind::Misconfigured))

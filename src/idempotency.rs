@@ -73,7 +73,8 @@
 //! can replay. A panic, a lost lock, and a handler that is dropped record nothing.
 //!
 //! The layer sends these responses unrecorded, so that a repeat runs again: a response longer than
-//! [`response_limit`](IdempotencyLayer::response_limit), a stream that does not end at once, and a response with trailers. The log has
+//! [`response_limit`](IdempotencyLayer::response_limit), a response of unknown length that does not end within 100 ms
+//! ([`Recording::Always`] waits for it), and a response with trailers. The log has
 //! a warning, once a minute. A body that ends before its `Content-Length` is not recorded either, and its client sees an error
 //! instead of a response that looks whole.
 //!

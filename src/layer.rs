@@ -22,7 +22,7 @@
 //! 2. If it would be refused anyway, because the queue of its key is full or the client was shut down, it is refused now. After the
 //!    store has failed, one request at a time asks it now, as a part of its wait, and is refused if it gets no answer.
 //! 3. Its body is read, unless [`stream_body`](DistributedLockLayer::stream_body) leaves it to the handler, so that a slow sender
-//!    holds no lock.
+//!    holds no lock. A key that is [in the body](crate::key::body) is known only then, so the queue and the store are asked after that.
 //! 4. It waits for the grant, at most [`wait`](DistributedLockLayer::wait). Nothing is acquired before the response future
 //!    is first polled, and dropping that future at any point releases.
 //! 5. Only then the inner service is made ready, so that a waiting request occupies none of its capacity, and is called.
@@ -49,8 +49,8 @@
 //!
 //! # What confirms a response
 //!
-//! The response has a [`LockTiming`] in its extensions, with its [`Confirmation`]. [`Confirmation::Store`]: the store kept the hold
-//! without a gap. Two such responses never belong to requests that overlapped. [`Confirmation::Lease`]: the store was not asked or did
+//! The [`LockTiming`] in the extensions of a response says what it was [`ConfirmedBy`]. [`ConfirmedBy::Store`]: the store kept the hold
+//! without a gap. Two such responses never belong to requests that overlapped. [`ConfirmedBy::Lease`]: the store was not asked or did
 //! not answer, and by this process's clock the lease has not expired. By default only requests that read are answered with it;
 //! [`confirm`](DistributedLockLayer::confirm) and [`reads`](DistributedLockLayer::reads) choose.
 //!
@@ -141,7 +141,7 @@ mod unless_lost;
 mod wait;
 
 pub use body::ResponseBody;
-pub use confirm::Confirmation;
+pub use confirm::ConfirmedBy;
 pub use lock_layer::{DistributedLock, DistributedLockLayer};
 pub use mode::ModePolicy;
 pub use rejection::{Rejection, RejectionKind};

@@ -40,7 +40,7 @@
 //! # What is promised
 //!
 //! Two pieces of work whose release the store has *confirmed* ([`LockGuard::release`] answered `Ok`, or the layer sent a response
-//! with [`Confirmation::Store`](layer::Confirmation::Store)) never overlapped, whatever happened to clocks, processes and networks. A lock may be lost
+//! with [`ConfirmedBy::Store`](layer::ConfirmedBy::Store)) never overlapped, whatever happened to clocks, processes and networks. A lock may be lost
 //! nevertheless. Then [`LockGuard::lost`] signals it, the layer answers 500 instead of the handler's response, and a
 //! [`FencingToken`] lets the resource itself refuse a stale holder.
 //!

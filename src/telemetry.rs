@@ -36,8 +36,8 @@
 //! A layer logs a request that it does not serve as `a request was not served`: at error if the program must be changed or the record
 //! of an idempotency key cannot be read, at warn if the store failed, otherwise at debug. One whose lock was lost, or whose release was
 //! not confirmed, even at the end of its response's body, is logged as `a request has an unknown outcome`, at warn. Of each
-//! [`RejectionKind`](crate::RejectionKind) one line a minute is at error or warn; its field `left_out` counts the lines that were at
-//! debug since the last one.
+//! [`RejectionKind`](crate::RejectionKind), and of each text of [`Misconfigured`](crate::RejectionKind::Misconfigured), one line a
+//! minute is at error or warn; its field `left_out` counts the lines that were at debug since the last one.
 //!
 //! # Metrics
 //!
@@ -53,7 +53,7 @@
 //! | `distributed_lock_contended_total` | counter | | `route`, `mode` | waits that ended while another owner held the lock |
 //! | `distributed_lock_overloaded_total` | counter | | `route`, `mode` | requests refused because too many waited already |
 //! | `distributed_lock_unavailable_total` | counter | | `route`, `mode` | requests refused because the store could not be asked |
-//! | `distributed_lock_confirmed_total` | counter | | `route`, `mode`, `by` | responses of layers that were sent under a lock: confirmed by the `store`, or by the `lease` alone ([`Confirmation`](crate::layer::Confirmation)) |
+//! | `distributed_lock_confirmed_total` | counter | | `route`, `mode`, `by` | responses of layers that were sent under a lock: confirmed by the `store`, or by the `lease` alone ([`ConfirmedBy`](crate::layer::ConfirmedBy)) |
 //! | `distributed_lock_lost_total` | counter | | `route`, `mode`, `reason` | locks lost while they were held |
 //! | `distributed_lock_renewals_total` | counter | | `route`, `mode`, `outcome` | renewals: `renewed`, `lost`, or `failed`, which are tried again |
 //! | `distributed_lock_renewal_lag_seconds` | histogram | seconds | `route`, `mode` | how long after it was due, a third into the lease, a renewal was confirmed |
@@ -117,7 +117,7 @@ pub(crate) use metrics::{
     not_renewed, renewed,
 };
 pub(crate) use route::Route;
-pub(crate) use seldom::Seldom;
+pub(crate) use seldom::{Seldom, SeldomByText};
 pub(crate) use waiting::Waiting;
 
 const TARGET: &str = "tower_distributed_lock::lock";

@@ -47,7 +47,9 @@ impl IdempotencyLayer {
     where
         B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send,
     {
-        let (extracted, body) = extract::<WholeBody, B>(&self.settings.key, parts, body).await?;
+        let serve = &self.settings.serve;
+        let (extracted, body) =
+            extract::<WholeBody, B>(&self.settings.key, &serve.client, parts, body).await?;
         let on_missing = match &extracted {
             Err(error) if error.is_of_the_program() => OnMissing::Reject,
             _ => self.settings.on_missing,
@@ -57,7 +59,6 @@ impl IdempotencyLayer {
             return Err(NotAdmitted::Bypass(body.body));
         };
         let (name, scope) = self.settings.name(parts, keys)?;
-        let serve = &self.settings.serve;
         let name = serve.client.named(name);
         let outer = parts.extensions.get::<IdempotencyKey>();
         let Some(key) = IdempotencyKey::claimed(name.clone(), outer) else {

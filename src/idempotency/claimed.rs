@@ -77,6 +77,7 @@ mod axum {
 
     use super::IdempotencyKey;
     use crate::error::LockError;
+    use crate::key::template;
     use crate::layer::Rejection;
 
     /// A request that no layer has claimed is refused as a mistake of the program: 500 `lock-misconfigured`, and the reason in the log.
@@ -86,8 +87,11 @@ mod axum {
         async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Rejection> {
             let key = parts.extensions.get().cloned();
             key.ok_or_else(|| {
-                let reason = "a handler extracts `IdempotencyKey`, and no key is claimed for its request. Is `IdempotencyLayer` \
-                              enabled, and `required`? Extract `Option<IdempotencyKey>` if the key is optional";
+                let route = template(parts).unwrap_or("no route");
+                let reason = format!(
+                    "the handler of {route} extracts `IdempotencyKey`, and no key is claimed for its request. Is \
+                     `IdempotencyLayer` enabled, and `required`? Extract `Option<IdempotencyKey>` if the key is optional"
+                );
                 LockError::invalid(reason).into()
             })
         }

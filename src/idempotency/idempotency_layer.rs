@@ -246,6 +246,8 @@ impl<C> IdempotencyLayer<C> {
 
     /// Sets which responses are recorded, by their heads, instead of 2xx, 3xx, 402 and 410. A handler decides about a single response
     /// by a [`Recording`](super::Recording) in its extensions.
+    ///
+    /// A response whose length is unknown is recorded only if it ends within 100 ms, unless its `Recording` says otherwise.
     pub fn record_if<F>(self, is_final: F) -> Self
     where
         F: Fn(&response::Parts) -> bool + Send + Sync + 'static,

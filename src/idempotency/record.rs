@@ -90,9 +90,10 @@ fn read(record: &Bytes, rest: &[u8]) -> Option<(Fingerprint, Response<Bytes>)> {
 /// Whether a header belongs to one connection, moment, trace or caller, so that a repeat must not get it.
 fn is_of_one_answer(name: &HeaderName) -> bool {
     let name = name.as_str();
-    name.starts_with("access-control-")
-        || name.starts_with("x-b3-")
-        || name.ends_with("trace-id")
+    let begins = ["access-control-", "ratelimit", "x-b3-"];
+    let ends = ["correlation-id", "request-id", "requestid", "trace-id"];
+    begins.iter().any(|begin| name.starts_with(begin))
+        || ends.iter().any(|end| name.ends_with(end))
         || matches!(
             name,
             "b3" | "cf-ray"
@@ -100,7 +101,6 @@ fn is_of_one_answer(name: &HeaderName) -> bool {
                 | "date"
                 | "keep-alive"
                 | "proxy-connection"
-                | "request-id"
                 | "sentry-trace"
                 | "server-timing"
                 | "te"
@@ -111,8 +111,6 @@ fn is_of_one_answer(name: &HeaderName) -> bool {
                 | "transfer-encoding"
                 | "upgrade"
                 | "x-cloud-trace-context"
-                | "x-correlation-id"
-                | "x-request-id"
         )
 }
 

@@ -21,7 +21,12 @@ use crate::store::Record;
 /// Says whether a response is recorded, in place of [`record_if`](super::IdempotencyLayer::record_if). A handler puts it into the
 /// extensions of its response.
 ///
-/// The answers of this crate's layers and upgrades (101) are not recorded even so, and neither is a body that is too long or a
+/// The answers of this crate's layers and upgrades (101) are not recorded even so, and neither is a body that is too long or has
+/// trailers.
+///
+/// The layer sends a response when its body has ended. If neither the body nor a `Content-Length` tells its length, it waits 100 ms for
+/// the end, and then sends the response unrecorded, as a stream. A handler that says [`Always`](Self::Always) or
+/// [`WithCookies`](Self::WithCookies) makes the layer wait for the end, however long that takes, so do not say it of an endless
 /// stream.
 ///
 /// ```
@@ -115,8 +120,8 @@ impl IdempotencySettings {
     }
 }
 
-/// Reads the body of a response to its end, at most `limit` bytes. If the response does not say its length, they must be there without
-/// a wait to speak of.
+/// Reads the body of a response to its end, at most `limit` bytes. If the response neither says its length nor that it is to be
+/// recorded, they must be there without a wait to speak of.
 ///
 /// # Errors
 ///
@@ -135,8 +140,8 @@ where
         Ok(_) => return Err((TOO_LONG, ResponseBody::handlers(body))),
         Err(misleads) => return Err((misleads, ResponseBody::handlers(body))),
     };
-    let patience = length.map_or(LAST_MOMENT, |_| FOR_EVER);
-    let until = Instant::now() + patience;
+    let ends = length.is_some() || parts.extensions.get::<Recording>().is_some();
+    let until = Instant::now() + if ends { FOR_EVER } else { LAST_MOMENT };
     let body =
         body.map_frame(|frame| frame.map_data(|mut data| data.copy_to_bytes(data.remaining())));
     // Fused, because a body is not polled after its end.

@@ -16,6 +16,9 @@ pub(crate) struct RequestBody(pub(crate) Bytes);
 /// [`IdempotencyLayer`](crate::IdempotencyLayer). It is present only while the key is extracted: other closures, such as `tenant`
 /// and `rejection`, and layers further in do not see it.
 ///
+/// A layer cannot know the key before it has read the body, so only then does it ask whether the queue of the key is full and the store
+/// is up. After [`LockClient::shutdown`](crate::LockClient::shutdown) it refuses the request without reading its body.
+///
 /// ```
 /// # use http::request::Parts;
 /// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore};

@@ -35,7 +35,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         let Some((mode, reads)) = policy.mode(parts) else {
             return Err(NotAdmitted::Bypass(body));
         };
-        let (found, body) = extract::<Self, B>(&policy.key, parts, body).await?;
+        let (found, body) = extract::<Self, B>(&policy.key, &serve.client, parts, body).await?;
         let Some(keys) = policy.keys(found)? else {
             return Err(NotAdmitted::Bypass(body.body));
         };

@@ -13,7 +13,7 @@ use crate::telemetry;
 /// The proof that the lock of a response was held until the end of the request, in its [`LockTiming`](super::LockTiming).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Confirmation {
+pub enum ConfirmedBy {
     /// The store: it carried the hold without a gap from the grant until the release. Two such requests never overlapped,
     /// whatever happened to clocks, processes and networks (S5).
     Store,
@@ -23,7 +23,7 @@ pub enum Confirmation {
     Lease,
 }
 
-impl Confirmation {
+impl ConfirmedBy {
     /// Its name in lower case, for labels and logs.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -46,11 +46,11 @@ pub(crate) async fn confirm(
     how: Confirm,
     guard: LockGuard,
     record: Option<Record>,
-) -> Result<Confirmation, LockError> {
+) -> Result<ConfirmedBy, LockError> {
     let labels = guard.labels();
     let by = match how {
         Confirm::Deadline if guard.is_lost() => return Err(LockError::Lost),
-        Confirm::Deadline => Confirmation::Lease,
+        Confirm::Deadline => ConfirmedBy::Lease,
         Confirm::Store | Confirm::Strict => released(how, guard, record).await?,
     };
     if let Some(labels) = &labels {
@@ -63,7 +63,7 @@ async fn released(
     how: Confirm,
     guard: LockGuard,
     record: Option<Record>,
-) -> Result<Confirmation, LockError> {
+) -> Result<ConfirmedBy, LockError> {
     // After the release has begun, no renewal changes the deadline.
     let deadline = (how == Confirm::Store).then(|| guard.deadline());
     let mut release = guard.end(record);
@@ -73,12 +73,12 @@ async fn released(
         None => Box::pin(in_time(Instant::now() + CONFIRMATION, &mut release)).await,
     };
     match answer {
-        Ok(()) => Ok(Confirmation::Store),
+        Ok(()) => Ok(ConfirmedBy::Store),
         // The lease of a lock that is known to be lost may not be over.
         Err(LockError::Unavailable(_))
             if !release.is_lost() && deadline.is_some_and(|deadline| Instant::now() < deadline) =>
         {
-            Ok(Confirmation::Lease)
+            Ok(ConfirmedBy::Lease)
         }
         Err(error) => Err(release.of_the_work(error)),
     }

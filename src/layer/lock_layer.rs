@@ -78,8 +78,9 @@ impl DistributedLockLayer {
     /// layer. Trailers of the request are dropped, and a request without a lock keeps its body.
     ///
     /// **A client that waits for an answer before its body ends needs this.** The messages of a gRPC call are left to the handler in
-    /// any case, if the route is that of a service of tonic with a package: `/<package>.<Service>/{*rest}`, with a capital letter. The
-    /// content type alone does not tell, because a stranger could then hold a lock with a slow body.
+    /// any case if the route, nested or not, is that of a service of tonic: `/<package>.<Service>/{*rest}`, where the package may be
+    /// absent and the service begins with a capital letter. The content type alone does not tell, because a stranger could then hold
+    /// a lock with a slow body. A call of another route is logged as a warning, once per route.
     ///
     /// The bodies that wait for one key may occupy 16 MiB; the first 64 KiB of each do not count, and a body is no longer counted
     /// when its handler has it. A request without room for its body gets a 503 `body-budget`. A body takes no room from those of

@@ -13,7 +13,7 @@ use super::body::{LocalBody, ResponseBody, local, whole};
 use super::rejection::{Rejection, RejectionKind};
 use crate::error::{BoxError, LockError};
 use crate::key::route_of;
-use crate::telemetry::{Route, Seldom};
+use crate::telemetry::{Route, Seldom, SeldomByText};
 
 type Respond = dyn Fn(&Rejection) -> Response<LocalBody> + Send + Sync;
 
@@ -90,26 +90,28 @@ const NOT_SERVED: &str = "a request was not served";
 /// The log of requests that were not served, or whose outcome is unknown.
 #[derive(Debug, Default)]
 pub(crate) struct RejectionLog {
-    misconfigured: Seldom,
+    misconfigured: SeldomByText,
     unreadable: Seldom,
     unavailable: Seldom,
     lost: Seldom,
 }
 
 impl RejectionLog {
-    /// Logs a rejection with its causes, at most once a minute for each kind that a failure multiplies. What is left out is at
-    /// debug.
+    /// Logs a rejection with its causes, at most once a minute for each kind that a failure multiplies, and for each mistake of
+    /// the program. What is left out is at debug.
     pub(crate) fn rejected(&self, rejection: &Rejection, route: &Route) {
         let (error, kind) = (rejection as &dyn Error, rejection.kind());
         let route = route.template();
-        let (lines, what) = match kind {
-            RejectionKind::Lost => (Some(&self.lost), "a request has an unknown outcome"),
-            RejectionKind::Misconfigured => (Some(&self.misconfigured), NOT_SERVED),
-            RejectionKind::RecordUnreadable => (Some(&self.unreadable), NOT_SERVED),
-            RejectionKind::Unavailable => (Some(&self.unavailable), NOT_SERVED),
+        let (due, what) = match kind {
+            RejectionKind::Lost => (self.lost.due(), "a request has an unknown outcome"),
+            RejectionKind::Misconfigured => {
+                (self.misconfigured.due(rejection.to_string()), NOT_SERVED)
+            }
+            RejectionKind::RecordUnreadable => (self.unreadable.due(), NOT_SERVED),
+            RejectionKind::Unavailable => (self.unavailable.due(), NOT_SERVED),
             _ => (None, NOT_SERVED),
         };
-        match lines.and_then(Seldom::due) {
+        match due {
             None => tracing::debug!(rejection = error, route, "{what}"),
             Some(left_out) if matches!(kind, RejectionKind::Lost | RejectionKind::Unavailable) => {
                 tracing::warn!(rejection = error, route, left_out, "{what}");

@@ -88,17 +88,17 @@ pub enum OnMissing {
 ///
 /// | the store answers | `Strict` | `Store` | `Deadline` |
 /// |---|---|---|---|
-/// | the hold was there until now | response ([`Confirmation::Store`]) | response ([`Confirmation::Store`]) | not asked: response if the lease has not run out ([`Confirmation::Lease`]) |
+/// | the hold was there until now | response ([`ConfirmedBy::Store`]) | response ([`ConfirmedBy::Store`]) | not asked: response if the lease has not run out ([`ConfirmedBy::Lease`]) |
 /// | the hold is gone | 500 `lock-lost` | 500 `lock-lost` | |
-/// | nothing, for a second; that it refuses; or that too few replicas know | 500 `lock-lost` | response if the lease has not run out ([`Confirmation::Lease`]) | |
+/// | nothing, for a second; that it refuses; or that too few replicas know | 500 `lock-lost` | response if the lease has not run out ([`ConfirmedBy::Lease`]) | |
 ///
 /// Confirmed exclusion (S5: two confirmed requests never overlapped, whatever any clock does) is promised for responses with
-/// [`Confirmation::Store`] only. A response with [`Confirmation::Lease`] relies on this process's clock, and on a store that has
+/// [`ConfirmedBy::Store`] only. A response with [`ConfirmedBy::Lease`] relies on this process's clock, and on a store that has
 /// kept the hold until the lease expires. A failover or a crash may lose the hold earlier; then two overlapping requests are both
 /// answered. By default, requests that write are `Strict`, and requests that only read are `Store`.
 ///
-/// [`Confirmation::Store`]: super::Confirmation::Store
-/// [`Confirmation::Lease`]: super::Confirmation::Lease
+/// [`ConfirmedBy::Store`]: super::ConfirmedBy::Store
+/// [`ConfirmedBy::Lease`]: super::ConfirmedBy::Lease
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Confirm {

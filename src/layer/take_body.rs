@@ -1,5 +1,8 @@
 //! The key of a request, and its body, which is read where the key is in it.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -9,9 +12,12 @@ use super::DistributedLockLayer;
 use super::body_budget::{BodyBudget, Room};
 use super::body_reader::read;
 use super::rejection::{Rejection, RejectionKind};
-use crate::error::BoxError;
-use crate::key::{AnyKey, KeyError, Keys, RequestBody, template};
+use crate::client::LockClient;
+use crate::error::{BoxError, LockError};
+use crate::key::{AnyKey, KeyError, Keys, RequestBody, route_of, template};
 use crate::lock::LockKey;
+use crate::sync::Mutex;
+use crate::telemetry::Route;
 use sealed::Take;
 
 /// A layer that serves requests with the body `B`. By default it reads the body before it asks for the lock, so it must be able to
@@ -94,8 +100,14 @@ where
 {
     fn content(parts: &Parts, body: &B) -> Content {
         match is_grpc(parts) {
-            true => Content::Left,
-            false => WholeBody::content(parts, body),
+            true if is_service(template(parts)) => Content::Left,
+            is_grpc => {
+                let content = WholeBody::content(parts, body);
+                if is_grpc && matches!(content, Content::Unread) {
+                    warn_of_messages(route_of(parts));
+                }
+                content
+            }
         }
     }
 
@@ -104,16 +116,32 @@ where
     }
 }
 
-/// Whether a request is a gRPC call to a service of tonic in an axum router, whose route is `/<package>.<Service>/{*rest}`; the name of
-/// a service begins with a capital letter. The content type does not decide that alone: with it, a stranger could hold the lock of any
-/// route with a slow body.
+/// Whether a request says that it is a gRPC call. That does not decide alone what happens to its body: with this header, a stranger
+/// could hold the lock of any route with a slow body.
 fn is_grpc(parts: &Parts) -> bool {
     let content_type = parts.headers.get(CONTENT_TYPE);
-    let service = || template(parts)?.strip_suffix("/{*rest}")?.rsplit_once('.');
     content_type.is_some_and(|it| it.as_bytes().starts_with(b"application/grpc"))
-        && service().is_some_and(|(package, service)| {
-            package.rfind('/') == Some(0) && service.starts_with(char::is_uppercase)
-        })
+}
+
+/// Whether a route is that of a tonic service in an axum router, nested or not: `…/<package>.<Service>/{*rest}`, where the package may
+/// be absent and the name of the service begins with a capital letter.
+fn is_service(route: Option<&str>) -> bool {
+    let route = route.and_then(|route| route.strip_suffix("/{*rest}"));
+    let service = route.and_then(|route| route.rsplit(['/', '.']).next());
+    service.is_some_and(|service| service.starts_with(char::is_uppercase))
+}
+
+/// Warns once per route, because a client that waits for an answer before it sends more waits until its body has timed out.
+fn warn_of_messages(route: Route) {
+    static WARNED: LazyLock<Mutex<HashSet<Route>>> = LazyLock::new(Mutex::default);
+    if WARNED.lock().insert(route) {
+        let route = route.template();
+        tracing::warn!(
+            route,
+            "the messages of a gRPC call are read before its lock is requested, because its route is not that of a tonic service: \
+             call `stream_body`, or use `DistributedLockLayer::grpc`"
+        );
+    }
 }
 
 /// Reads each body.
@@ -169,9 +197,10 @@ impl<B: Send> Payload<B> {
     }
 }
 
-/// The keys, or why there are none. Reads the body if the keys are in it.
+/// The keys, or why there are none. Reads the body if the keys are in it, unless the client refuses every request.
 pub(crate) async fn extract<L: Take<B>, B: Send>(
     key: &AnyKey,
+    client: &LockClient,
     parts: &mut Parts,
     mut body: B,
 ) -> Result<(Result<Keys, KeyError>, Payload<B>), Rejection> {
@@ -179,6 +208,9 @@ pub(crate) async fn extract<L: Take<B>, B: Send>(
     let mut found = key.extract(parts).await;
     if found.as_ref().is_err_and(KeyError::is_body_unread) {
         if matches!(content, Content::Unread) {
+            if client.is_shut_down() {
+                return Err(LockError::Shutdown.into());
+            }
             let (read, bytes) = L::read(parts, body).await.map_err(Rejection::new)?;
             (body, content) = (read, Content::Read(bytes));
         }

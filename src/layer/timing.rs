@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Response;
 
-use super::confirm::Confirmation;
+use super::confirm::ConfirmedBy;
 use super::hold_times::TimedHold;
 
 /// What the lock of a response cost, and what confirms it.
@@ -28,12 +28,12 @@ use super::hold_times::TimedHold;
 pub struct LockTiming {
     waited: Duration,
     /// `None`: the body holds the lock.
-    held: Option<(Duration, Confirmation)>,
+    held: Option<(Duration, ConfirmedBy)>,
 }
 
 impl LockTiming {
     /// Of a response whose lock was released before its head, `by` what confirms it; `None`: its body holds the lock.
-    pub(crate) fn of(hold: &mut TimedHold, by: Option<Confirmation>) -> Self {
+    pub(crate) fn of(hold: &mut TimedHold, by: Option<ConfirmedBy>) -> Self {
         Self {
             waited: hold.waited,
             held: by.map(|by| (hold.end(), by)),
@@ -53,7 +53,7 @@ impl LockTiming {
 
     /// What confirms that the lock was held until the end of the request; `None` if the body of the response holds it, even if an
     /// [`IdempotencyLayer`](crate::IdempotencyLayer) reads that body to its end.
-    pub fn confirmation(&self) -> Option<Confirmation> {
+    pub fn confirmed_by(&self) -> Option<ConfirmedBy> {
         self.held.map(|(_, by)| by)
     }
 
@@ -64,7 +64,7 @@ impl LockTiming {
             self.waited += inner.waited;
             let both = self.held.zip(inner.held);
             self.held = both.map(|((held, by), (inner, weaker))| {
-                let by = if weaker == Confirmation::Lease {
+                let by = if weaker == ConfirmedBy::Lease {
                     weaker
                 } else {
                     by

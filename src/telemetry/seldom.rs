@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -61,9 +62,41 @@ impl Seldom {
     }
 }
 
+/// The largest number of texts that have a throttle of their own.
+const TEXTS: usize = 32;
+
+/// Lets one line a minute through for each text, so that a frequent one hides no other. Those beyond the first [`TEXTS`] share a line.
+///
+/// The mutex protects the throttles of the texts. Only that of the text is locked under it.
+#[derive(Debug, Default)]
+pub(crate) struct SeldomByText(Mutex<HashMap<String, Seldom>>);
+
+impl SeldomByText {
+    /// Whether a line with this text is due. If so, returns how many were left out since the last one.
+    pub(crate) fn due(&self, mut text: String) -> Option<u64> {
+        let mut throttles = self.0.lock();
+        if throttles.len() >= TEXTS && !throttles.contains_key(&text) {
+            text.clear();
+        }
+        throttles.entry(text).or_default().due()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_text_hides_no_other_and_their_number_is_bounded() {
+        let seldom = SeldomByText::default();
+        for n in 0..TEXTS {
+            assert_eq!(seldom.due(n.to_string()), Some(0), "{n}");
+        }
+        assert_eq!(seldom.due("0".to_owned()), None);
+        assert_eq!(seldom.due("one more".to_owned()), Some(0));
+        assert_eq!(seldom.due("yet another".to_owned()), None);
+        assert_eq!(seldom.0.lock().len(), TEXTS + 1);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn one_line_a_minute_says_how_many_were_left_out() {

@@ -105,6 +105,10 @@ pub enum OnceError<E> {
 impl Once {
     /// How long to wait while the same work runs elsewhere (default 45 s, longer than the lease of a process that has died). Zero: not at
     /// all.
+    ///
+    /// The lease of a process that died is renewed until its death. A caller that began to wait a time *t* before that death needs *t*
+    /// and the [`lease`](Self::lease), so the default covers a death within the first 15 s. For a nightly job that every process begins
+    /// at once, set it to the job's longest time plus the lease: otherwise all of them may have given up when the one that ran it dies.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.request = self.request.wait(wait);
         self

@@ -145,3 +145,54 @@ pub(crate) async fn join<T>(task: JoinHandle<T>) -> T {
         Err(_) => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use tokio::task::yield_now;
+    use tower_distributed_lock::MemoryStore;
+
+    use super::*;
+
+    /// A viewer that leaves and comes back must not occupy one more processor each time.
+    #[tokio::test(start_paused = true)]
+    async fn one_look_at_the_keys_is_under_way_at_a_time_even_if_its_viewer_has_left() {
+        let console = Console::new(&LockClient::new(MemoryStore::new()));
+        let shared = Arc::new(Shared::new(console));
+        let look = || {
+            let shared = shared.clone();
+            tokio::spawn(async move { shared.keys(KeysQuery::default()).await })
+        };
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let (stopped, is_stopped) = mpsc::channel();
+        let stop = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                let _survey = shared.survey.lock();
+                stopped.send(()).unwrap();
+                let _ = may_go_on.recv();
+            }
+        });
+        is_stopped.recv().unwrap();
+        let leaves = look();
+        while shared.surveys.available_permits() > 0 {
+            yield_now().await;
+        }
+        leaves.abort();
+        assert!(leaves.await.unwrap_err().is_cancelled());
+        let waits = look();
+        yield_now().await;
+        tokio::time::advance(SURVEY_WAIT * 2).await;
+        // A look of its own would hang, as the first one does.
+        for _ in 0..100 {
+            yield_now().await;
+        }
+        assert!(waits.is_finished());
+        assert!(waits.await.unwrap().is_err());
+        drop(go_on);
+        stop.join().unwrap();
+        assert!(look().await.unwrap().is_ok());
+    }
+}

@@ -12,9 +12,10 @@ pub(crate) fn config(text: &str) -> Result<Config, Error> {
     let mut config: Config = text.parse()?;
     let theirs = config.get_options().unwrap_or_default();
     // The last one of a name counts. A question ends before its caller gives up: otherwise the server's processes would pile up
-    // behind a key. Each step of a function must see what was committed before the function got the key.
+    // behind a key. So does its wait for a key, even if the user lets statements take longer. Each step of a function must see what
+    // was committed before the function got the key.
     let options = format!(
-        "-c statement_timeout=4s {theirs} -c default_transaction_isolation=read\\ committed"
+        "-c statement_timeout=4s -c lock_timeout=4s {theirs} -c default_transaction_isolation=read\\ committed"
     );
     config.options(options);
     if config.get_application_name().is_none() {

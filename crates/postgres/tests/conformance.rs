@@ -68,6 +68,13 @@ mod postgres {
         })
     }
 
+    /// The number of processes of the server that wait for a key.
+    async fn waiting(client: &tokio_postgres::Client) -> i64 {
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event = 'advisory'";
+        client.query_one(waiting, &[]).await.unwrap().get(0)
+    }
+
     /// Its caller has given up by then, and repeats the question: each repeat would occupy one more process of the server.
     #[tokio::test]
     async fn no_question_waits_for_its_keys_for_longer_than_its_caller() {
@@ -92,10 +99,21 @@ mod postgres {
         let (failed, ()) = tokio::join!(store.release(&releases), first);
         let failed = failed.unwrap_err();
         assert_eq!(failed.kind(), StoreErrorKind::Transient, "{failed}");
-        let waiting = "SELECT count(*) FROM pg_stat_activity
-            WHERE datname = current_database() AND wait_event = 'advisory'";
-        let row = other.query_one(waiting, &[]).await.unwrap();
-        assert_eq!(row.get::<_, i64>(0), 0);
+        assert_eq!(waiting(&other).await, 0);
+    }
+
+    /// A program may use one configuration for its own long statements and for its locks.
+    #[tokio::test]
+    async fn no_question_waits_long_for_a_key_even_if_the_user_sets_no_limit_for_statements() {
+        let database = Server::shared().database().await;
+        let config = format!("{} options='-c statement_timeout=0'", database.config());
+        let store = PostgresStore::connect(&config).await.unwrap();
+        let other = database.client().await;
+        let enters = "SELECT pg_advisory_lock(hashtextextended('k', 4242))";
+        other.simple_query(enters).await.unwrap();
+        let failed = store.release(&[release("k")]).await.unwrap_err();
+        assert_eq!(failed.kind(), StoreErrorKind::Transient, "{failed}");
+        assert_eq!(waiting(&other).await, 0);
     }
 
     /// Each process of a service does it at its start.

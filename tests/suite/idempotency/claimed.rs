@@ -12,8 +12,10 @@ use tower_distributed_lock::{
     DistributedLockLayer, IdempotencyLayer, LockAdmin, LockClient, LockError, LockHandle,
     MemoryStore, Owner, Rejection, RejectionKind, key,
 };
+use tracing::Level;
 
 use super::{Runs, answering, is_replay, pay, problem, remembering, request, send, text};
+use crate::support::Log;
 
 #[derive(Clone)]
 pub(super) struct User(pub(super) &'static str);
@@ -83,6 +85,7 @@ async fn a_key_in_the_body_has_a_name_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_needs_a_key_where_none_is_claimed_is_a_mistake_of_the_program() {
+    let (log, _guard) = Log::at(Level::ERROR);
     let (_store, _locks, layer) = remembering();
     let app = naming(layer.clone());
     let keyless = || Request::post("/payments").body(Body::empty()).unwrap();
@@ -90,6 +93,11 @@ async fn a_handler_that_needs_a_key_where_none_is_claimed_is_a_mistake_of_the_pr
     assert_eq!(
         (status, &problem["type"]),
         (500, &"lock-misconfigured".into())
+    );
+    assert!(
+        log.text().contains("the handler of /payments"),
+        "{}",
+        log.text()
     );
     let optional = async |key: Option<IdempotencyKey>| key.is_some().to_string();
     let app = Router::new()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::request::Parts;
 use tokio::time::Instant;
 use tower::ServiceBuilder;
-use tower_distributed_lock::layer::{Confirmation, LockTiming};
+use tower_distributed_lock::layer::{ConfirmedBy, LockTiming};
 use tower_distributed_lock::{LockMode, ReleaseOn, Resource, key};
 
 use super::{locking, orders, put, request, send, slow_orders, text};
@@ -67,13 +67,13 @@ async fn a_response_says_how_long_its_lock_took() {
     let timing = *response.extensions().get::<LockTiming>().unwrap();
     assert_eq!(timing.waited(), Duration::from_millis(500));
     assert_eq!(timing.held(), Some(Duration::from_secs(1)));
-    assert_eq!(timing.confirmation(), Some(Confirmation::Store));
+    assert_eq!(timing.confirmed_by(), Some(ConfirmedBy::Store));
 
     let app = slow_orders().layer(layer.release_on(ReleaseOn::BodyEnd));
     let response = put(&app, "/orders/2").await;
     let timing = *response.extensions().get::<LockTiming>().unwrap();
     assert_eq!(timing.waited(), Duration::ZERO);
-    assert_eq!((timing.held(), timing.confirmation()), (None, None));
+    assert_eq!((timing.held(), timing.confirmed_by()), (None, None));
 }
 
 /// The inner lock is held within the outer one.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::any;
 use tokio::time::Instant;
-use tower_distributed_lock::layer::{Confirmation, LockTiming, ReadPolicy};
+use tower_distributed_lock::layer::{ConfirmedBy, LockTiming, ReadPolicy};
 use tower_distributed_lock::{
     Confirm, DistributedLockLayer, Lease, LockError, LockHandle, OnLost, OnUnavailable, Rejection,
     ReleaseOn, key,
@@ -234,9 +234,9 @@ fn going_silent(layer: DistributedLockLayer, store: &TestStore) -> Router {
 }
 
 /// What confirms a response.
-fn confirmation(response: &axum::response::Response) -> Option<Confirmation> {
+fn confirmation(response: &axum::response::Response) -> Option<ConfirmedBy> {
     let timing = response.extensions().get::<LockTiming>()?;
-    timing.confirmation()
+    timing.confirmed_by()
 }
 
 /// Reads are confirmed so.
@@ -250,9 +250,9 @@ pub(crate) fn confirmed_by(confirm: Confirm) -> ReadPolicy {
 #[tokio::test(start_paused = true)]
 async fn a_response_says_whether_the_store_or_the_lease_confirmed_it() {
     for (confirm, by) in [
-        (Confirm::Strict, Confirmation::Store),
-        (Confirm::Store, Confirmation::Store),
-        (Confirm::Deadline, Confirmation::Lease),
+        (Confirm::Strict, ConfirmedBy::Store),
+        (Confirm::Store, ConfirmedBy::Store),
+        (Confirm::Deadline, ConfirmedBy::Lease),
     ] {
         let (_store, _locks, layer) = locking();
         let layer = layer.confirm(confirm);
@@ -274,7 +274,7 @@ async fn reads_may_be_confirmed_otherwise_than_writes() {
     let layer = layer.on_unavailable(OnUnavailable::Proceed);
     let available = going_silent(layer, &store);
     let write = put(&available, "/orders/2").await;
-    assert_eq!(confirmation(&write), Some(Confirmation::Lease));
+    assert_eq!(confirmation(&write), Some(ConfirmedBy::Lease));
 }
 
 #[tokio::test(start_paused = true)]
@@ -288,7 +288,7 @@ async fn of_two_locks_the_weaker_confirmation_is_that_of_the_response() {
         let outer = layer.key(key::path()).confirm(outside);
         let app = orders().route_layer(inner).route_layer(outer);
         let response = put(&app, "/orders/1").await;
-        assert_eq!(confirmation(&response), Some(Confirmation::Lease));
+        assert_eq!(confirmation(&response), Some(ConfirmedBy::Lease));
     }
 }
 

@@ -1,22 +1,30 @@
 //! Around a tonic service: locks by message, and refusals as gRPC statuses.
 
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::any;
-use http::Request;
+use http::{Request, Response};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
-use tonic::Code;
+use tonic::server::NamedService;
+use tonic::service::Routes;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
+use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tower_distributed_lock::{DistributedLockLayer, OnCancel, ReleaseOn, key};
+use tower_service::Service;
+use tracing::Level;
 
 use super::store::TestStore;
 use super::uploads::dribbling;
 use super::{locking, send};
+use crate::support::Log;
 
 async fn health(layer: DistributedLockLayer<true>) -> HealthClient<Channel> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -81,13 +89,63 @@ async fn a_refusal_is_a_grpc_status() {
     );
 }
 
+/// A service of tonic that answers a call without reading its messages; its proto file names a package, or not.
+#[derive(Clone)]
+struct Chat<const PACKAGE: bool>;
+
+impl<const PACKAGE: bool> NamedService for Chat<PACKAGE> {
+    const NAME: &'static str = if PACKAGE { "chat.v1.Chat" } else { "Chat" };
+}
+
+impl<const PACKAGE: bool> Service<Request<tonic::body::Body>> for Chat<PACKAGE> {
+    type Response = Response<tonic::body::Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<tonic::body::Body>) -> Self::Future {
+        ready(Ok(Status::ok("").into_http()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_messages_of_a_call_to_a_service_of_tonic_are_not_awaited() {
+    for (routes, name) in [
+        (Routes::new(Chat::<true>), "chat.v1.Chat"),
+        (Routes::new(Chat::<false>), "Chat"),
+    ] {
+        let routes = routes.into_axum_router();
+        for (app, prefix) in [
+            (routes.clone(), ""),
+            (Router::new().nest("/api", routes.clone()), "/api"),
+            (Router::new().nest("/api/{tenant}", routes), "/api/apple"),
+        ] {
+            let (store, _locks, layer) = locking();
+            let call = Request::post(format!("{prefix}/{name}/Talk"))
+                .header("content-type", "application/grpc")
+                .body(dribbling("message"));
+            let app = app.layer(layer);
+            let answer = timeout(Duration::from_secs(1), send(&app, call.unwrap())).await;
+            let answer =
+                answer.unwrap_or_else(|_| panic!("{prefix}/{name}: its messages are awaited"));
+            assert_eq!(
+                (answer.headers()["grpc-status"].as_bytes(), store.asked()),
+                (&b"0"[..], 1)
+            );
+        }
+    }
+}
+
 /// A client that streams may wait for an answer before it goes on. The route tells that, and not the request alone: a stranger could
 /// hold a lock with a slow body.
 #[tokio::test(start_paused = true)]
 async fn the_messages_of_a_call_are_not_awaited_and_other_bodies_are_whatever_they_say() {
     let call = |route: &str, content_type, body| {
         let path = route.replace("{service}", "chat.Chat");
-        let path = path.replace("{*rest}", "Talk");
+        let path = path.replace("{*rest}", "Talk").replace("{*path}", "Talk");
         let request = Request::post(path).header("content-type", content_type);
         request.body(body).unwrap()
     };
@@ -98,8 +156,11 @@ async fn the_messages_of_a_call_are_not_awaited_and_other_bodies_are_whatever_th
         ("/chat.Chat/Talk", "application/grpc", false),
         ("/{service}/{*rest}", "application/grpc", false),
         ("/{*rest}", "application/grpc", false),
-        // What follows the point is no name of a service.
+        // What comes before the rest is no name of a service.
         ("/v1.0/{*rest}", "application/grpc", false),
+        ("/files/{*rest}", "application/grpc", false),
+        ("/Chat/files/{*rest}", "application/grpc", false),
+        ("/Chat/{*path}", "application/grpc", false),
         ("/.well-known/{*rest}", "application/grpc", false),
     ] {
         let (store, _locks, layer) = locking();
@@ -123,4 +184,28 @@ async fn the_messages_of_a_call_are_not_awaited_and_other_bodies_are_whatever_th
             assert_eq!(answer.await.status(), 200, "{route}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_messages_are_awaited_is_warned_of_once_per_route() {
+    let (log, _guard) = Log::at(Level::WARN);
+    let (_store, _locks, layer) = locking();
+    let routes = ["/talks/{id}", "/calls/{id}"].into_iter();
+    let app = routes.fold(Router::new(), |app, route| {
+        app.route(route, any(async || ()))
+    });
+    let app = app.layer(layer);
+    for path in ["/talks/1", "/talks/2", "/calls/1"] {
+        for content_type in ["application/json", "application/grpc"] {
+            let call = Request::post(path).header("content-type", content_type);
+            let answer = send(&app, call.body("message".into()).unwrap()).await;
+            assert_eq!(answer.status(), 200, "{path}");
+        }
+    }
+    let text = log.text();
+    assert_eq!(text.lines().count(), 2, "{text}");
+    for route in ["/talks/{id}", "/calls/{id}"] {
+        assert!(text.contains(&format!("route=\"{route}\"")), "{text}");
+    }
+    assert!(text.contains("call `stream_body`"), "{text}");
 }

@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use h2::ext::Protocol;
+use http::{Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -13,6 +14,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
+use tower_distributed_lock::layer::mode;
 use tower_distributed_lock::{DistributedLockLayer, LockHandle};
 
 use super::sockets::{
@@ -28,8 +30,13 @@ async fn serve(layer: DistributedLockLayer, endless: bool) -> SocketAddr {
             std::future::pending::<()>().await;
         }
         let lock = LockHandle::of(request.extensions()).expect("it is locked");
-        let body = Full::<Bytes>::from(lock.key().to_string());
-        Ok::<_, Infallible>(Response::new(body))
+        let body = match request.method() {
+            // A tunnel has no body.
+            &Method::CONNECT => Bytes::new(),
+            _ => lock.key().to_string().into(),
+        };
+        let response = Response::builder().header("mode", lock.mode().as_str());
+        Ok::<_, Infallible>(response.body(Full::new(body)).expect("valid"))
     };
     let service = ServiceBuilder::new()
         .layer(layer.stream_body())
@@ -38,9 +45,9 @@ async fn serve(layer: DistributedLockLayer, endless: bool) -> SocketAddr {
         while let Ok((stream, _)) = listener.accept().await {
             let service = TowerToHyperService::new(service.clone());
             tokio::spawn(async move {
-                auto::Builder::new(TokioExecutor::new())
-                    .serve_connection(TokioIo::new(stream), service)
-                    .await
+                let mut server = auto::Builder::new(TokioExecutor::new());
+                server.http2().enable_connect_protocol();
+                server.serve_connection(TokioIo::new(stream), service).await
             });
         }
     });
@@ -88,4 +95,29 @@ async fn a_client_that_disconnects_ends_its_request() {
         drop(held);
         eventually("nothing is left", AT_ONCE, async || store.is_free()).await;
     }
+}
+
+/// RFC 8441.
+#[tokio::test]
+async fn a_websocket_over_http_2_is_locked_as_one_over_http_1_is() {
+    let (store, _locks, layer) = patient();
+    let address = serve(layer.mode(mode::by_method()), false).await;
+    let upgrade = "GET /orders/1 HTTP/1.1\r\nhost: test\r\nconnection: close, upgrade\r\nupgrade: websocket\r\n\r\n";
+    let mut answer = String::new();
+    let mut client = http1(address, upgrade).await;
+    client.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.contains("mode: read"), "{answer}");
+
+    let mut client = http2(address).await;
+    eventually("the server's settings are here", AT_ONCE, async || {
+        client.is_extended_connect_protocol_enabled()
+    })
+    .await;
+    let uri = format!("http://{address}/orders/1");
+    let connect = Request::connect(uri).extension(Protocol::from_static("websocket"));
+    let (response, _messages) = client
+        .send_request(connect.body(()).unwrap(), false)
+        .unwrap();
+    assert_eq!(response.await.unwrap().headers()["mode"], "read");
+    assert_eq!(store.asked(), 2);
 }

@@ -105,6 +105,25 @@ async fn two_extractors_without_a_layer_join_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_handler_that_does_not_release_its_guard_is_answered_even_if_the_lock_was_broken() {
+    let (store, locks, _layer) = locking();
+    for (releases, status) in [(true, 500), (false, 200)] {
+        let store = store.clone();
+        let pay = async move |Locked(_, guard): Locked<Path<OrderId>>| {
+            store.steal().await;
+            match releases {
+                true => guard.release().await,
+                false => Ok(()),
+            }
+        };
+        let app = Router::new()
+            .route("/orders/{id}", any(pay))
+            .with_state(locks.clone());
+        assert_eq!(put(&app, "/orders/7").await.status(), status);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_extractor_locks_what_a_body_names() {
     async fn transfer(Locked(Json(transfer), guard): Locked<Json<Transfer>>) -> String {
         let keys: Vec<_> = guard.keys().map(LockKey::as_str).collect();

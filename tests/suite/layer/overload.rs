@@ -14,6 +14,8 @@ use tower_distributed_lock::{DistributedLockLayer, LockClient, LockError, Resour
 use super::uploads::{dribbling, sending};
 use super::{locking, problem, put, request, send, settle, slow_orders, text};
 
+mod tarpit;
+
 const SECOND: Duration = Duration::from_secs(1);
 const ORDER: Resource = Resource::new("lock:order");
 
@@ -162,7 +164,9 @@ async fn a_silent_store_keeps_no_more_requests_than_may_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_request_after_the_shutdown() {
     let (_store, locks, layer) = locking();
-    let app = by_id(layer);
+    let in_body = layer.clone().key(key::json_field(ORDER, "/id"));
     locks.shutdown(SECOND).await.expect("nothing is held");
-    is_refused_by_its_head(&app, "lock-unavailable").await;
+    for app in [by_id(layer), slow_orders().layer(in_body)] {
+        is_refused_by_its_head(&app, "lock-unavailable").await;
+    }
 }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::KEY;
 use super::critical_section::CriticalSection;
-use super::harness::{Harness, Place};
+use super::harness::{Environment, Harness};
 use super::process::{Process, rival};
 use super::waiter::Waiter;
 use tower_distributed_lock::store::WAITER_LIVENESS;
@@ -69,7 +69,7 @@ async fn is_refused_after(env: &Harness, wait: Duration, request: LockRequest) {
 async fn until_overloaded(
     env: &Harness,
     request: &LockRequest,
-    wait: impl AsyncFn(&Place, LockRequest) -> Waiter,
+    wait: impl AsyncFn(&Environment, LockRequest) -> Waiter,
 ) -> Vec<Waiter> {
     let mut waiters = Vec::new();
     loop {

@@ -23,7 +23,7 @@ use tower_distributed_lock::{LockClient, LockError, LockMode};
 pub struct Harness {
     pub(super) here: Process,
     pub(super) elsewhere: Process,
-    place: Place,
+    environment: Environment,
 }
 
 impl Harness {
@@ -32,7 +32,7 @@ impl Harness {
         modes: &'static [LockMode],
         mode: LockMode,
     ) -> Self {
-        let place = Place {
+        let environment = Environment {
             testbed: Box::new(testbed),
             settles: T::SETTLES,
             is_paused: matches!(T::CLOCK, Clock::Paused(_)),
@@ -43,11 +43,11 @@ impl Harness {
             processes: RefCell::default(),
             remembers: Cell::new(false),
         };
-        let (here, elsewhere) = (place.process().await, place.process().await);
+        let (here, elsewhere) = (environment.process().await, environment.process().await);
         Self {
             here,
             elsewhere,
-            place,
+            environment,
         }
     }
 
@@ -60,32 +60,32 @@ impl Harness {
         let Self {
             here,
             elsewhere,
-            place,
+            environment,
         } = self;
-        let processes = place.processes.take();
+        let processes = environment.processes.take();
         for process in &processes {
-            place.no_key_is_in_use(process).await;
+            environment.no_key_is_in_use(process).await;
         }
         // While the processes live: their end would remove what they have left.
-        if !place.remembers.get() {
-            place.store_is_empty().await;
+        if !environment.remembers.get() {
+            environment.store_is_empty().await;
         }
         drop((here, elsewhere, processes));
-        let closed = async || place.testbed.connections().await == 0;
-        place.until("no connection is left", closed).await;
+        let closed = async || environment.testbed.connections().await == 0;
+        environment.until("no connection is left", closed).await;
     }
 }
 
 impl Deref for Harness {
-    type Target = Place;
+    type Target = Environment;
 
-    fn deref(&self) -> &Place {
-        &self.place
+    fn deref(&self) -> &Environment {
+        &self.environment
     }
 }
 
 /// A testbed, and what happens there.
-pub struct Place {
+pub struct Environment {
     testbed: Box<dyn DynTestbed>,
     settles: Duration,
     /// Whether the time of the test passes only while nothing else happens.
@@ -104,9 +104,9 @@ pub struct Place {
     remembers: Cell<bool>,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place")
+        f.debug_struct("Environment")
             .field("mode", &self.mode)
             .finish_non_exhaustive()
     }
@@ -138,7 +138,7 @@ impl<T: Testbed> DynTestbed for T {
     }
 }
 
-impl Place {
+impl Environment {
     /// A further process.
     pub(super) async fn process(&self) -> Process {
         self.process_with(|builder| builder).await

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::harness::Place;
+use super::harness::Environment;
 use super::recording::{Gate, asked_during};
 use tower_distributed_lock::lock::HoldId;
 use tower_distributed_lock::{LockError, LockGuard, LockMode, LockRequest};
@@ -20,7 +20,7 @@ pub(super) struct Waiter {
     prompt: Duration,
 }
 
-impl Place {
+impl Environment {
     /// Begins to wait. On return the request is in the queue of its process, or was refused by the store.
     pub(super) async fn waits(&self, request: LockRequest) -> Waiter {
         let before = self.asked().refused.clone();
@@ -91,10 +91,10 @@ impl Place {
 }
 
 impl Waiter {
-    fn spawn(place: &Place, acquiring: Acquiring) -> Self {
+    fn spawn(environment: &Environment, acquiring: Acquiring) -> Self {
         Self {
             task: tokio::spawn(acquiring),
-            prompt: place.prompt(),
+            prompt: environment.prompt(),
         }
     }
 
@@ -126,8 +126,8 @@ impl Waiter {
     }
 
     /// Asserts that it continues to wait.
-    pub(super) async fn keeps_waiting(&self, place: &Place) {
-        sleep(place.moment).await;
+    pub(super) async fn keeps_waiting(&self, environment: &Environment) {
+        sleep(environment.moment).await;
         assert!(!self.task.is_finished(), "it does not wait any more");
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::any;
 use tokio::time::Instant;
-use tower_distributed_lock::layer::Confirmation;
+use tower_distributed_lock::layer::ConfirmedBy;
 use tower_distributed_lock::{Confirm, Lease, LockHandle, LockKey, LockMode, OnLost};
 
 use super::super::store::{SILENT, UNDECIDED};
@@ -17,7 +17,7 @@ async fn a_write_that_the_store_does_not_confirm_is_never_answered_by_default_an
     for (method, status, confirmation) in [
         ("PUT", 500, None),
         ("POST", 500, None),
-        ("GET", 200, Some(Confirmation::Lease)),
+        ("GET", 200, Some(ConfirmedBy::Lease)),
     ] {
         let (store, _locks, layer) = locking();
         let app = going_silent(layer, &store);

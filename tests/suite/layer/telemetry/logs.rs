@@ -195,6 +195,22 @@ async fn a_lost_lock_is_logged_with_what_ended_it() {
     assert!(log.last().contains(why), "{}", log.text());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_broken_is_logged_with_the_route_of_its_request() {
+    let (log, _guard) = Log::at(Level::INFO);
+    let (store, _locks, layer) = locking();
+    let hanging = async move || {
+        store.steal().await;
+        std::future::pending::<()>().await;
+    };
+    let app = Router::new().route("/orders/{id}", any(hanging));
+    let app = app.layer(layer.lease(Lease::Renewed(THREE)));
+    assert_eq!(super::put(&app, super::SECRET).await.status(), 500);
+    let line = log.line("a lock was lost");
+    let what = ["WARN", "route=\"/orders/{id}\"", "reason=\"gone\""];
+    assert!(what.iter().all(|what| line.contains(what)), "{line}");
+}
+
 /// The role: sends many requests to a handler that expects a lock and has no layer, and to one that asks for a lock in a wrong
 /// way, and reports the number of logged lines.
 pub(crate) async fn unlayered(mut console: Console) {
@@ -229,6 +245,23 @@ async fn handlers_without_a_layer_do_not_fill_the_log() {
     let mut peer = Peer::start("unlayered");
     assert_eq!(peer.hear().await, "2");
     assert_eq!(peer.hear().await, "one names the mistake");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frequent_mistake_hides_no_other() {
+    let (log, _guard) = Log::at(Level::ERROR);
+    let (store, _locks, layer) = locking();
+    let elsewhere = LockClient::new(store);
+    let _job = elsewhere.lock("order:1").await.unwrap();
+    let app = super::super::orders()
+        .route("/health", any(async || ()))
+        .layer(layer.key(key::param("order", "id")));
+    for path in ["/health", "/health", "/orders/1", "/orders/1", "/health"] {
+        assert_eq!(super::put(&app, path).await.status(), 500, "{path}");
+    }
+    assert_eq!(log.text().lines().count(), 2, "{}", log.text());
+    assert!(log.line("one family of modes").contains("{id}"));
+    log.line("route=\"/health\"");
 }
 
 /// Each `POST /orders` waits for the one before, which the log says at the first write of each such route.
@@ -281,13 +314,17 @@ async fn a_layer_that_locks_paths_without_a_route_says_so_once() {
     let routed: Router = Router::new()
         .route("/orders/{id}", handler())
         .route_layer(layer());
-    let around = layer().layer(Router::new().fallback(handler()));
     let request = || Request::put("/orders/1").body(Body::empty()).unwrap();
+    let fallback = || Router::new().fallback(handler());
+    let chosen = layer().key(key::path()).layer(fallback());
+    let response = chosen.oneshot(request()).await.unwrap();
+    assert_eq!(response.status(), 200);
     for _ in 0..10 {
         let response = routed.clone().oneshot(request()).await.unwrap();
         assert_eq!(response.status(), 200);
     }
     assert!(!log.text().contains(WARNING), "{}", log.text());
+    let around = layer().layer(fallback());
     for _ in 0..10 {
         let response = around.clone().oneshot(request()).await.unwrap();
         assert_eq!(response.status(), 200);

@@ -61,7 +61,7 @@ pub async fn a_cancelled_request_for_any_passes_its_turn_on(env: &Harness) {
 pub async fn the_number_of_waiters_for_any_is_bounded(env: &Harness) {
     let holders = acquire_all([KEY, "other"].map(|key| env.elsewhere.rival_on(key))).await;
     let asking = env.here.any([KEY, "other"]).max_waiters(2);
-    let waiters = until_overloaded(env, &asking, Place::waits_a_moment).await;
+    let waiters = until_overloaded(env, &asking, Environment::waits_a_moment).await;
     // A waiter for one of the keys also counts against the limit.
     assert_err!(env.here.request().max_waiters(2).await, Overloaded);
     release_all(holders).await;

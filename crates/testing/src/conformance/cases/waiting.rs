@@ -52,7 +52,7 @@ pub async fn retry_after_is_about_the_rest_of_the_lease(env: &Harness) {
 pub async fn the_number_of_waiters_is_bounded(env: &Harness) {
     let holder = env.here.rival().await.unwrap();
     let asking = env.here.request().max_waiters(2);
-    let mut waiters = until_overloaded(env, &asking, Place::waits).await;
+    let mut waiters = until_overloaded(env, &asking, Environment::waits).await;
     // A request that does not wait does not count against the limit.
     is_refused(asking.clone()).await;
 
