@@ -133,7 +133,7 @@ impl World {
     }
 
     /// Whether it was not replaced.
-    fn serves(&self, running: &Running) -> bool {
+    pub(super) fn serves(&self, running: &Running) -> bool {
         let task = &running.task;
         let serves = |key: &Key| key.line(task.side).is_some_and(|line| line.is_task(task));
         self.table.read(&self.key, serves).unwrap_or_default()

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::error::LockError;
+use crate::lock::Owner;
 
 /// Two modes wait on one side, and the first request is gone when the store grants its hold.
 fn a_grant_that_fits_no_request() {
@@ -39,24 +40,31 @@ fn a_task_without_requests() {
     );
 }
 
-/// The first request in a fair queue has no place in the store yet, so that the second waits for it. The first fails.
+/// The second request waits for the first: in a fair queue until that has its place, otherwise because they are of one owner.
 #[tokio::test(start_paused = true)]
 async fn those_that_wait_for_a_request_which_fails_are_woken() {
-    for fails in [Event::Fails(0), Event::Abandons(0)] {
-        let mut world = World::new(Instant::now());
-        for event in [
-            Event::Enters(0, LockMode::Fair),
-            Event::Unanswered(0),
-            Event::Enters(1, LockMode::Fair),
-            Event::Looks(1),
-            Event::Looks(0),
-        ] {
-            world.apply(event);
+    let owned = vec![Owner::new(); 2];
+    for (owners, first, second) in [
+        (vec![], LockMode::Fair, LockMode::Fair),
+        (owned, LockMode::Read, LockMode::Write),
+    ] {
+        for fails in [Event::Fails(0), Event::Abandons(0)] {
+            let mut world = World::new(Instant::now());
+            world.owners = owners.clone();
+            for event in [
+                Event::Enters(0, first),
+                Event::Unanswered(0),
+                Event::Enters(1, second),
+                Event::Looks(1),
+                Event::Looks(0),
+            ] {
+                world.apply(event);
+            }
+            assert!(!world.tasks[1].looks(), "it waits for the first");
+            world.apply(fails);
+            let last = world.tasks.last_mut().expect("that of the second");
+            assert!(last.looks(), "{fails:?} wakes nobody");
         }
-        assert!(!world.tasks[1].looks(), "it waits for the first");
-        world.apply(fails);
-        let last = world.tasks.last_mut().expect("that of the second");
-        assert!(last.looks(), "{fails:?} wakes nobody");
     }
 }
 
