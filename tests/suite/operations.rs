@@ -106,6 +106,7 @@ fn the_runbook_has_every_reason_of_a_loss() {
         "src/hold/due.rs",
         "src/keeper.rs",
         "src/keeper/checks.rs",
+        "src/keeper/renewals.rs",
         "src/release.rs",
         "src/release/ending.rs",
     ];
@@ -134,7 +135,7 @@ fn the_runbook_has_every_reason_of_a_loss() {
             "report_loss(",
             "Lease::Fixed(_) => ",
             "Lease::Renewed(_) => ",
-            "limit <= cut) => ",
+            "is_at_limit(&self.state.lock()) => ",
         ];
         let lines = code
             .lines()

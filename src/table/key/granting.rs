@@ -12,9 +12,10 @@ use crate::table::line::{Side, Waiter};
 use crate::table::shared::Shared;
 use crate::table::{NewShare, Terms};
 
-/// How many times a hold is handed over where clients outside of the line wait, which get the lock several times in a row, too. The benches'
-/// section `mixed`: without, this process would have a fifth of the sections beside Redisson, and with many, Redisson would.
-const BESIDE_OTHERS: u32 = 2;
+/// How many times a hold is handed over where clients outside of the line wait. Redisson's take the lock several times in a row: without
+/// any, a process of ours would have a sixth of the sections beside them (the benches' section `mixed`). With one, a client outside that is
+/// alone has a third.
+const BESIDE_OTHERS: u32 = 1;
 
 impl KeyAt<'_> {
     /// The store has granted the request `number`, which asked. Its share is returned; others may get shares too.

@@ -63,7 +63,7 @@ async fn those_that_wait_for_a_request_which_fails_are_woken() {
             assert!(!world.tasks[1].looks(), "it waits for the first");
             world.apply(fails);
             let last = world.tasks.last_mut().expect("that of the second");
-            assert!(last.looks(), "{fails:?} wakes nobody");
+            assert!(last.looks(), "{fails:?} wakes no other");
         }
     }
 }

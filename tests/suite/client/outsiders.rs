@@ -103,9 +103,10 @@ async fn contest(mode: LockMode, in_a_row: usize) -> Vec<(Side, usize)> {
     log.turns()
 }
 
-/// A turn of ours has no more sections than the outsider had before it, and has nearly as many: at most two fewer.
+/// A turn of ours has about as many sections as the outsider had before it: at most two fewer, and one more, because a hold is handed over
+/// once beside clients outside of the line.
 #[tokio::test(start_paused = true)]
-async fn a_turn_has_as_many_sections_as_that_of_a_client_outside_the_line() {
+async fn a_turn_has_about_as_many_sections_as_that_of_a_client_outside_the_line() {
     for mode in [LockMode::Reentrant, LockMode::Write] {
         for in_a_row in [1, 4, 8] {
             let turns = contest(mode, in_a_row).await;
@@ -116,7 +117,7 @@ async fn a_turn_has_as_many_sections_as_that_of_a_client_outside_the_line() {
                 if let [(Side::Outsider, theirs), (Side::Ours, ours)] = *pair {
                     let fewest = theirs.saturating_sub(2).max(1);
                     assert!(
-                        (fewest..=theirs).contains(&ours),
+                        (fewest..=theirs + 1).contains(&ours),
                         "{mode:?} {in_a_row}: {turns:?}"
                     );
                 }
