@@ -29,7 +29,7 @@ type Renewed = (Arc<Held>, Duration);
 /// The partitions whose holds are being renewed.
 #[derive(Default)]
 pub(super) struct Renewals {
-    lines: BTreeMap<u16, Line>,
+    lines: BTreeMap<u16, Partition>,
     /// The number of the latest question.
     number: u64,
     /// The first failure, until no partition fails.
@@ -40,15 +40,15 @@ pub(super) struct Renewals {
 /// The holds of one partition. Those of a question that fails go to the end, so that a partition which is down is asked as often for
 /// one hold as for thousands, and those that cannot be renewed do not keep others from it.
 #[derive(Default)]
-struct Line {
+struct Partition {
     waiting: VecDeque<Arc<Held>>,
-    questions: Vec<Question>,
+    questions: Vec<Batch>,
     /// From a question that failed until one is answered.
     outage: Option<Outage>,
 }
 
 /// One that is under way.
-struct Question {
+struct Batch {
     number: u64,
     sent: Instant,
     /// They have left it once they are asked about again, because its answer takes too long.
@@ -80,7 +80,7 @@ impl Renewals {
                 running.push(Box::pin(async move {
                     Heard::Renewed(partition, number, asking.await)
                 }));
-                line.questions.push(Question {
+                line.questions.push(Batch {
                     number,
                     sent: now,
                     shortest: shortest(holds.iter().map(|(held, _)| held)),
@@ -178,10 +178,10 @@ impl Renewals {
     }
 }
 
-impl Line {
+impl Partition {
     /// The holds of the next question, if there is one now.
     fn next_batch(&mut self, core: &Core, now: Instant) -> Option<Vec<Renewed>> {
-        let turns = |question: &&Question| now < question.sent + LAST_MOMENT;
+        let turns = |question: &&Batch| now < question.sent + LAST_MOMENT;
         let may_ask = match &self.outage {
             None => self.questions.iter().filter(turns).count() < AT_ONCE,
             Some(outage) => outage.next <= now,
@@ -234,7 +234,7 @@ impl Line {
     }
 }
 
-impl Question {
+impl Batch {
     /// When its holds are asked about again: soon in an outage, in which it may have been lost.
     fn hangs_at(&self, fails: bool) -> Instant {
         let third = self.shortest / 3;
