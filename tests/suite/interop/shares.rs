@@ -19,8 +19,8 @@ struct Share {
     worst_wait: Duration,
 }
 
-/// While threads of Redisson wait, a turn of ours is one section, as theirs are, and they have the time to take the lock
-/// after it. After a section of theirs, whichever asks first takes the lock.
+/// While threads of Redisson wait, a turn of ours is two sections, and they have the time to take the lock after it. After a
+/// section of theirs, whichever asks first takes the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_language_gets_its_turns() {
     let meeting = Meeting::open().await;
