@@ -71,3 +71,42 @@ fn a_client_with_a_runtime_of_its_own_serves_every_runtime() {
         drop(guard);
     }
 }
+
+/// The task of a contended key runs near the first request that waits, and goes on elsewhere when the runtime of that has ended.
+#[test]
+fn a_request_that_waits_outlives_the_runtime_of_the_one_before() {
+    let given = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let store = MemoryStore::new();
+    let locks = LockClient::builder(store.clone()).runtime(given.handle().clone());
+    let locks = locks.build();
+    let other = LockClient::builder(store).runtime(given.handle().clone());
+    let holder = given.block_on(other.build().lock("k").acquire());
+    let wait_for = |waiters: usize| {
+        while locks
+            .snapshot_of("k")
+            .is_none_or(|key| key.waiters.len() < waiters)
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let first = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    drop(first.spawn(locks.lock("k").acquire()));
+    wait_for(1);
+    let second = given.spawn(locks.lock("k").acquire());
+    wait_for(2);
+    drop(first);
+    given.block_on(async {
+        holder.expect("free").release().await.expect("held");
+        let granted = tokio::time::timeout(Duration::from_secs(20), second).await;
+        let granted = granted.expect("in time").expect("it goes on");
+        granted.expect("free").release().await.expect("held");
+    });
+}
