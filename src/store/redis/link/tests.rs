@@ -28,7 +28,8 @@ use crate::store::redis::protocol::channels::ChannelKind;
 use crate::store::redis::protocol::names::Names;
 use crate::store::redis::protocol::script::Call;
 
-fn link() -> Arc<Link> {
+/// That of a server which is not there.
+pub(in super::super) fn context() -> Arc<LinkContext> {
     let address = "redis://127.0.0.1:1".into_connection_info().unwrap();
     let tls = Tls::default().config([&address]).unwrap();
     let timeouts = Timeouts::default();
@@ -38,11 +39,11 @@ fn link() -> Arc<Link> {
         background: Arc::default(),
         channels: Arc::new(ChannelKind::new(None)),
     };
-    Link::new(
-        &LinkContext::new(connector, settings),
-        Purpose::Commands,
-        None,
-    )
+    LinkContext::new(connector, settings)
+}
+
+fn link() -> Arc<Link> {
+    Link::new(&context(), Purpose::Commands, None)
 }
 
 /// A connection that an attempt to connect has just opened, and its other end.

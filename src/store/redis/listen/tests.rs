@@ -4,31 +4,12 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use redis::IntoConnectionInfo;
-
 use super::*;
-use crate::store::redis::link::connector::Connector;
-use crate::store::redis::link::context::LinkSettings;
-use crate::store::redis::link::endpoint::Endpoint;
-use crate::store::redis::link::endpoint::access::Access;
-use crate::store::redis::link::endpoint::tls::Tls;
-use crate::store::redis::link::replicas::Replicas;
-use crate::store::redis::link::tests::{opened, wants_a_password};
-use crate::store::redis::link::timeouts::Timeouts;
-use crate::store::redis::protocol::channels::ChannelKind;
+use crate::store::redis::link::tests::{context, opened, wants_a_password};
 
 /// Subscriptions without a task.
 fn subscriptions() -> Arc<Subscriptions> {
-    let address = "redis://127.0.0.1:1".into_connection_info().unwrap();
-    let tls = Tls::default().config([&address]).unwrap();
-    let timeouts = Timeouts::default();
-    let connector = Connector::Server(Endpoint::new(address, tls, timeouts, Access::default()));
-    let settings = LinkSettings {
-        replicas: Replicas::default(),
-        background: Arc::default(),
-        channels: Arc::new(ChannelKind::new(None)),
-    };
-    Subscriptions::new(&LinkContext::new(connector, settings))
+    Subscriptions::new(&context())
 }
 
 fn listeners(subscriptions: &Subscriptions) -> usize {
