@@ -51,8 +51,8 @@ pub(crate) struct Contending {
 }
 
 impl Contending {
-    /// Starts the task for a request with these terms. `pending`: the attempt that the store has refused, or has not answered; `answer`: when to ask again, or why
-    /// not.
+    /// Starts the task for a request with these terms. `pending`: the attempt that the store has refused, or has not answered; `answer`:
+    /// when to ask again, or why not.
     pub(crate) fn start(
         core: &Arc<Core>,
         key: &LockKey,
@@ -293,6 +293,7 @@ impl Drop for Contending {
             return;
         }
         if !self.is_moved {
+            // It begins anew, because its timers belong to the runtime that has ended.
             let moved = Self {
                 pending: self.pending.take(),
                 listening: std::mem::take(&mut self.listening),

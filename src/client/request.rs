@@ -235,10 +235,8 @@ impl LockRequest {
         match entered {
             Ok(Some(share)) => Ok(Started::Granted(guard(share).observed(waiting))),
             Ok(None) => {
-                if waiting.span().is_some() {
-                    let keys = request.targets().iter().map(|target| &target.key);
-                    waiting.wait_for(keys.filter_map(|key| ticket.core.table.span_of(key)));
-                }
+                let keys = request.targets().iter().map(|target| &target.key);
+                waiting.wait_for(keys.filter_map(|key| ticket.core.table.span_of(key)));
                 Ok(Started::Waits(Acquisition {
                     ticket,
                     request,

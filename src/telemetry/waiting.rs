@@ -67,9 +67,11 @@ impl Waiting {
         (!self.span.is_disabled()).then(|| self.span.clone())
     }
 
-    /// The request waits for holders of this process, whose guards have these spans.
-    pub(crate) fn wait_for(&self, holders: impl Iterator<Item = span::Id>) {
-        for holder in holders {
+    /// The request waits for holders of this process, whose guards have these spans. They are looked up only if the span is on.
+    pub(crate) fn wait_for(&self, mut holders: impl Iterator<Item = span::Id>) {
+        while !self.span.is_disabled()
+            && let Some(holder) = holders.next()
+        {
             // The holder's may have ended, which not every subscriber expects.
             call_outside("a subscriber", || {
                 self.span.follows_from(holder);
