@@ -11,7 +11,7 @@ use super::Core;
 use crate::backoff::Backoff;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::hold::{End, Held, Question};
-use crate::store::{Answer, BATCH, HoldStatus, Record, Release, Released, undecided};
+use crate::store::{Answer, Asked, BATCH, HoldStatus, Record, Release, Released, undecided};
 
 /// The pause between two tries of a release that the store refuses.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
@@ -24,6 +24,8 @@ pub(super) struct Ending {
     awaited: bool,
     /// Whether it was held when its last share ended.
     pub(super) is_held: bool,
+    /// What the store keeps if it carries the hold until its release.
+    pub(super) record: Option<Box<Record>>,
     /// The question by which it is released.
     question: Question,
     /// When its lease is over, by the first answer that decided nothing.
@@ -31,6 +33,8 @@ pub(super) struct Ending {
     /// The store may have released it without an answer.
     unanswered: Option<StoreError>,
     is_over: bool,
+    /// It began anew, because its runtime had ended.
+    is_moved: bool,
     /// Its place among the releases that no caller waits for, until the store's first answer.
     pub(super) place: Option<OwnedSemaphorePermit>,
     /// A shutdown waits for it.
@@ -58,9 +62,27 @@ impl Ending {
             held,
             awaited,
             is_held,
+            record: None,
             question,
             is_over: false,
+            is_moved: false,
             place: None,
+        }
+    }
+
+    /// The same duty, begun anew: its timers belong to the runtime that has ended.
+    fn moved(&mut self) -> Self {
+        Self {
+            core: self.core.clone(),
+            held: self.held.clone(),
+            awaited: std::mem::take(&mut self.awaited),
+            // It may have been asked.
+            unanswered: Some(undecided()),
+            is_moved: true,
+            place: self.place.take(),
+            record: self.record.take(),
+            _counted: self._counted.clone(),
+            ..*self
         }
     }
 
@@ -68,33 +90,32 @@ impl Ending {
     pub(super) async fn released(
         mut self,
         first: Option<Answer<Released>>,
-        record: Option<Record>,
     ) -> Result<(), LockError> {
         let released = match first {
             Some(answer) => answer.await,
-            None => self.ask(&record).await,
+            None => self.ask().answer().await,
         };
         match self.answered(released) {
             Some(result) => result,
-            None => self.repeated(record).await,
+            None => self.repeated().await,
         }
     }
 
     /// Asks again until the release is decided, with pauses between.
-    pub(super) async fn repeated(mut self, record: Option<Record>) -> Result<(), LockError> {
+    pub(super) async fn repeated(mut self) -> Result<(), LockError> {
         let mut backoff = Backoff::STORE;
         loop {
             backoff.pause().await;
-            let released = self.ask(&record).await;
+            let released = self.ask().answer().await;
             if let Some(result) = self.answered(released) {
                 return result;
             }
         }
     }
 
-    async fn ask(&self, record: &Option<Record>) -> Result<Released, StoreError> {
-        let asked = self.core.store.release_one(&self.held.hold, record.clone());
-        asked.answer().await
+    pub(super) fn ask(&self) -> Asked<Released> {
+        let record = self.record.as_deref().cloned();
+        self.core.store.release_one(&self.held.hold, record)
     }
 
     /// The result by the store's answer; `None` if it must be asked again.
@@ -161,13 +182,22 @@ impl Ending {
     }
 }
 
-/// A release that is dropped before its end, with its runtime, ends with an unknown result, so that no caller waits for it.
+/// A release that is dropped before its end, with its runtime, goes on in the background. If that has ended too, its result is unknown,
+/// so that no caller waits for it.
 impl Drop for Ending {
     fn drop(&mut self) {
-        if !self.is_over {
-            self.freed(HoldStatus::Unknown.into());
-            self.held.finish(self.question, End::Unknown(undecided()));
+        if self.is_over {
+            return;
         }
+        if !self.is_moved {
+            let moved = self.moved();
+            self.core.spawner.run(async move {
+                drop(moved.released(None).await);
+            });
+            return;
+        }
+        self.freed(HoldStatus::Unknown.into());
+        self.held.finish(self.question, End::Unknown(undecided()));
     }
 }
 

@@ -12,7 +12,7 @@ use super::ending::{Ending, release_together};
 use super::{Core, Kept};
 use crate::error::{LockError, worst};
 use crate::hold::{Held, Question};
-use crate::store::{self, Answer, Record, Released, undecided};
+use crate::store::{Answer, Asked, Record, Released, undecided};
 
 /// The release of shares, as a future. It is small, because each request of a layer has one.
 ///
@@ -93,17 +93,12 @@ impl Future for ShareRelease {
                 Work::Asked(asked) => {
                     let answer = &mut asked.as_mut().expect("polled after it was ready").answer;
                     let released = ready!(answer.as_mut().poll(cx));
-                    let AskedRelease {
-                        mut ending, record, ..
-                    } = asked.take().expect("it was there");
+                    let AskedRelease { mut ending, .. } = asked.take().expect("it was there");
                     match ending.answered(released) {
                         Some(result) => break result,
                         None => {
                             let core = ending.core.clone();
-                            self.work = Work::Kept(
-                                core.kept(ending.repeated(record.map(|record| *record))),
-                                SmallVec::new(),
-                            );
+                            self.work = Work::Kept(core.kept(ending.repeated()), SmallVec::new());
                         }
                     }
                 }
@@ -120,14 +115,10 @@ impl Future for ShareRelease {
 impl Drop for ShareRelease {
     fn drop(&mut self) {
         if let Work::Asked(asked) = &mut self.work
-            && let Some(AskedRelease {
-                ending,
-                answer,
-                record,
-            }) = asked.take()
+            && let Some(AskedRelease { ending, answer }) = asked.take()
         {
             let core = ending.core.clone();
-            drop(core.kept(ending.released(Some(answer), record.map(|record| *record))));
+            drop(core.kept(ending.released(Some(answer))));
         }
     }
 }
@@ -136,7 +127,6 @@ impl Drop for ShareRelease {
 pub(super) struct AskedRelease {
     ending: Ending,
     answer: Answer<Released>,
-    record: Option<Box<Record>>,
 }
 
 impl Ending {
@@ -144,17 +134,16 @@ impl Ending {
     pub(super) fn begin(mut self, record: Option<Record>) -> ShareRelease {
         // A lost hold is released as well, because the store may still carry it.
         let is_held = self.is_held;
-        let record = record.filter(|_| is_held);
-        match (self.core.store).release_one(&self.held.hold, record.clone()) {
-            store::Asked::Now(released) => {
+        self.record = record.filter(|_| is_held).map(Box::new);
+        match self.ask() {
+            Asked::Now(released) => {
                 let result = self.answered(released);
                 let result = result.unwrap_or_else(|| self.ended(Err(undecided().into())));
                 ShareRelease::done(result)
             }
-            store::Asked::Later(answer) => ShareRelease::asked(AskedRelease {
+            Asked::Later(answer) => ShareRelease::asked(AskedRelease {
                 ending: self,
                 answer,
-                record: record.map(Box::new),
             }),
         }
         .lost_if(!is_held)
@@ -167,12 +156,12 @@ impl Ending {
             drop(self.begin(None));
             return;
         }
-        core.spawner.run(async move {
+        core.spawner.run_near(async move {
             let place = self
                 .core
                 .place(self.core.store.partition_of(&self.held.hold.key));
             self.place = place.acquire_owned().await.ok();
-            drop(self.released(None, None).await);
+            drop(self.released(None).await);
         });
     }
 }

@@ -106,7 +106,7 @@ async fn a_release_that_ends_with_its_runtime_is_answered() {
         proxy.replies.hold();
         let checked = tokio::spawn(inner.release());
         proxy.replies.until_caught().await;
-        // The background drives it, on the thread of the store.
+        // It is driven near its guard, and goes on elsewhere.
         first.spawn(async move { drop(outer) });
         eventually("it has been released", SOON, async || {
             !server.dump().await.contains_key("n")
@@ -124,10 +124,36 @@ async fn a_release_that_ends_with_its_runtime_is_answered() {
     }
 }
 
-/// S4, S9, L7. A release began on the runtime that ends, and cannot continue elsewhere. The background work, which runs on the
-/// thread of the store, is not affected.
+/// L7. Guards are dropped, and their runtime ends before it has done anything for their release.
 #[tokio::test]
-async fn a_release_begun_on_a_runtime_that_ended_harms_no_other_lock() {
+async fn a_guard_that_is_dropped_just_before_its_runtime_ends_is_released() {
+    let server = RedisServer::start().await;
+    let locks = client(server.url()).await;
+    let guards = join_all(MODES.map(|mode| {
+        let key = format!("there {}", mode.as_str());
+        locks.lock(key).mode(mode).into_future()
+    }));
+    let guards = guards.await;
+    let ended = tokio::task::spawn_blocking(|| {
+        let last = Builder::new_current_thread().enable_all().build();
+        last.expect("a runtime").block_on(async { drop(guards) });
+    });
+    ended.await.expect("no panic");
+    eventually("all are free", SOON, async || {
+        !server
+            .dump()
+            .await
+            .keys()
+            .any(|key| key.starts_with("there"))
+    })
+    .await;
+    works_again(&server, &[&locks]).await;
+}
+
+/// S4, S9, L7. Releases began on the runtime that ends. They go on in the background, which runs on the thread of the store, and other
+/// locks are not affected.
+#[tokio::test]
+async fn releases_begun_on_a_runtime_that_ended_go_on() {
     let server = RedisServer::start().await;
     let proxy = Proxy::in_front_of(&server).await;
     let first = runtime();
@@ -135,7 +161,7 @@ async fn a_release_begun_on_a_runtime_that_ended_harms_no_other_lock() {
     let lease = Duration::from_secs(4);
     let asking = |mode: LockMode| {
         let key = format!("there {}", mode.as_str());
-        locks.lock(key).mode(mode).lease(Lease::Renewed(lease))
+        locks.lock(key).mode(mode).lease(Lease::Renewed(lease * 10))
     };
     let there = MODES.map(|mode| first.spawn(asking(mode).into_future()));
     let there = join_all(there.map(outcome)).await;
@@ -154,6 +180,14 @@ async fn a_release_begun_on_a_runtime_that_ended_harms_no_other_lock() {
     end(first).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     proxy.accept().await;
+    eventually("all are free", SOON, async || {
+        !server
+            .dump()
+            .await
+            .keys()
+            .any(|key| key.starts_with("there"))
+    })
+    .await;
     tokio::time::sleep(lease * 2).await;
     assert!(!here.is_lost(), "it is renewed");
     here.release().await.expect("held all the time");
