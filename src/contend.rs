@@ -295,7 +295,8 @@ impl Drop for Contending {
         if !self.is_moved {
             // It begins anew, because its timers belong to the runtime that has ended.
             let moved = Self {
-                pending: self.pending.take(),
+                // An unanswered question is withdrawn, and the next one has another id.
+                pending: self.pending.take().filter(|pending| !pending.is_asking()),
                 listening: std::mem::take(&mut self.listening),
                 core: self.core.clone(),
                 key: self.key.clone(),

@@ -302,11 +302,12 @@ impl Core {
         }));
     }
 
-    /// A hold is lost by a shutdown. One whose release has begun is left to its guards.
+    /// A hold is lost by a shutdown. One whose release has begun is left to its guards, and one whose minimum is not over to the store.
     fn abandon(self: &Arc<Self>, held: &Arc<Held>) -> Option<Ending> {
         let counted = self.spawner.tracker.token();
-        self.lose(held, "shutdown")
-            .then(|| Ending::new(self.clone(), held.clone(), false, Instant::now(), counted))
+        let now = Instant::now();
+        let is_left = !self.lose(held, "shutdown") || held.leave(now).is_some();
+        (!is_left).then(|| Ending::new(self.clone(), held.clone(), false, now, counted))
     }
 }
 

@@ -103,6 +103,11 @@ impl Pending {
         &self.attempts[0]
     }
 
+    /// Whether a question is under way.
+    pub(super) fn is_asking(&self) -> bool {
+        self.asking.is_some()
+    }
+
     /// It goes on for a request with these terms, under the same id.
     pub(super) fn renew(&mut self, terms: &Terms) {
         let Hold { key, id, .. } = &self.attempts[0].hold;

@@ -6,7 +6,6 @@ use std::task::{Context, Poll, ready};
 
 use futures_util::future::{BoxFuture, join_all};
 use smallvec::{SmallVec, smallvec};
-use tokio::time::Instant;
 
 use super::ending::{Ending, release_together};
 use super::{Core, Kept};
@@ -167,14 +166,11 @@ impl Ending {
 }
 
 /// Ends several holds together, those of one partition in few questions. Returns whether the store carried all of them until then.
-/// Those whose minimum is not over when their client is shut down are left in the store.
 pub(super) fn end_all(
     core: Arc<Core>,
-    mut ends: Vec<Ending>,
+    ends: Vec<Ending>,
     background: bool,
 ) -> impl Future<Output = Result<(), LockError>> + Send + 'static {
-    let now = Instant::now();
-    ends.retain(|end| end.held.leave(now).is_none());
     let partitions = core.store.by_partition(ends, |end| &end.held.hold.key);
     async move {
         let releases = partitions.into_iter().map(|(partition, mut ends)| {
