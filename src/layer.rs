@@ -151,6 +151,7 @@ pub use take_body::TakesBody;
 pub use timing::LockTiming;
 pub use wait::WaitPolicy;
 
+pub(crate) use admission::granted;
 pub(crate) use body::{local, whole};
 pub(crate) use confirm::{confirm, in_time};
 pub(crate) use policy::TenantOf;
@@ -158,7 +159,7 @@ pub(crate) use request_lock::RequestLock;
 #[cfg(feature = "axum")]
 pub(crate) use respond::RejectionLog;
 pub(crate) use respond::{Head, Responder};
-pub(crate) use serve::{Claim, FinalResponse, HandlerOutcome, NotAdmitted, Protocol};
+pub(crate) use serve::{Claim, FinalResponse, NotAdmitted, Protocol, serve, under};
 pub(crate) use serve_settings::ServeSettings;
 pub(crate) use service::service;
 pub(crate) use setters::{shared_setters, tenant_from};

@@ -20,7 +20,7 @@ use crate::error::{BoxError, LockError};
 use crate::guard::LockGuard;
 use crate::layer::{
     Claim, NotAdmitted, OnMissing, Rejection, RejectionKind, RequestLock, WholeBody, extract,
-    in_time, whole,
+    granted, in_time, whole,
 };
 use crate::limits::{FOR_EVER, LAST_MOMENT};
 use crate::lock::LockKey;
@@ -118,9 +118,13 @@ impl IdempotencyLayer {
         Ok((body, claim))
     }
 
-    async fn claim(&self, request: LockRequest, until: Instant) -> Result<LockGuard, Rejection> {
+    async fn claim(
+        &self,
+        mut request: LockRequest,
+        until: Instant,
+    ) -> Result<LockGuard, Rejection> {
         // The one attempt of a wait that is spent has no two seconds of its own.
-        let acquired = in_time(until + LAST_MOMENT, request.acquire()).await;
+        let acquired = in_time(until + LAST_MOMENT, granted(&mut request)).await;
         acquired.map_err(|error| {
             self.settings.serve.failed(&error);
             Rejection::from(error).contended_as(RejectionKind::InProgress)

@@ -12,12 +12,11 @@ use super::IdempotencyLayer;
 use super::admission::RecordContext;
 use crate::error::{BoxError, LockError};
 use crate::layer::{
-    Claim, Confirm, FinalResponse, HandlerOutcome, Head, LockTiming, ModePolicy, NotAdmitted,
-    Protocol, Rejection, ResponseBody, ServeSettings, confirm, mode, unless_lost, whole,
+    Claim, Confirm, FinalResponse, Head, LockTiming, ModePolicy, NotAdmitted, Protocol, Rejection,
+    ResponseBody, ServeSettings, confirm, mode, under, unless_lost, whole,
 };
 use crate::limits::{self, CONFIRMATION};
 use crate::lock::LockMode;
-use crate::store::Record;
 use crate::telemetry::{Route, idempotent_request, idempotent_response};
 
 impl<B, R> Protocol<B, R> for IdempotencyLayer
@@ -26,8 +25,6 @@ where
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {
     type Context = RecordContext;
-    /// With its record, if it is to be recorded.
-    type Handled = (Response<ResponseBody<R>>, Option<Record>);
 
     async fn admit(
         &self,
@@ -53,20 +50,7 @@ where
         claimed
     }
 
-    async fn handle<E: Send>(
-        &self,
-        Claim { guard, context, .. }: &Claim<RecordContext>,
-        calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
-    ) -> HandlerOutcome<Self::Handled, E> {
-        let handling = pin!(async {
-            let response = calling.await?;
-            let recorded = self.settings.record_response(response, context);
-            Ok(recorded.await)
-        });
-        unless_lost(Some(guard), handling).await
-    }
-
-    async fn finish<E: Send>(
+    async fn run<E: Send>(
         &self,
         Claim {
             guard,
@@ -74,8 +58,15 @@ where
             context,
         }: Claim<RecordContext>,
         Head { route, .. }: &Head,
-        handled: HandlerOutcome<Self::Handled, E>,
+        calling: Pin<Box<impl Future<Output = Result<Response<R>, E>> + Send>>,
     ) -> Result<FinalResponse<R, E>, LockError> {
+        let handled = {
+            let handling = pin!(async {
+                let response = calling.await?;
+                Ok(self.settings.record_response(response, &context).await)
+            });
+            under(&guard, unless_lost(Some(&guard), handling)).await
+        };
         let began = Instant::now();
         let (mut result, record) = match handled {
             Ok(Ok((response, record))) => (Ok(response), record),

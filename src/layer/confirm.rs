@@ -1,11 +1,11 @@
 //! The end of a request: the release, and its confirmation.
 
-use futures_util::future::poll_immediate;
+use futures_util::future::{FutureExt, poll_immediate};
 use tokio::time::{Instant, timeout_at};
 
 use super::settings::Confirm;
 use crate::error::{LockError, StoreError, StoreErrorKind};
-use crate::guard::LockGuard;
+use crate::guard::{LockGuard, Releasing};
 use crate::limits::CONFIRMATION;
 use crate::store::Record;
 use crate::telemetry;
@@ -42,31 +42,43 @@ impl ConfirmedBy {
 /// # Cancel safety
 ///
 /// If the future is dropped, the release continues in the background.
-pub(crate) async fn confirm(
+pub(crate) fn confirm(
     how: Confirm,
     guard: LockGuard,
     record: Option<Record>,
-) -> Result<ConfirmedBy, LockError> {
+) -> impl Future<Output = Result<ConfirmedBy, LockError>> + Send {
     let labels = guard.labels();
-    let by = match how {
-        Confirm::Deadline if guard.is_lost() => return Err(LockError::Lost),
-        Confirm::Deadline => ConfirmedBy::Lease,
-        Confirm::Store | Confirm::Strict => released(how, guard, record).await?,
+    // After the release has begun, no renewal changes the deadline.
+    let (deadline, is_lost) = (guard.deadline(), guard.is_lost());
+    let mut release = match how {
+        Confirm::Deadline => {
+            drop(guard);
+            None
+        }
+        Confirm::Store | Confirm::Strict => Some(guard.end(record)),
     };
-    if let Some(labels) = &labels {
-        telemetry::confirmed(labels, by.as_str());
+    // Not an `async fn`, whose future has its arguments twice.
+    async move {
+        let by = match &mut release {
+            None if is_lost => return Err(LockError::Lost),
+            None => ConfirmedBy::Lease,
+            Some(release) => {
+                let deadline = (how == Confirm::Store).then_some(deadline);
+                released(release, deadline).await?
+            }
+        };
+        if let Some(labels) = &labels {
+            telemetry::confirmed(labels, by.as_str());
+        }
+        Ok(by)
     }
-    Ok(by)
 }
 
+/// `deadline`: that of the hold, if its lease may stand for an answer.
 async fn released(
-    how: Confirm,
-    guard: LockGuard,
-    record: Option<Record>,
+    mut release: &mut Releasing,
+    deadline: Option<Instant>,
 ) -> Result<ConfirmedBy, LockError> {
-    // After the release has begun, no renewal changes the deadline.
-    let deadline = (how == Confirm::Store).then(|| guard.deadline());
-    let mut release = guard.end(record);
     let answer = match poll_immediate(&mut release).await {
         // The memory of the process answers without a timer.
         Some(answer) => answer,
@@ -85,11 +97,11 @@ async fn released(
 }
 
 /// What the store answers before `until`.
-pub(crate) async fn in_time<T>(
+pub(crate) fn in_time<T>(
     until: Instant,
     answer: impl Future<Output = Result<T, LockError>>,
-) -> Result<T, LockError> {
-    let answer = timeout_at(until, answer).await;
-    answer
-        .unwrap_or_else(|elapsed| Err(StoreError::new(StoreErrorKind::Unanswered, elapsed).into()))
+) -> impl Future<Output = Result<T, LockError>> {
+    let late = |elapsed| StoreError::new(StoreErrorKind::Unanswered, elapsed);
+    timeout_at(until, answer)
+        .map(move |answer| answer.unwrap_or_else(|elapsed| Err(late(elapsed).into())))
 }

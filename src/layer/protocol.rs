@@ -1,6 +1,7 @@
 //! How [`DistributedLockLayer`] treats a request.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
@@ -10,8 +11,9 @@ use http_body::Body;
 use super::DistributedLockLayer;
 use super::body::{ResponseBody, guarded};
 use super::confirm::confirm;
+use super::policy::Policy;
 use super::respond::Head;
-use super::serve::{Claim, FinalResponse, HandlerOutcome, NotAdmitted, Protocol};
+use super::serve::{Claim, FinalResponse, NotAdmitted, Protocol, under};
 use super::serve_settings::ServeSettings;
 use super::settings::{Confirm, OnLost, ReleaseOn};
 use super::take_body::TakesBody;
@@ -27,7 +29,6 @@ where
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {
     type Context = Confirm;
-    type Handled = Response<R>;
 
     fn admit(
         &self,
@@ -38,43 +39,24 @@ where
         self.claim(parts, body, route)
     }
 
-    fn handle<E: Send>(
-        &self,
-        claim: &Claim<Confirm>,
-        calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
-    ) -> impl Future<Output = HandlerOutcome<Response<R>, E>> + Send {
-        let watched = (self.policy.on_lost == OnLost::Abort).then_some(&claim.guard);
-        unless_lost(watched, calling)
-    }
-
-    fn finish<E: Send>(
+    fn run<E: Send>(
         &self,
         mut claim: Claim<Confirm>,
         head: &Head,
-        handled: HandlerOutcome<Response<R>, E>,
+        calling: Pin<Box<impl Future<Output = Result<Response<R>, E>> + Send>>,
     ) -> impl Future<Output = Result<FinalResponse<R, E>, LockError>> + Send {
-        let (policy, how) = (&self.policy, claim.context);
-        // Not an `async fn`, which moves its arguments once more.
+        let policy = &self.policy;
         async move {
-            let result = handled?;
+            let watched = (policy.on_lost == OnLost::Abort).then_some(&claim.guard);
+            let result = under(&claim.guard, unless_lost(watched, calling)).await?;
             if policy.release_on == ReleaseOn::BodyEnd
                 && let Ok(response) = &result
                 && has_body(response, &head.method)
             {
                 // The head goes out before the lock is released.
-                let (length, route) = (length(response), claim.timed.route);
-                let (policy, on_lost) = (policy.clone(), policy.on_lost);
-                let cut_off = move |error| policy.serve.responder.cut_off(error, &route);
-                return Ok(result.map(|mut response| {
-                    LockTiming::of(&mut claim.timed, None).put(&mut response);
-                    response.map(|body| {
-                        let (guard, timed) = (claim.guard, claim.timed);
-                        let body = guarded(body, guard, timed, length, how, on_lost, cut_off);
-                        ResponseBody::local(body)
-                    })
-                }));
+                return Ok(result.map(|response| held_by_body(policy, claim, response)));
             }
-            let by = confirm(how, claim.guard, None).await?;
+            let by = confirm(claim.context, claim.guard, None).await?;
             Ok(result.map(|mut response| {
                 LockTiming::of(&mut claim.timed, Some(by)).put(&mut response);
                 response.map(ResponseBody::handlers)
@@ -85,6 +67,30 @@ where
     fn settings(&self) -> &ServeSettings {
         &self.policy.serve
     }
+}
+
+/// The response whose body has the lock inside.
+fn held_by_body<R>(
+    policy: &Arc<Policy>,
+    mut claim: Claim<Confirm>,
+    mut response: Response<R>,
+) -> Response<ResponseBody<R>>
+where
+    R: Body<Error: Into<BoxError>> + Send + 'static,
+{
+    let (length, route) = (length(&response), claim.timed.route);
+    let (policy, on_lost) = (policy.clone(), policy.on_lost);
+    let cut_off = move |error| policy.serve.responder.cut_off(error, &route);
+    LockTiming::of(&mut claim.timed, None).put(&mut response);
+    let Claim {
+        guard,
+        timed,
+        context,
+    } = claim;
+    response.map(|body| {
+        let body = guarded(body, guard, timed, length, context, on_lost, cut_off);
+        ResponseBody::local(body)
+    })
 }
 
 /// Whether the client reads the body to its end.

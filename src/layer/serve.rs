@@ -1,8 +1,8 @@
 //! The steps of a request, which both layers have.
 
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 
-use futures_util::future::Either;
+use futures_util::future::{Either, FutureExt};
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
@@ -28,9 +28,6 @@ pub(crate) trait Protocol<B, R>: Clone + Send + Sync + 'static {
     /// What the end of a request needs, besides the guard.
     type Context: Send + Sync + 'static;
 
-    /// What the layer makes of a handler's response while the lock is held.
-    type Handled: Send;
-
     /// Takes the lock of a request of this route. Returns its body, and the claim.
     fn admit(
         &self,
@@ -39,19 +36,13 @@ pub(crate) trait Protocol<B, R>: Clone + Send + Sync + 'static {
         route: &Route,
     ) -> impl Future<Output = Result<(B, Claim<Self::Context>), NotAdmitted<B>>> + Send;
 
-    /// Drives `calling`, which answers a request, to what the layer makes of its response, while the lock is held.
-    fn handle<E: Send>(
-        &self,
-        claim: &Claim<Self::Context>,
-        calling: Pin<&mut (impl Future<Output = Result<Response<R>, E>> + Send)>,
-    ) -> impl Future<Output = HandlerOutcome<Self::Handled, E>> + Send;
-
-    /// Releases the lock, and makes the response to a request with this head.
-    fn finish<E: Send>(
+    /// Drives `calling`, which calls the inner service, under the lock, and makes the response to a request with this head. What is
+    /// left of `calling` is dropped while the lock is held, even if this future is dropped.
+    fn run<E: Send>(
         &self,
         claim: Claim<Self::Context>,
         head: &Head,
-        handled: HandlerOutcome<Self::Handled, E>,
+        calling: Pin<Box<impl Future<Output = Result<Response<R>, E>> + Send>>,
     ) -> impl Future<Output = Result<FinalResponse<R, E>, LockError>> + Send;
 
     fn settings(&self) -> &ServeSettings;
@@ -107,18 +98,18 @@ pub(crate) struct Claim<D> {
     pub(crate) context: D,
 }
 
-/// What a handler has led to: a response, an error of the inner service, or the loss of its lock.
-pub(crate) type HandlerOutcome<H, E> = Result<Result<H, E>, LockError>;
-
 /// A response, or the error of the inner service.
 pub(crate) type FinalResponse<R, E> = Result<Response<ResponseBody<R>>, E>;
 
 /// Serves a request, from its head to its response.
-pub(super) async fn serve<S, L, B, R>(
+///
+/// Its future is kept below a kilobyte, because the allocator takes much longer for a larger one: what only some requests need is
+/// boxed, and no step is an `async fn`, which has its arguments twice.
+pub(crate) fn serve<S, L, B, R>(
     layer: L,
     inner: S,
     request: Request<B>,
-) -> FinalResponse<R, S::Error>
+) -> impl Future<Output = FinalResponse<R, S::Error>> + Send
 where
     S: Service<Request<B>, Response = Response<R>> + Send + 'static,
     S::Future: Send + 'static,
@@ -128,88 +119,79 @@ where
     R: Body + Send + 'static,
 {
     let (mut parts, body) = request.into_parts();
-    let head = Head::of(&parts);
-    let (body, claim) = match layer.admit(&mut parts, body, &head.route).await {
-        Ok(claimed) => claimed,
-        Err(NotAdmitted::Unlocked(body)) if runs_to_completion(&layer) => {
-            let settings = layer.settings();
-            let calling = Oneshot::new(inner, Request::from_parts(parts, body));
-            return match in_task(settings, calling).await {
-                Some(response) => Ok(response?.map(ResponseBody::handlers)),
-                None => Ok(settings
-                    .responder
-                    .refuse(Rejection::ended(LockError::Lost), &head)),
-            };
+    async move {
+        let head = Head::of(&parts);
+        let (body, claim, is_completed) = match layer.admit(&mut parts, body, &head.route).await {
+            Ok((body, claim)) => (body, Some(claim), runs_to_completion(&layer)),
+            Err(NotAdmitted::Unlocked(body)) => (body, None, runs_to_completion(&layer)),
+            Err(NotAdmitted::Bypass(body)) => (body, None, false),
+            Err(NotAdmitted::Answer(response)) => return Ok(response.map(ResponseBody::local)),
+            Err(NotAdmitted::Rejected(rejection)) => {
+                let settings = layer.settings();
+                let rejection = settings.timed(rejection, &head.route);
+                return Ok(settings.responder.refuse(rejection, &head));
+            }
+        };
+        let calling = Box::pin(Oneshot::new(inner, Request::from_parts(parts, body)));
+        let answered = match is_completed {
+            false => answered(&layer, &head, claim, calling).await,
+            true => {
+                let (task, of) = (layer.clone(), head.clone());
+                let work = async move { answered(&task, &of, claim, calling).await };
+                let answered = in_task(layer.settings(), work).await;
+                answered.unwrap_or(Err(LockError::Lost))
+            }
+        };
+        answered.unwrap_or_else(|error| {
+            let responder = &layer.settings().responder;
+            Ok(responder.refuse(Rejection::ended(error), &head))
+        })
+    }
+}
+
+/// What the inner service answers under the lock, if there is one.
+fn answered<L, B, R, E>(
+    layer: &L,
+    head: &Head,
+    claim: Option<Claim<L::Context>>,
+    calling: Pin<Box<impl Future<Output = Result<Response<R>, E>> + Send>>,
+) -> impl Future<Output = Result<FinalResponse<R, E>, LockError>> + Send
+where
+    E: Send,
+    L: Protocol<B, R>,
+    R: Send,
+{
+    match claim {
+        Some(claim) => Either::Left(layer.run(claim, head, calling)),
+        None => {
+            Either::Right(calling.map(|called| Ok(called.map(|it| it.map(ResponseBody::handlers)))))
         }
-        Err(NotAdmitted::Bypass(body) | NotAdmitted::Unlocked(body)) => {
-            let response = Oneshot::new(inner, Request::from_parts(parts, body)).await?;
-            return Ok(response.map(ResponseBody::handlers));
-        }
-        Err(NotAdmitted::Answer(response)) => return Ok(response.map(ResponseBody::local)),
-        Err(NotAdmitted::Rejected(rejection)) => {
-            let settings = layer.settings();
-            let rejection = settings.timed(rejection, &head.route);
-            return Ok(settings.responder.refuse(rejection, &head));
-        }
-    };
-    let calling = Oneshot::new(inner, Request::from_parts(parts, body));
-    let finished = match runs_to_completion(&layer) {
-        false => finished(&layer, &head, claim, calling).await,
-        true => {
-            let (task, of) = (layer.clone(), head.clone());
-            let work = async move { finished(&task, &of, claim, calling).await };
-            let finished = in_task(layer.settings(), work).await;
-            finished.unwrap_or(Err(LockError::Lost))
-        }
-    };
-    finished.unwrap_or_else(|error| {
-        let responder = &layer.settings().responder;
-        Ok(responder.refuse(Rejection::ended(error), &head))
-    })
+    }
 }
 
 fn runs_to_completion<B, R>(layer: &impl Protocol<B, R>) -> bool {
     layer.settings().on_cancel == OnCancel::RunToCompletion
 }
 
-/// Drives `calling`, which calls the inner service, and makes the response to a request with this head. What is left of `calling` is
-/// dropped while the lock is held, even if this future is dropped.
-#[expect(
-    clippy::manual_async_fn,
-    reason = "an `async fn` moves its arguments once more"
-)]
-fn finished<L, B, R, E>(
-    layer: &L,
-    head: &Head,
-    claim: Claim<L::Context>,
-    calling: impl Future<Output = Result<Response<R>, E>> + Send,
-) -> impl Future<Output = Result<FinalResponse<R, E>, LockError>> + Send
-where
-    E: Send,
-    L: Protocol<B, R>,
-{
-    async move {
-        let handled = under(&claim.guard, layer.handle(&claim, pin!(calling))).await;
-        layer.finish(claim, head, handled).await
-    }
-}
-
 /// Drives `work` to its end in a task, even if this future is dropped. The task is inside of the span and the locks of the caller, and
 /// the shutdown of the client waits for it. `None`: the runtime has ended.
-async fn in_task<T: Send + 'static>(
+fn in_task<T: Send + 'static>(
     settings: &ServeSettings,
     work: impl Future<Output = T> + Send + 'static,
-) -> Option<T> {
+) -> impl Future<Output = Option<T>> + Send {
     let work = moved(work).in_current_span();
-    match settings.client.tasks().spawn(work).await {
-        Ok(output) => Some(output),
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => None,
+    let task = settings.client.tasks().spawn(work);
+    async move {
+        match task.await {
+            Ok(output) => Some(output),
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => None,
+        }
     }
 }
 
 /// Runs `work` under the lock of `guard`, and in its span.
-fn under<T>(
+pub(crate) fn under<T>(
     guard: &LockGuard,
     work: impl Future<Output = T> + Send,
 ) -> impl Future<Output = T> + Send {

@@ -1,15 +1,10 @@
 //! The services of both layers, and their future.
 
-use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
 
-use http::{Request, Response};
-use http_body::Body;
-use tower_service::Service;
+use http::Response;
 
 use super::body::ResponseBody;
-use super::serve::{FinalResponse, Protocol, serve};
 #[cfg(doc)]
 use super::settings::OnCancel;
 
@@ -65,11 +60,11 @@ macro_rules! service {
             }
 
             fn call(&mut self, request: http::Request<B>) -> Self::Future {
-                $crate::layer::ResponseFuture::new(
+                Box::pin($crate::layer::serve(
                     self.layer.clone(),
                     self.inner.clone(),
                     request,
-                )
+                ))
             }
         }
     };
@@ -81,36 +76,5 @@ pub(crate) use service;
 ///
 /// Nothing is acquired before the first poll. Dropping it at any point releases the lock, except with
 /// [`OnCancel::RunToCompletion`]. The record of a handler that has ended may be stored even then.
-pub struct ResponseFuture<R, E> {
-    serving: Pin<Box<dyn Future<Output = FinalResponse<R, E>> + Send>>,
-}
-
-impl<R, E> ResponseFuture<R, E> {
-    pub(crate) fn new<S, L, B>(layer: L, inner: S, request: Request<B>) -> Self
-    where
-        S: Service<Request<B>, Response = Response<R>, Error = E> + Send + 'static,
-        S::Future: Send + 'static,
-        E: Send + 'static,
-        L: Protocol<B, R>,
-        B: Send + 'static,
-        R: Body + Send + 'static,
-    {
-        Self {
-            serving: Box::pin(serve(layer, inner, request)),
-        }
-    }
-}
-
-impl<R, E> Future for ResponseFuture<R, E> {
-    type Output = Result<Response<ResponseBody<R>>, E>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.serving.as_mut().poll(cx)
-    }
-}
-
-impl<R, E> fmt::Debug for ResponseFuture<R, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
-    }
-}
+pub type ResponseFuture<R, E> =
+    Pin<Box<dyn Future<Output = Result<Response<ResponseBody<R>>, E>> + Send>>;

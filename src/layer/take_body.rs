@@ -198,28 +198,34 @@ impl<B: Send> Payload<B> {
 }
 
 /// The keys, or why there are none. Reads the body if the keys are in it, unless the client refuses every request.
-pub(crate) async fn extract<L: Take<B>, B: Send>(
+#[expect(
+    clippy::manual_async_fn,
+    reason = "the future of an `async fn` has its arguments twice"
+)]
+pub(crate) fn extract<L: Take<B>, B: Send>(
     key: &AnyKey,
     client: &LockClient,
     parts: &mut Parts,
     mut body: B,
-) -> Result<(Result<Keys, KeyError>, Payload<B>), Rejection> {
-    let mut content = L::content(parts, &body);
-    let mut found = key.extract(parts).await;
-    if found.as_ref().is_err_and(KeyError::is_body_unread) {
-        if matches!(content, Content::Unread) {
-            if client.is_shut_down() {
-                return Err(LockError::Shutdown.into());
+) -> impl Future<Output = Result<(Result<Keys, KeyError>, Payload<B>), Rejection>> + Send {
+    async move {
+        let mut content = L::content(parts, &body);
+        let mut found = key.extract(parts).await;
+        if found.as_ref().is_err_and(KeyError::is_body_unread) {
+            if matches!(content, Content::Unread) {
+                if client.is_shut_down() {
+                    return Err(LockError::Shutdown.into());
+                }
+                let (read, bytes) = L::read(parts, body).await.map_err(Rejection::new)?;
+                (body, content) = (read, Content::Read(bytes));
             }
-            let (read, bytes) = L::read(parts, body).await.map_err(Rejection::new)?;
-            (body, content) = (read, Content::Read(bytes));
+            if let Content::Read(bytes) = &content {
+                parts.extensions.insert(RequestBody(bytes.clone()));
+                found = key.extract(parts).await;
+                // A layer further in may read another body.
+                parts.extensions.remove::<RequestBody>();
+            }
         }
-        if let Content::Read(bytes) = &content {
-            parts.extensions.insert(RequestBody(bytes.clone()));
-            found = key.extract(parts).await;
-            // A layer further in may read another body.
-            parts.extensions.remove::<RequestBody>();
-        }
+        Ok((found, Payload { body, content }))
     }
-    Ok((found, Payload { body, content }))
 }

@@ -11,9 +11,9 @@ use crate::guard::LockGuard;
 ///
 /// The lock is watched after the handler's first wait: a handler that never waits needs no timer, and the confirmation
 /// finds an earlier loss.
-pub(crate) fn unless_lost<F: Future>(
+pub(crate) fn unless_lost<F: Future + Unpin>(
     mut watched: Option<&LockGuard>,
-    mut handling: Pin<&mut F>,
+    mut handling: F,
 ) -> impl Future<Output = Result<F::Output, LockError>> {
     // Boxed, because it is large, and a handler that never waits is served without it.
     let mut lost: Option<Pin<Box<dyn Future<Output = ()> + Send>>> = None;
@@ -23,7 +23,7 @@ pub(crate) fn unless_lost<F: Future>(
         {
             return Poll::Ready(Err(LockError::Lost));
         }
-        if let Poll::Ready(done) = handling.as_mut().poll(cx) {
+        if let Poll::Ready(done) = Pin::new(&mut handling).poll(cx) {
             return Poll::Ready(Ok(done));
         }
         let Some(guard) = watched.take() else {
