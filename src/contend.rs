@@ -15,13 +15,14 @@ use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::limits::{LAST_MOMENT, POLL};
 use crate::lock::LockKey;
 use crate::release::Core;
+use crate::store::Reply;
 use crate::table::{KeyAt, Next, Task, Terms};
 
 mod listening;
 mod pending;
 
 use listening::Listening;
-pub(crate) use pending::{Pending, Reply, answered_late, attempt, held};
+pub(crate) use pending::{Pending, answered_late, attempt, held};
 
 /// The pause before the next question to a store that cannot serve now.
 const PAUSE: Duration = Duration::from_millis(50);

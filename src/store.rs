@@ -27,6 +27,7 @@ mod wakeups;
 
 // Those of `error`: a store answers with them.
 pub use crate::error::{Feature, Unsupported};
+pub(crate) use answer::Reply;
 pub use answer::{Grant, HoldStatus, Outcome, Released, SeveralOutcome};
 pub use capabilities::Capabilities;
 pub(crate) use erased::{Answer, Asked, Store};

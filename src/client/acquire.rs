@@ -9,11 +9,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::ticket::{Place, Ticket};
 use super::wait::{Wait, over};
-use crate::contend::{Pending, Reply, answered_late, held};
+use crate::contend::{Pending, answered_late, held};
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::hold::{Held, valid_for};
 use crate::release::{Core, Share};
-use crate::store::{Asked, Outcome};
+use crate::store::{Asked, Reply};
 
 impl<'a> Ticket<'a> {
     /// Whether it may ask for its first key.
@@ -50,12 +50,12 @@ impl<'a> Ticket<'a> {
         let Place { terms, .. } = self.places[0];
         let attempt = self.places[0].attempt(self.core);
         let answer = match self.core.store.acquire(&attempt) {
-            Asked::Now(Ok(Outcome::Granted { token })) => {
+            Asked::Now(Ok(Reply::Granted(grants))) => {
                 let until = now + valid_for(attempt.lease);
-                let held = held(attempt.hold, terms, token, until);
+                let held = held(attempt.hold, terms, grants[0].token, until);
                 return self.granted(held, now).map(Some);
             }
-            Asked::Now(answer) => answer.map(Reply::from),
+            Asked::Now(answer) => answer,
             Asked::Later(_) => unreachable!("the store answers at once"),
         };
         let pending = Pending::answered(self.core, attempt, &answer);

@@ -11,11 +11,11 @@ use super::acquire::unless_closed;
 use super::ticket::Ticket;
 use super::wait::Wait;
 use crate::backoff::Backoff;
-use crate::contend::{Pending, Reply, answered_late};
+use crate::contend::{Pending, answered_late};
 use crate::error::{LockError, StoreErrorKind};
 use crate::lock::{LockKey, LockMode};
 use crate::release::{Core, Share, Shares};
-use crate::store::Want;
+use crate::store::{Reply, Want};
 use crate::table::Terms;
 
 /// How often a request asks for all keys at once before it takes them in order. Between the questions it waits for one key without

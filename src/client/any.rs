@@ -8,11 +8,11 @@ use tokio::time::Instant;
 use super::acquire::unless_closed;
 use super::ticket::Ticket;
 use super::wait::Wait;
-use crate::contend::{Pending, Reply, answered_late};
+use crate::contend::{Pending, answered_late};
 use crate::error::LockError;
 use crate::lock::{LockKey, LockMode};
 use crate::release::{Core, Share};
-use crate::store::Want;
+use crate::store::{Reply, Want};
 use crate::table::Terms;
 
 /// Takes one of several keys: the first that this process can share, or that the store grants.

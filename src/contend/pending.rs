@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::mem;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use smallvec::{SmallVec, smallvec};
@@ -15,10 +14,7 @@ use crate::hold::{Held, valid_for};
 use crate::limits::WITHDRAWAL;
 use crate::lock::{FencingToken, Hold, LockKey};
 use crate::release::Core;
-use crate::store::{
-    Answer, Asked, Attempt, BATCH, Fencing, Grant, HoldStatus, Outcome, Release, SeveralOutcome,
-    Want,
-};
+use crate::store::{Answer, Asked, Attempt, Fencing, Grant, Reply, Want};
 use crate::table::Terms;
 
 /// One attempt, or several as one question, from before the first byte is sent until they are holds.
@@ -30,28 +26,11 @@ pub(crate) struct Pending {
     attempts: SmallVec<[Attempt; 1]>,
     /// `None`: there is one, which has the patience of its request.
     want: Option<Want>,
-    asking: Option<Asking>,
+    /// The answer to a question under way.
+    asking: Option<Answer<Reply>>,
     left: Leftover,
     /// An instant before the last question was sent, from which leases count.
     sent: Option<Instant>,
-}
-
-/// A question under way.
-enum Asking {
-    One(Answer<Outcome>),
-    Several(Answer<SeveralOutcome>),
-}
-
-/// The store's answer.
-#[derive(Debug)]
-pub(crate) enum Reply {
-    /// The granted attempts, with their tokens.
-    Granted(SmallVec<[Grant; 1]>),
-    Refused {
-        /// The refused attempt of [`Want::All`].
-        index: usize,
-        retry_after: Duration,
-    },
 }
 
 /// What attempts have left in the store.
@@ -122,24 +101,17 @@ impl Pending {
     pub(crate) async fn ask(&mut self) -> Result<Reply, StoreError> {
         self.sent = Some(Instant::now());
         let store = &self.core.store;
-        let answer = match self.want {
-            None => match store.acquire(&self.attempts[0]) {
-                Asked::Now(answer) => answer.map(Reply::from),
-                Asked::Later(answer) => self.answer(Asking::One(answer)).await,
-            },
-            Some(want) => match store.acquire_several(self.attempts.to_vec(), want) {
-                Asked::Now(answer) => answer.map(Reply::from),
-                Asked::Later(answer) => self.answer(Asking::Several(answer)).await,
-            },
+        let asked = match self.want {
+            None => store.acquire(&self.attempts[0]),
+            Some(want) => store.acquire_several(self.attempts.to_vec(), want),
         };
+        let answer = match asked {
+            Asked::Now(answer) => answer,
+            Asked::Later(answer) => self.asking.insert(answer).await,
+        };
+        self.asking = None;
         let waits = self.attempts[0].patience.is_some();
         self.left = self.left.after(self.want, waits, &answer);
-        answer
-    }
-
-    async fn answer(&mut self, asking: Asking) -> Result<Reply, StoreError> {
-        let answer = self.asking.insert(asking).answer().await;
-        self.asking = None;
         answer
     }
 
@@ -204,44 +176,11 @@ impl Drop for Pending {
         self.core.spawner.run(async move {
             let left = match asking {
                 // What to withdraw is known only after the answer.
-                Some(mut asking) => before.after(want, waits, &asking.answer().await),
+                Some(asking) => before.after(want, waits, &asking.await),
                 None => before,
             };
-            left.undo(&core, attempts.into_vec(), want).await;
+            left.undo(&core, attempts).await;
         });
-    }
-}
-
-impl Asking {
-    async fn answer(&mut self) -> Result<Reply, StoreError> {
-        match self {
-            Self::One(answer) => answer.await.map(Reply::from),
-            Self::Several(answer) => answer.await.map(Reply::from),
-        }
-    }
-}
-
-impl From<Outcome> for Reply {
-    fn from(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Granted { token } => Self::Granted(smallvec![Grant { index: 0, token }]),
-            Outcome::Refused { retry_after } => Self::Refused {
-                index: 0,
-                retry_after,
-            },
-        }
-    }
-}
-
-impl From<SeveralOutcome> for Reply {
-    fn from(outcome: SeveralOutcome) -> Self {
-        match outcome {
-            SeveralOutcome::Granted(grants) => Self::Granted(grants.into_iter().collect()),
-            SeveralOutcome::Refused { index, retry_after } => Self::Refused {
-                index: index.unwrap_or_default(),
-                retry_after,
-            },
-        }
     }
 }
 
@@ -258,42 +197,14 @@ impl Leftover {
         }
     }
 
-    /// Withdraws or releases what `attempts` have left in the store.
-    async fn undo(self, core: &Arc<Core>, attempts: Vec<Attempt>, want: Option<Want>) {
-        let attempts = match (self, want) {
-            (Self::Nothing, _) => return,
-            (Self::Known, Some(_)) => release_known(core, attempts).await,
-            _ => attempts,
-        };
-        let unanswered = self == Self::Unknown;
-        let withdrawals = attempts.into_iter();
-        join_all(withdrawals.map(|attempt| withdraw(core, attempt, unanswered))).await;
-    }
-}
-
-/// Releases the holds of answered attempts, by partition. Such attempts have no patience, and leave no waiter's entry. Returns
-/// those of which the store does not say whether they have left a hold.
-async fn release_known(core: &Arc<Core>, attempts: Vec<Attempt>) -> Vec<Attempt> {
-    let partitions = core
-        .store
-        .by_partition(attempts, |attempt| &attempt.hold.key);
-    let in_batches = |attempts: Vec<Attempt>| async move {
-        let mut undecided = Vec::new();
-        for batch in attempts.chunks(BATCH) {
-            let releases = batch.iter();
-            let releases = releases.map(|attempt| Release::new(attempt.hold.clone()));
-            let answer = core.store.release(releases.collect()).answer().await;
-            let is_undecided = |index: usize| {
-                let status = answer.as_ref().map(|released| released[index].status);
-                !matches!(status, Ok(HoldStatus::Held | HoldStatus::Gone))
-            };
-            let left = (0..).zip(batch).filter(|(index, _)| is_undecided(*index));
-            undecided.extend(left.map(|(_, attempt)| attempt.clone()));
+    /// Withdraws what `attempts` have left in the store: their holds, and their places in line.
+    async fn undo(self, core: &Arc<Core>, attempts: SmallVec<[Attempt; 1]>) {
+        if self != Self::Nothing {
+            let unanswered = self == Self::Unknown;
+            let withdrawals = attempts.into_iter();
+            join_all(withdrawals.map(|attempt| withdraw(core, attempt, unanswered))).await;
         }
-        undecided
-    };
-    let undecided = join_all(partitions.into_values().map(in_batches)).await;
-    undecided.into_iter().flatten().collect()
+    }
 }
 
 /// Repeats the withdrawal until the store has answered, or the attempt's lease is over.

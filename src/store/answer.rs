@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::lock::FencingToken;
 
 /// The answer to an [`Attempt`](super::Attempt). There is no third one, so it can be matched exhaustively.
@@ -49,6 +51,42 @@ impl Grant {
     /// The grant of the attempt at `index`.
     pub fn new(index: usize, token: Option<FencingToken>) -> Self {
         Self { index, token }
+    }
+}
+
+/// The answer about one attempt, or about several.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// The granted attempts, with their tokens.
+    Granted(SmallVec<[Grant; 1]>),
+    Refused {
+        /// The refused attempt of [`Want::All`](super::Want::All).
+        index: usize,
+        retry_after: Duration,
+    },
+}
+
+impl From<Outcome> for Reply {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Granted { token } => Self::Granted(smallvec![Grant { index: 0, token }]),
+            Outcome::Refused { retry_after } => Self::Refused {
+                index: 0,
+                retry_after,
+            },
+        }
+    }
+}
+
+impl From<SeveralOutcome> for Reply {
+    fn from(outcome: SeveralOutcome) -> Self {
+        match outcome {
+            SeveralOutcome::Granted(grants) => Self::Granted(grants.into()),
+            SeveralOutcome::Refused { index, retry_after } => Self::Refused {
+                index: index.unwrap_or_default(),
+                retry_after,
+            },
+        }
     }
 }
 

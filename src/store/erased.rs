@@ -13,8 +13,8 @@ use futures_util::future::BoxFuture;
 use super::ext::{misfit, only, wrong_size};
 use super::memory::MemoryStore;
 use super::{
-    Attempt, Capabilities, Feature, Grant, HoldStatus, LockStore, Outcome, Record, Release,
-    Released, Renewal, SeveralOutcome, Unsupported, Wakeups, Want, check_record, grouped,
+    Attempt, Capabilities, Feature, Grant, HoldStatus, LockStore, Record, Release, Released,
+    Renewal, Reply, SeveralOutcome, Unsupported, Wakeups, Want, check_record, grouped,
 };
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
@@ -30,7 +30,7 @@ macro_rules! questions {
         /// [`LockStore`] without its type, with futures that own their questions.
         trait DynStore: Send + Sync {
             $(fn $method(self: Arc<Self>, $($argument: $type),*) -> Answer<$answer>;)*
-            fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome>;
+            fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Reply>;
             fn release_one(self: Arc<Self>, release: Release) -> Answer<Released>;
             fn partition(&self, key: &LockKey) -> Result<u16, Unsupported>;
         }
@@ -44,8 +44,8 @@ macro_rules! questions {
                 answer(asked)
             })*
 
-            fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Outcome> {
-                answer(async move { self.0.acquire(&attempt).await })
+            fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Reply> {
+                answer(async move { Ok(self.0.acquire(&attempt).await?.into()) })
             }
 
             fn release_one(self: Arc<Self>, release: Release) -> Answer<Released> {
@@ -69,9 +69,9 @@ macro_rules! questions {
 }
 
 questions! {
-    fn acquire_several(store, attempts: Vec<Attempt>, want: Want) -> SeveralOutcome {
-        let outcome = store.acquire_several(&attempts, want).await;
-        outcome.and_then(|outcome| of_attempts(outcome, attempts.len(), want))
+    fn acquire_several(store, attempts: Vec<Attempt>, want: Want) -> Reply {
+        let outcome = store.acquire_several(&attempts, want).await?;
+        of_attempts(outcome, attempts.len(), want).map(Reply::from)
     }
 
     fn renew(store, renewals: Vec<Renewal>) -> Vec<HoldStatus> {
@@ -169,9 +169,9 @@ impl Store {
         matches!(self.kind, Kind::Memory(_))
     }
 
-    pub(crate) fn acquire(&self, attempt: &Attempt) -> Asked<Outcome> {
+    pub(crate) fn acquire(&self, attempt: &Attempt) -> Asked<Reply> {
         match &self.kind {
-            Kind::Memory(store) => at_once(store.acquire(attempt)),
+            Kind::Memory(store) => at_once(async { Ok(store.acquire(attempt).await?.into()) }),
             Kind::Other(store) => Asked::Later(store.clone().acquire(attempt.clone())),
         }
     }
