@@ -28,13 +28,15 @@ pub(super) struct Ending {
     pub(super) record: Option<Box<Record>>,
     /// The question by which it is released.
     question: Question,
+    /// The answer to a question that was asked.
+    pub(super) answer: Option<Answer<Released>>,
     /// When its lease is over, by the first answer that decided nothing.
     lease_over: Option<Instant>,
     /// The store may have released it without an answer.
     unanswered: Option<StoreError>,
     is_over: bool,
-    /// It began anew, because its runtime had ended.
-    is_moved: bool,
+    /// How often it has gone on in the background.
+    moves: u8,
     /// Its place among the releases that no caller waits for, until the store's first answer.
     pub(super) place: Option<OwnedSemaphorePermit>,
     /// A shutdown waits for it.
@@ -65,20 +67,27 @@ impl Ending {
             record: None,
             question,
             is_over: false,
-            is_moved: false,
+            moves: 0,
+            answer: None,
             place: None,
         }
     }
 
-    /// The same duty, begun anew: its timers belong to the runtime that has ended.
+    /// The same duty, for the background.
     fn moved(&mut self) -> Self {
+        let answer = self.answer.take();
+        let unanswered = match &answer {
+            Some(_) => self.unanswered.take(),
+            // It may have been asked.
+            None => Some(undecided()),
+        };
         Self {
             core: self.core.clone(),
             held: self.held.clone(),
             awaited: std::mem::take(&mut self.awaited),
-            // It may have been asked.
-            unanswered: Some(undecided()),
-            is_moved: true,
+            answer,
+            unanswered,
+            moves: self.moves + 1,
             place: self.place.take(),
             record: self.record.take(),
             _counted: self._counted.clone(),
@@ -86,12 +95,9 @@ impl Ending {
         }
     }
 
-    /// Asks until the release is decided. `first`: the answer to the first question, which was asked.
-    pub(super) async fn released(
-        mut self,
-        first: Option<Answer<Released>>,
-    ) -> Result<(), LockError> {
-        let released = match first {
+    /// Asks until the release is decided.
+    pub(super) async fn released(mut self) -> Result<(), LockError> {
+        let released = match self.answer.take() {
             Some(answer) => answer.await,
             None => self.ask().answer().await,
         };
@@ -182,17 +188,18 @@ impl Ending {
     }
 }
 
-/// A release that is dropped before its end, with its runtime, goes on in the background. If that has ended too, its result is unknown,
-/// so that no caller waits for it.
+/// A release that is dropped before its end goes on in the background: with the answer under way, or anew if that came to nothing,
+/// because its timers belong to a runtime that has ended. If the background has ended too, the result is unknown, so that no caller
+/// waits for it.
 impl Drop for Ending {
     fn drop(&mut self) {
         if self.is_over {
             return;
         }
-        if !self.is_moved {
+        if self.moves < 2 {
             let moved = self.moved();
             self.core.spawner.run(async move {
-                drop(moved.released(None).await);
+                drop(moved.released().await);
             });
             return;
         }

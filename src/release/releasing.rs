@@ -4,14 +4,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::join_all;
 use smallvec::{SmallVec, smallvec};
 
 use super::ending::{Ending, release_together};
 use super::{Core, Kept};
 use crate::error::{LockError, worst};
 use crate::hold::{Held, Question};
-use crate::store::{Answer, Asked, Record, Released, undecided};
+use crate::store::{Asked, Record, undecided};
 
 /// The release of shares, as a future. It is small, because each request of a layer has one.
 ///
@@ -31,9 +31,7 @@ type Holds = SmallVec<[Arc<Held>; 1]>;
 pub(super) enum Work {
     Done(Option<Result<(), LockError>>),
     /// The store was asked once. A release that must be repeated is `Kept`.
-    Asked(Option<AskedRelease>),
-    /// Only the caller waits for it.
-    Waits(BoxFuture<'static, Result<(), LockError>>, Holds),
+    Asked(Option<Ending>),
     /// It is driven to its end.
     Kept(Kept<Result<(), LockError>>, Holds),
 }
@@ -49,18 +47,14 @@ impl ShareRelease {
     }
 
     /// Waits for the verdict about a share that ended after the question `last`.
-    pub(super) fn confirmed(held: &Arc<Held>, last: Question) -> Self {
+    pub(super) fn confirmed(core: &Arc<Core>, held: &Arc<Held>, last: Question) -> Self {
         match held.verdict(last) {
             Some(verdict) => Self::done(verdict),
             None => {
-                let work = Box::pin(Core::confirmed(held.clone(), last));
-                Self::new(Work::Waits(work, smallvec![held.clone()]))
+                let work = core.kept(Core::confirmed(held.clone(), last));
+                Self::new(Work::Kept(work, smallvec![held.clone()]))
             }
         }
-    }
-
-    pub(super) fn asked(asked: AskedRelease) -> Self {
-        Self::new(Work::Asked(Some(asked)))
     }
 
     /// The same, which also fails as lost if `is_lost`.
@@ -72,9 +66,7 @@ impl ShareRelease {
     /// Whether it fails as lost, by what is known now, whatever the store still answers.
     pub(crate) fn is_lost(&self) -> bool {
         let seen_lost = match &self.work {
-            Work::Waits(_, holds) | Work::Kept(_, holds) => {
-                holds.iter().any(|held| held.was_lost())
-            }
+            Work::Kept(_, holds) => holds.iter().any(|held| held.was_lost()),
             Work::Done(_) | Work::Asked(_) => false,
         };
         self.is_lost || seen_lost
@@ -88,11 +80,12 @@ impl Future for ShareRelease {
         let released = loop {
             match &mut self.work {
                 Work::Done(result) => break result.take().expect("polled after it was ready"),
-                Work::Waits(work, _) => break ready!(work.as_mut().poll(cx)),
                 Work::Asked(asked) => {
-                    let answer = &mut asked.as_mut().expect("polled after it was ready").answer;
+                    let ending = asked.as_mut().expect("polled after it was ready");
+                    let answer = ending.answer.as_mut().expect("it was asked");
                     let released = ready!(answer.as_mut().poll(cx));
-                    let AskedRelease { mut ending, .. } = asked.take().expect("it was there");
+                    let mut ending = asked.take().expect("it was there");
+                    ending.answer = None;
                     match ending.answered(released) {
                         Some(result) => break result,
                         None => {
@@ -111,23 +104,6 @@ impl Future for ShareRelease {
     }
 }
 
-impl Drop for ShareRelease {
-    fn drop(&mut self) {
-        if let Work::Asked(asked) = &mut self.work
-            && let Some(AskedRelease { ending, answer }) = asked.take()
-        {
-            let core = ending.core.clone();
-            drop(core.kept(ending.released(Some(answer))));
-        }
-    }
-}
-
-/// A release that the store was asked for.
-pub(super) struct AskedRelease {
-    ending: Ending,
-    answer: Answer<Released>,
-}
-
 impl Ending {
     /// Releases it. A store that answers at once has answered when this returns.
     pub(super) fn begin(mut self, record: Option<Record>) -> ShareRelease {
@@ -140,10 +116,10 @@ impl Ending {
                 let result = result.unwrap_or_else(|| self.ended(Err(undecided().into())));
                 ShareRelease::done(result)
             }
-            Asked::Later(answer) => ShareRelease::asked(AskedRelease {
-                ending: self,
-                answer,
-            }),
+            Asked::Later(answer) => {
+                self.answer = Some(answer);
+                ShareRelease::new(Work::Asked(Some(self)))
+            }
         }
         .lost_if(!is_held)
     }
@@ -160,7 +136,7 @@ impl Ending {
                 .core
                 .place(self.core.store.partition_of(&self.held.hold.key));
             self.place = place.acquire_owned().await.ok();
-            drop(self.released(None).await);
+            drop(self.released().await);
         });
     }
 }

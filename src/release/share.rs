@@ -78,7 +78,7 @@ impl Share {
             EndedShare::Shared(core, held) => {
                 let last = held.latest_question();
                 core.check(&held);
-                ShareRelease::confirmed(&held, last)
+                ShareRelease::confirmed(&core, &held, last)
             }
         }
     }
@@ -103,20 +103,14 @@ impl Share {
             }
         }
         let checks = shared.iter();
-        let checks = checks.map(|(held, last)| ShareRelease::confirmed(held, *last));
+        let checks = checks.map(|(held, last)| ShareRelease::confirmed(&core, held, *last));
         let checks = join_all(checks.collect::<Vec<_>>());
-        let work = match last.is_empty() {
-            true => Work::Waits(Box::pin(async move { worst(checks.await) }), holds),
-            false => {
-                let work = end_all(core.clone(), last, false);
-                let released = core.kept(async move {
-                    let (released, checked) = tokio::join!(work, checks);
-                    worst(checked.into_iter().chain([released]))
-                });
-                Work::Kept(released, holds)
-            }
-        };
-        ShareRelease::new(work).lost_if(is_lost)
+        let work = end_all(core.clone(), last, false);
+        let released = core.kept(async move {
+            let (released, checked) = tokio::join!(work, checks);
+            worst(checked.into_iter().chain([released]))
+        });
+        ShareRelease::new(Work::Kept(released, holds)).lost_if(is_lost)
     }
 
     /// Ends the share in this process.
