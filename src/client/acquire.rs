@@ -23,24 +23,32 @@ impl<'a> Ticket<'a> {
     }
 
     /// Takes the one key for which it has come in: asks the store if it may, and waits.
-    pub(super) async fn take(&mut self, wait: Wait) -> Result<Share, LockError> {
-        if self.asks()
-            && let Some(share) = self.ask(wait).await?
-        {
-            return Ok(share);
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "the future of an `async fn` has its arguments twice"
+    )]
+    pub(super) fn take(&mut self, wait: Wait) -> impl Future<Output = Result<Share, LockError>> {
+        async move {
+            if self.asks()
+                && let Some(share) = self.ask(wait).await?
+            {
+                return Ok(share);
+            }
+            self.wait(wait).await
         }
-        self.wait(wait).await
     }
 
     /// Asks once. If the store is silent or refuses, the request waits, and a task asks for it.
-    async fn ask(&mut self, wait: Wait) -> Result<Option<Share>, LockError> {
+    fn ask(&mut self, wait: Wait) -> impl Future<Output = Result<Option<Share>, LockError>> {
         let attempt = self.places[0].attempt(self.core);
         let mut pending = Pending::one(self.core, attempt);
-        let answer = {
-            let asking = pin!(pending.ask());
-            unless_closed(self.core, wait, asking).await?
-        };
-        self.answered(wait, pending, answer)
+        async move {
+            let answer = {
+                let asking = pin!(pending.ask());
+                unless_closed(self.core, wait, asking).await?
+            };
+            self.answered(wait, pending, answer)
+        }
     }
 
     /// The same for a store that answers at once.
@@ -115,18 +123,24 @@ impl<'a> Ticket<'a> {
 }
 
 /// Waits for an answer until the wait is over, or the client is shut down.
-pub(super) async fn unless_closed<T>(
+#[expect(
+    clippy::manual_async_fn,
+    reason = "the future of an `async fn` has its arguments twice"
+)]
+pub(super) fn unless_closed<T>(
     core: &Core,
     wait: Wait,
     mut work: Pin<&mut impl Future<Output = T>>,
-) -> Result<T, LockError> {
-    // In memory it is done by now, also outside of a runtime.
-    if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
-        return Ok(done);
-    }
-    tokio::select! {
-        biased; // without chance, a simulation replays
-        done = timeout_at(wait.until, work) => done.map_err(|_| over()),
-        () = core.closing.cancelled() => Err(LockError::Shutdown),
+) -> impl Future<Output = Result<T, LockError>> {
+    async move {
+        // In memory it is done by now, also outside of a runtime.
+        if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+            return Ok(done);
+        }
+        tokio::select! {
+            biased; // without chance, a simulation replays
+            done = timeout_at(wait.until, work) => done.map_err(|_| over()),
+            () = core.closing.cancelled() => Err(LockError::Shutdown),
+        }
     }
 }
