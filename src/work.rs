@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 mod once;
 
-pub use once::{Done, Once, OnceError};
+pub use once::{Done, OnceError};
 
 use crate::backoff::Backoff;
 use crate::client::{LockClient, LockRequest};
@@ -66,7 +66,7 @@ impl LockRequest {
     /// clock is ahead runs the job, and the others find the key taken. The time must be longer than that between the first and the last
     /// process that asks for one tick: the difference of their clocks, plus the delay of their timers, plus the time that the store
     /// takes to answer. A process that asks later, because it was paused or its network stalled, runs the job again. Half the time
-    /// between two ticks is a good choice. Where a second run does harm, use [`LockClient::once`] with the tick in the name: it keeps
+    /// between two ticks is a good choice. Where a second run does harm, use [`once`](Self::once) with the tick in the name: it keeps
     /// a record, and depends on no clock.
     ///
     /// ```

@@ -354,6 +354,18 @@ impl LockRequest {
         self.modes().all(|mode| mode == LockMode::Read)
     }
 
+    pub(crate) fn client(&self) -> &LockClient {
+        &self.client
+    }
+
+    /// The only key, if no other request can join its hold.
+    pub(crate) fn unshared_key(&self) -> Option<&LockKey> {
+        match &self.targets {
+            Targets::One(target) if self.terms.owner.is_none() => Some(&target.key),
+            _ => None,
+        }
+    }
+
     /// The first key.
     pub(crate) fn key(&self) -> &LockKey {
         &self.targets()[0].key
