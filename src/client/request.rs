@@ -168,6 +168,15 @@ impl LockRequest {
         self
     }
 
+    /// Requests fencing tokens if there are any for its modes.
+    pub(crate) fn fenced_if_supported(self) -> Self {
+        let is_supported = |mode: LockMode| self.client.supports(mode, mode.is_exclusive()).is_ok();
+        match self.has_exclusive() && self.modes().all(is_supported) {
+            true => self.fenced(),
+            false => self,
+        }
+    }
+
     /// Sets the route of its measurements.
     #[inline]
     pub(crate) fn route(mut self, route: Route) -> Self {
