@@ -1,4 +1,3 @@
-use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
@@ -6,8 +5,9 @@ use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::stream::try_unfold;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
 
-use super::{LocalBody, local, poll_bytes};
+use super::{LocalBody, local};
 use crate::client::Held;
 use crate::error::{BoxError, LockError};
 use crate::guard::LockGuard;
@@ -31,8 +31,9 @@ pub(in crate::layer) fn guarded<B>(
     cut_off: impl Fn(LockError) -> BoxError + Clone + Send + 'static,
 ) -> LocalBody
 where
-    B: Body<Error: Into<BoxError>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
+    let body = body.map_err(Into::into);
     let rest = body.size_hint();
     // A body that says its length itself has only trailers behind it.
     let may_exceed = rest.exact() != length;
@@ -45,8 +46,7 @@ where
                 return Ok(None);
             };
             let Some((guard, timed)) = lock else {
-                let frame = poll_fn(|cx| poll_bytes(body.as_mut(), cx)).await;
-                let frame = frame.transpose()?;
+                let frame = body.frame().await.transpose()?;
                 let is_end = body.is_end_stream();
                 return Ok(frame.map(|frame| ((frame, is_end), (Some(body), None, length))));
             };
@@ -56,10 +56,7 @@ where
             if watched.is_some_and(LockGuard::is_lost) {
                 return Err(cut_off(LockError::Lost));
             }
-            let frame = {
-                let next = poll_fn(|cx| poll_bytes(body.as_mut(), cx));
-                unless_lost(watched, pin!(held.around(next))).await
-            };
+            let frame = unless_lost(watched, pin!(held.around(body.frame()))).await;
             let frame = frame.map_err(&cut_off)?.transpose()?;
             let is_last = frame.as_ref().is_none_or(|frame| {
                 length = length.map(|length| length.saturating_sub(sent(frame)));
