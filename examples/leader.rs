@@ -37,10 +37,10 @@ async fn main() -> anyhow::Result<()> {
     let mut stop = signal(SignalKind::terminate())?;
     println!("candidate {}", std::process::id());
     let candidate = locks
-        .leader("lock:scheduler")
+        .lock("lock:scheduler")
         .lease(Lease::Renewed(Duration::from_secs(3)));
     tokio::select! {
-        ended = candidate.run(schedule) => ended?,
+        ended = candidate.lead(Duration::ZERO, schedule) => ended?,
         _ = stop.recv() => println!("{} resigns", std::process::id()),
     }
     // Releases the leadership, so that the next candidate need not wait for the lease to end.

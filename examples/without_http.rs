@@ -37,8 +37,9 @@ async fn main() -> Result<(), LockError> {
     }
 
     // Once at all, under a name; a repeat gets the value.
-    let bill = locks.once("billing:2026-11-22", Duration::from_secs(86_400));
-    let bills = bill.run(async |_| Ok::<_, LockError>(17)).await;
+    let bill = locks.lock("billing:2026-11-22");
+    let day = Duration::from_secs(86_400);
+    let bills = bill.once(day, async |_| Ok::<_, LockError>(17)).await;
     println!("bills: {:?}", bills.map(|bills| bills.value));
 
     // Work that must stop when the lock is lost, on a lease that is not renewed.

@@ -14,7 +14,7 @@ use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::keeper;
 use crate::limits::{CONFIRMATION, FOR_EVER};
-use crate::lock::{LockKey, LockMode, Namespace};
+use crate::lock::{LockKey, LockMode, Namespace, ResourceKey};
 use crate::release::Core;
 use crate::store::{Asked, DynInspect, Feature, LockStore, Unsupported};
 pub use crate::table::{HoldSnapshot, KeySnapshot, WaiterSnapshot};
@@ -29,7 +29,6 @@ mod events;
 mod held;
 mod request;
 mod snapshot;
-mod target;
 #[cfg(test)]
 mod tests;
 mod ticket;
@@ -43,7 +42,6 @@ pub use request::LockRequest;
 pub(crate) use request::Started;
 use request::Targets;
 pub use snapshot::Snapshot;
-pub use target::Target;
 
 /// Takes locks in a store. Cheap to clone; clones are the same client.
 ///
@@ -141,7 +139,7 @@ impl LockClient {
     ///
     /// Inside a handler, or a body, whose layer holds the key, another owner would wait for its own request. The client then fails with
     /// [`LockError::Invalid`] at once, unless the program moved the work to another task, or it does not wait.
-    pub fn lock(&self, key: impl Into<Target>) -> LockRequest {
+    pub fn lock(&self, key: impl Into<ResourceKey>) -> LockRequest {
         LockRequest::new(self.clone(), Targets::One(self.target(key)))
     }
 
@@ -167,7 +165,10 @@ impl LockClient {
     /// # Cancel safety
     ///
     /// That of [`LockRequest::acquire`].
-    pub async fn try_lock(&self, key: impl Into<Target>) -> Result<Option<LockGuard>, LockError> {
+    pub async fn try_lock(
+        &self,
+        key: impl Into<ResourceKey>,
+    ) -> Result<Option<LockGuard>, LockError> {
         self.lock(key).try_acquire().await
     }
 
@@ -193,7 +194,7 @@ impl LockClient {
     /// ```
     pub fn lock_all<T>(&self, keys: impl IntoIterator<Item = T>) -> LockRequest
     where
-        T: Into<Target>,
+        T: Into<ResourceKey>,
     {
         let targets = keys.into_iter().map(|key| self.target(key));
         LockRequest::new(self.clone(), Targets::All(targets.collect()))
@@ -218,7 +219,7 @@ impl LockClient {
     /// ```
     pub fn lock_any<T>(&self, keys: impl IntoIterator<Item = T>) -> LockRequest
     where
-        T: Into<Target>,
+        T: Into<ResourceKey>,
     {
         let targets = keys.into_iter().map(|key| self.target(key));
         LockRequest::new(self.clone(), Targets::Any(targets.collect()))
@@ -334,8 +335,8 @@ impl LockClient {
     }
 
     /// What a caller asks for, in the client's name space.
-    fn target(&self, key: impl Into<Target>) -> Target {
-        let target: Target = key.into();
+    fn target(&self, key: impl Into<ResourceKey>) -> ResourceKey {
+        let target: ResourceKey = key.into();
         target.within(&self.inner.namespace)
     }
 

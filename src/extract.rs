@@ -25,9 +25,9 @@ use http::request::Parts;
 
 use crate::error::LockError;
 use crate::guard::LockHandle;
-use crate::layer::{Rejection, RejectionKind, RejectionLog};
+use crate::layer::{Rejection, RejectionLog};
 use crate::lock::{FencingToken, Owner};
-use crate::telemetry::{Route, SeldomByText};
+use crate::telemetry::Route;
 
 mod locked;
 
@@ -50,12 +50,13 @@ impl IntoResponse for LockError {
     }
 }
 
+/// Its rejection is [`Misconfigured`](crate::RejectionKind::Misconfigured): the program is not configured as the handler expects.
 impl<S: Send + Sync> FromRequestParts<S> for LockHandle {
-    type Rejection = NotHeld;
+    type Rejection = Rejection;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, NotHeld> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Rejection> {
         let lock = Self::of(&parts.extensions);
-        lock.cloned().ok_or(NotHeld::NoLock)
+        lock.cloned().ok_or_else(|| misconfigured(NO_LOCK))
     }
 }
 
@@ -67,15 +68,17 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for LockHandle {
     }
 }
 
+/// Its rejection is [`Misconfigured`](crate::RejectionKind::Misconfigured).
 impl<S: Send + Sync> FromRequestParts<S> for FencingToken {
-    type Rejection = NotHeld;
+    type Rejection = Rejection;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, NotHeld> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Rejection> {
         let handle = <LockHandle as FromRequestParts<S>>::from_request_parts(parts, state).await?;
         if handle.keys().nth(1).is_some() {
-            return Err(NotHeld::SeveralTokens);
+            return Err(misconfigured(SEVERAL_TOKENS));
         }
-        handle.fencing_token().ok_or(NotHeld::NoToken)
+        let token = handle.fencing_token();
+        token.ok_or_else(|| misconfigured(NO_TOKEN))
     }
 }
 
@@ -87,38 +90,15 @@ impl<S: Send + Sync> FromRequestParts<S> for Owner {
     }
 }
 
-/// Why a handler does not get the layer's lock: the program is not configured as the handler expects (500).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum NotHeld {
-    /// No layer has seen the request, or it let the request pass without a lock.
-    #[error(
-        "no lock is held around this request. Is `DistributedLockLayer` enabled? Extract `Option<LockHandle>` where it lets \
-         requests pass"
-    )]
-    NoLock,
-    /// The lock has no fencing token.
-    #[error(
-        "the lock has no fencing token. Is `DistributedLockLayer::fenced` set, and the mode exclusive?"
-    )]
-    NoToken,
-    /// The lock has several keys, each with a token of its own.
-    #[error(
-        "the lock has several keys. Extract `LockHandle`, whose `fencing_tokens` names each key with its token"
-    )]
-    SeveralTokens,
-}
+const NO_LOCK: &str = "no lock is held around this request. Is `DistributedLockLayer` enabled? Extract `Option<LockHandle>` where it \
+     lets requests pass";
+const NO_TOKEN: &str =
+    "the lock has no fencing token. Is `DistributedLockLayer::fenced` set, and the mode exclusive?";
+const SEVERAL_TOKENS: &str = "the lock has several keys. Extract `LockHandle`, whose `fencing_tokens` names each key with its token";
 
-/// A 500 `lock-misconfigured`. The text, which is advice for the programmer, is logged as an error and not sent.
-impl IntoResponse for NotHeld {
-    fn into_response(self) -> Response {
-        // Clients decide how many requests cause it.
-        static LINES: LazyLock<SeldomByText> = LazyLock::new(SeldomByText::default);
-        if let Some(left_out) = LINES.due(self.to_string()) {
-            tracing::error!(left_out, "{self}");
-        }
-        response(Rejection::new(RejectionKind::Misconfigured))
-    }
+/// The text is advice for the programmer: it is logged as an error, and not sent.
+fn misconfigured(advice: &'static str) -> Rejection {
+    LockError::invalid(advice).into()
 }
 
 fn response(rejection: Rejection) -> Response {

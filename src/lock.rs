@@ -13,11 +13,13 @@ use uuid::fmt::Hyphenated;
 mod key;
 mod namespace;
 mod resource;
+mod resource_key;
 
 pub use key::LockKey;
 pub(crate) use key::{KeyMap, hex};
 pub(crate) use namespace::Namespace;
-pub use resource::{Resource, ResourceKey};
+pub use resource::Resource;
+pub use resource_key::ResourceKey;
 
 /// The rule about which holds on one key may coexist.
 ///

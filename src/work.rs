@@ -8,14 +8,13 @@ use tokio::time::Instant;
 
 mod once;
 
-pub use once::{Done, Once, OnceError};
+pub use once::{Done, OnceError};
 
 use crate::backoff::Backoff;
-use crate::client::{LockClient, LockRequest};
+use crate::client::LockRequest;
 use crate::error::LockError;
 use crate::guard::{LockGuard, LockHandle};
 use crate::limits::FOR_EVER;
-use crate::lock::{Lease, LockKey, LockMode};
 use crate::telemetry::Seldom;
 
 /// How long a candidate waits before it asks again after a failure of the store.
@@ -66,7 +65,7 @@ impl LockRequest {
     /// clock is ahead runs the job, and the others find the key taken. The time must be longer than that between the first and the last
     /// process that asks for one tick: the difference of their clocks, plus the delay of their timers, plus the time that the store
     /// takes to answer. A process that asks later, because it was paused or its network stalled, runs the job again. Half the time
-    /// between two ticks is a good choice. Where a second run does harm, use [`LockClient::once`] with the tick in the name: it keeps
+    /// between two ticks is a good choice. Where a second run does harm, use [`once`](Self::once) with the tick in the name: it keeps
     /// a record, and depends on no clock.
     ///
     /// ```
@@ -222,50 +221,14 @@ impl LockGuard {
     }
 }
 
-impl LockClient {
-    /// Makes a candidate for the leadership of `name`, which is the name of a lock.
-    ///
-    /// See [`Candidate::run`].
-    pub fn leader(&self, name: impl Into<LockKey>) -> Candidate {
-        let request = self.lock(name.into()).wait(FOR_EVER);
-        Candidate {
-            request: match self.supports(LockMode::Reentrant, true) {
-                Ok(()) => request.fenced(),
-                Err(_) => request,
-            },
-            grace: Duration::ZERO,
-        }
-    }
-}
-
-/// A process that wants to be the leader. Made by [`LockClient::leader`].
-#[derive(Debug, Clone)]
-#[must_use = "a candidate does nothing until it runs"]
-pub struct Candidate {
-    request: LockRequest,
-    grace: Duration,
-}
-
-impl Candidate {
-    /// Sets how long the leadership of a dead process lasts (default: renewed at 30 s).
-    pub fn lease(mut self, lease: Lease) -> Self {
-        self.request = self.request.lease(lease);
-        self
-    }
-
-    /// Gives the work this time to end after its term was lost (default: none), as [`LockGuard::run_with_grace`] does: it
-    /// learns of the loss by [`LockHandle::lost`], and when it has ended, the process is a candidate again. The next leader may
-    /// work meanwhile.
-    pub fn grace(mut self, grace: Duration) -> Self {
-        self.grace = grace;
-        self
-    }
-
+impl LockRequest {
     /// Waits until this process is the leader, and then runs `work`, until `work` ends.
     ///
-    /// One process of the fleet runs `work`; the others wait. When `work` ends, the leadership is released, and the next
-    /// candidate takes over within about a round trip. When the leadership is lost, the future of `work` is dropped within
-    /// the lease, after its [`grace`](Self::grace), and the process is a candidate again; `work` is called once for each term.
+    /// One process of the fleet runs `work`; the others wait, however long the [`wait`](Self::wait) is. When `work` ends, the
+    /// leadership is released, and the next candidate takes over within about a round trip. When the leadership is lost, `work` has
+    /// the `grace` to end, as with [`LockGuard::run_with_grace`]; without one its future is dropped. Then the process is a candidate
+    /// again; `work` is called once for each term. The next leader may work during the grace. The [`lease`](Self::lease) is how long
+    /// the leadership of a dead process lasts.
     ///
     /// `work` gets a handle of the lock. Its [fencing token](LockHandle::fencing_token) numbers the terms: a later term has a
     /// larger one. With a store without tokens, such as a quorum, it is `None`. Let the resource refuse a token that is smaller
@@ -274,10 +237,11 @@ impl Candidate {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tower_distributed_lock::LockError> {
+    /// use std::time::Duration;
     /// use tower_distributed_lock::{LockClient, MemoryStore};
     ///
     /// let locks = LockClient::new(MemoryStore::new());
-    /// let ticks = locks.leader("lock:scheduler").run(async |lock| {
+    /// let ticks = locks.lock("lock:scheduler").lead(Duration::ZERO, async |lock| {
     ///     let term = lock.fencing_token();
     ///     println!("leader in term {term:?}");
     ///     3 // ticks; a service loops here until it stops
@@ -297,15 +261,16 @@ impl Candidate {
     /// # Cancel safety
     ///
     /// Dropping the future drops that of `work`, and releases the leadership in the background.
-    pub async fn run<F, W>(self, mut work: F) -> Result<W::Output, LockError>
+    pub async fn lead<F, W>(self, grace: Duration, mut work: F) -> Result<W::Output, LockError>
     where
         F: FnMut(LockHandle) -> W,
         W: Future,
     {
+        let request = self.wait(FOR_EVER).fenced_if_supported();
         let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let failures = Seldom::default();
         loop {
-            let guard = match self.request.clone().acquire().await {
+            let guard = match request.clone().acquire().await {
                 Ok(guard) => guard,
                 Err(
                     error @ (LockError::Busy { .. }
@@ -323,9 +288,9 @@ impl Candidate {
                 Err(error) => return Err(error),
             };
             pauses.reset();
-            let value = guard.while_held(self.grace, &mut work).await;
+            let value = guard.while_held(grace, &mut work).await;
             // With a grace, work that ends after the loss has tidied up, and has not ended the term by itself.
-            let has_ended = self.grace.is_zero() || !guard.is_lost();
+            let has_ended = grace.is_zero() || !guard.is_lost();
             let released = guard.release().await;
             match value {
                 Some(value) if has_ended => return released.map(|()| value),

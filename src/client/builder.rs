@@ -123,9 +123,9 @@ impl LockClientBuilder {
     /// one Redis and no lock (default: nothing).
     ///
     /// With `namespace("prod-shop")` the key `lock:order:42` is `prod-shop:lock:order:42` in the store; so is what belongs to
-    /// it, such as its record and its channels. Layers, extractors, [`leader`](LockClient::leader), [`once`](LockClient::once) and
-    /// [`admin`](LockClient::admin) of the client use the name space too. [`LockKey::name`], logs and errors show the name without
-    /// it. A hash tag in a key's name keeps its meaning in a Cluster.
+    /// it, such as its record and its channels. Layers, extractors and the [`admin`](LockClient::admin) of the client use the name
+    /// space too. [`LockKey::name`], logs and errors show the name without it. A hash tag in a key's name keeps its meaning in a
+    /// Cluster.
     ///
     /// A name space is one word, which may stand in braces, and its end: the colons or dots in which it ends, else a colon that
     /// is added, as in `app.`, `test::` and `{app}`, which is `{app}:`. None begins another, and a name in a name space does not

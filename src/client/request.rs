@@ -7,13 +7,12 @@ use tokio::time::Instant;
 
 use super::LockClient;
 use super::held;
-use super::target::Target;
 use super::ticket::Ticket;
 use super::wait::Wait;
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::limits::{self, FOR_EVER};
-use crate::lock::{Lease, LockKey, LockMode, Owner};
+use crate::lock::{Lease, LockKey, LockMode, Owner, ResourceKey};
 use crate::release::Share;
 use crate::table::Terms;
 use crate::telemetry::{LockEventKind, Route, Waiting};
@@ -61,9 +60,9 @@ pub struct LockRequest {
 
 #[derive(Debug, Clone)]
 pub(super) enum Targets {
-    One(Target),
-    All(Vec<Target>),
-    Any(Vec<Target>),
+    One(ResourceKey),
+    All(Vec<ResourceKey>),
+    Any(Vec<ResourceKey>),
 }
 
 impl LockRequest {
@@ -168,6 +167,15 @@ impl LockRequest {
         self
     }
 
+    /// Requests fencing tokens if there are any for its modes.
+    pub(crate) fn fenced_if_supported(self) -> Self {
+        let is_supported = |mode: LockMode| self.client.supports(mode, mode.is_exclusive()).is_ok();
+        match self.has_exclusive() && self.modes().all(is_supported) {
+            true => self.fenced(),
+            false => self,
+        }
+    }
+
     /// Sets the route of its measurements.
     #[inline]
     pub(crate) fn route(mut self, route: Route) -> Self {
@@ -235,7 +243,7 @@ impl LockRequest {
         match entered {
             Ok(Some(share)) => Ok(Started::Granted(guard(share).observed(waiting))),
             Ok(None) => {
-                let keys = request.targets().iter().map(|target| &target.key);
+                let keys = request.targets().iter().map(|target| target.key());
                 waiting.wait_for(keys.filter_map(|key| ticket.core.table.span_of(key)));
                 Ok(Started::Waits(Acquisition {
                     ticket,
@@ -257,10 +265,10 @@ impl LockRequest {
     fn enter<'a>(
         &'a self,
         ticket: &mut Ticket<'a>,
-        target: &'a Target,
+        target: &'a ResourceKey,
         wait: Wait,
     ) -> Result<Option<Share>, LockError> {
-        match ticket.enter(&target.key, &self.terms)? {
+        match ticket.enter(target.key(), &self.terms)? {
             None if ticket.asks() && ticket.core.store.answers_at_once() => ticket.ask_now(wait),
             entered => Ok(entered),
         }
@@ -289,7 +297,7 @@ impl LockRequest {
         let targets = self.targets();
         let database = self.client.inner.core.store.capabilities.for_traces();
         let (route, mode) = (&self.terms.route, self.mode_name());
-        let keys = || targets.iter().map(|target| &target.key).collect();
+        let keys = || targets.iter().map(|target| target.key()).collect();
         Waiting::begin(route, mode, now, database, keys)
     }
 
@@ -304,11 +312,11 @@ impl LockRequest {
                 waited: began.elapsed(),
             };
             let events = self.client.event_reporter();
-            events.tell(&first.key, mode, &self.terms.route, refused);
+            events.tell(first.key(), mode, &self.terms.route, refused);
         }
     }
 
-    fn targets(&self) -> &[Target] {
+    fn targets(&self) -> &[ResourceKey] {
         match &self.targets {
             Targets::One(target) => std::slice::from_ref(target),
             Targets::All(targets) | Targets::Any(targets) => targets,
@@ -354,9 +362,21 @@ impl LockRequest {
         self.modes().all(|mode| mode == LockMode::Read)
     }
 
+    pub(crate) fn client(&self) -> &LockClient {
+        &self.client
+    }
+
+    /// The only key, if no other request can join its hold.
+    pub(crate) fn unshared_key(&self) -> Option<&LockKey> {
+        match &self.targets {
+            Targets::One(target) if self.terms.owner.is_none() => Some(target.key()),
+            _ => None,
+        }
+    }
+
     /// The first key.
     pub(crate) fn key(&self) -> &LockKey {
-        &self.targets()[0].key
+        self.targets()[0].key()
     }
 
     fn check(&self) -> Result<(), LockError> {
@@ -381,20 +401,22 @@ impl LockRequest {
         targets.try_for_each(|target| self.check_one(target))
     }
 
-    fn check_one(&self, target: &Target) -> Result<(), LockError> {
+    fn check_one(&self, target: &ResourceKey) -> Result<(), LockError> {
         let mode = target.mode_in(self.mode);
         self.client
             .namespace()
-            .check(&target.key)
+            .check(target.key())
             .map_err(LockError::invalid)?;
-        target.check(mode)?;
+        if let Some(mismatch) = target.mismatch(mode) {
+            return Err(LockError::invalid(mismatch));
+        }
         if self.terms.owner.is_none() && !self.terms.wait.is_zero() {
-            held::check(self.client.id(), &target.key, mode)?;
+            held::check(self.client.id(), target.key(), mode)?;
         }
         let fenced = self.terms.fenced && mode.is_exclusive();
         let supported = self.client.supports(mode, fenced);
         supported
-            .and_then(|()| self.client.inner.core.store.partition(&target.key))
+            .and_then(|()| self.client.inner.core.store.partition(target.key()))
             .map(drop)
             .map_err(LockError::Unsupported)
     }

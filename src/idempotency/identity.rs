@@ -7,10 +7,9 @@ use http::request::Parts;
 use smallvec::SmallVec;
 
 use super::settings::IdempotencySettings;
-use crate::client::Target;
 use crate::error::LockError;
 use crate::key::{Keys, original_path, template};
-use crate::lock::LockKey;
+use crate::lock::{LockKey, ResourceKey};
 
 impl IdempotencySettings {
     /// The name of a request's lock and record: method, route, tenant and key. Beside it the tenant, as the scope of the record.
@@ -33,7 +32,7 @@ impl IdempotencySettings {
         };
         let scope = [parts.method.as_str(), &route(parts), &tenant];
         let keys = keys.into_targets();
-        let keys: SmallVec<[&LockKey; 1]> = keys.iter().map(Target::key).collect();
+        let keys: SmallVec<[&LockKey; 1]> = keys.iter().map(ResourceKey::key).collect();
         let name = LockKey::scoped("idempotency", scope, &keys);
         Ok((name, tenant.into()))
     }

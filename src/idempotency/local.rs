@@ -1,6 +1,6 @@
 //! Finished records that the process remembers by itself.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,8 +14,8 @@ pub(super) const READ: Duration = Duration::from_secs(60);
 
 /// The latest records, at most `limit` of them. A record does not change, so a copy of it answers as well.
 ///
-/// The mutex protects the records and the order in which they came, the oldest first. Each record is in both. One whose time is
-/// over stays until its turn, and is not returned.
+/// The mutex protects the records and the order in which they were remembered, the oldest first. Each record is in both, under the
+/// same number. One whose time is over stays until its turn, and is not returned.
 #[derive(Debug, Default)]
 pub(super) struct LocalRecords {
     limit: usize,
@@ -24,8 +24,17 @@ pub(super) struct LocalRecords {
 
 #[derive(Debug, Default)]
 struct State {
-    records: HashMap<LockKey, (Bytes, Instant)>,
-    order: VecDeque<LockKey>,
+    records: HashMap<LockKey, Remembered>,
+    order: BTreeMap<u64, LockKey>,
+    /// The number of the next record.
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Remembered {
+    record: Bytes,
+    until: Instant,
+    number: u64,
 }
 
 impl LocalRecords {
@@ -39,25 +48,29 @@ impl LocalRecords {
             return None;
         }
         let state = self.state.lock();
-        let (record, until) = state.records.get(name)?;
-        (Instant::now() < *until).then(|| record.clone())
+        let known = state.records.get(name)?;
+        (Instant::now() < known.until).then(|| known.record.clone())
     }
 
-    /// Remembers a record until then.
+    /// Remembers a record until then, in place of an earlier one of the name.
     pub(super) fn remember(&self, name: &LockKey, record: Bytes, until: Instant) {
         if self.limit == 0 {
             return;
         }
         let state = &mut *self.state.lock();
-        if state
-            .records
-            .insert(name.clone(), (record, until))
-            .is_none()
-        {
-            state.order.push_back(name.clone());
+        let number = state.next;
+        state.next += 1;
+        let newest = Remembered {
+            record,
+            until,
+            number,
+        };
+        if let Some(before) = state.records.insert(name.clone(), newest) {
+            state.order.remove(&before.number);
         }
+        state.order.insert(number, name.clone());
         if state.order.len() > self.limit
-            && let Some(oldest) = state.order.pop_front()
+            && let Some((_, oldest)) = state.order.pop_first()
         {
             state.records.remove(&oldest);
         }

@@ -22,7 +22,7 @@ use crate::telemetry::{Route, idempotent_request, idempotent_response};
 impl<B, R> Protocol<B, R> for IdempotencyLayer
 where
     B: Body<Data: Send, Error: Into<BoxError>> + From<Bytes> + Send + 'static,
-    R: Body<Error: Into<BoxError>> + Send + 'static,
+    R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     type Context = RecordContext;
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream};
 use http::header::CONTENT_LENGTH;
 use http::{Response, StatusCode, response};
@@ -67,7 +67,7 @@ impl IdempotencySettings {
         context: &RecordContext,
     ) -> (Response<ResponseBody<R>>, Option<Record>)
     where
-        R: Body<Error: Into<BoxError>> + Send + 'static,
+        R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let (mut parts, body) = response.into_parts();
         if !self.is_final(&parts) {
@@ -132,7 +132,7 @@ async fn read<R>(
     limit: usize,
 ) -> Result<Bytes, (&'static str, ResponseBody<R>)>
 where
-    R: Body<Error: Into<BoxError>> + Send + 'static,
+    R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let exact = body.size_hint().exact();
     let length = match length(parts, exact) {
@@ -142,8 +142,6 @@ where
     };
     let ends = length.is_some() || parts.extensions.get::<Recording>().is_some();
     let until = Instant::now() + if ends { FOR_EVER } else { LAST_MOMENT };
-    let body =
-        body.map_frame(|frame| frame.map_data(|mut data| data.copy_to_bytes(data.remaining())));
     // Fused, because a body is not polled after its end.
     let mut frames = Box::pin(StreamExt::fuse(BodyStream::new(body.map_err(Into::into))));
     let mut read = BytesMut::new();

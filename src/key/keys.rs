@@ -1,12 +1,11 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::KeyError;
-use crate::client::Target;
 use crate::lock::{LockKey, LockMode, ResourceKey};
 
 /// The keys of a request: none, one, or several that are locked together.
 #[derive(Debug, Clone, Default)]
-pub struct Keys(SmallVec<[Target; 1]>);
+pub struct Keys(SmallVec<[ResourceKey; 1]>);
 
 impl Keys {
     /// Whether the request names no key.
@@ -20,7 +19,7 @@ impl Keys {
     }
 
     /// What is asked for.
-    pub(crate) fn into_targets(self) -> SmallVec<[Target; 1]> {
+    pub(crate) fn into_targets(self) -> SmallVec<[ResourceKey; 1]> {
         self.0
     }
 }

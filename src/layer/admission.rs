@@ -99,7 +99,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         for target in &mut targets {
             target.or_mode(mode);
             if let Some(tenant) = &tenant {
-                target.tenant(tenant);
+                *target = target.tenant(tenant);
             }
         }
         let request = match targets.into_inner() {

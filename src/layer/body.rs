@@ -4,8 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, Bytes};
-use futures_util::future;
+use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Either, Full};
@@ -38,22 +37,25 @@ pin_project! {
     ///
     /// It is the handler's body, unchanged or with the lock inside ([`ReleaseOn::BodyEnd`](super::ReleaseOn::BodyEnd)),
     /// or the body of the layer's own response.
+    ///
+    /// Its data are [`Bytes`], as those of the bodies of axum, hyper and tonic; a handler's body with other data goes through
+    /// [`map_frame`](BodyExt::map_frame) first.
     pub struct ResponseBody<B> {
         #[pin]
-        body: future::Either<B, LocalBody>,
+        body: Either<B, LocalBody>,
     }
 }
 
 impl<B> ResponseBody<B> {
     /// The handler's body, without a lock.
     pub(crate) fn handlers(body: B) -> Self {
-        let body = future::Either::Left(body);
+        let body = Either::Left(body);
         Self { body }
     }
 
     /// A body of the layer.
     pub(crate) fn local(body: LocalBody) -> Self {
-        let body = future::Either::Right(body);
+        let body = Either::Right(body);
         Self { body }
     }
 }
@@ -67,8 +69,7 @@ impl<B: Default> Default for ResponseBody<B> {
 
 impl<B> Body for ResponseBody<B>
 where
-    B: Body,
-    B::Error: Into<BoxError>,
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
     type Data = Bytes;
     type Error = BoxError;
@@ -77,24 +78,15 @@ where
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match self.project().body.as_pin_mut() {
-            future::Either::Left(body) => poll_bytes(body, cx),
-            future::Either::Right(body) => body.poll_frame(cx),
-        }
+        self.project().body.poll_frame(cx)
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.body {
-            future::Either::Left(body) => body.is_end_stream(),
-            future::Either::Right(body) => body.is_end_stream(),
-        }
+        self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.body {
-            future::Either::Left(body) => body.size_hint(),
-            future::Either::Right(body) => body.size_hint(),
-        }
+        self.body.size_hint()
     }
 }
 
@@ -102,21 +94,4 @@ impl<B> fmt::Debug for ResponseBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseBody").finish_non_exhaustive()
     }
-}
-
-/// Polls a body with any data type; `Bytes` are not copied.
-fn poll_bytes<B>(
-    body: Pin<&mut B>,
-    cx: &mut Context<'_>,
-) -> Poll<Option<Result<Frame<Bytes>, BoxError>>>
-where
-    B: Body,
-    B::Error: Into<BoxError>,
-{
-    body.poll_frame(cx).map(|frame| {
-        frame.map(|frame| match frame {
-            Ok(frame) => Ok(frame.map_data(|mut data| data.copy_to_bytes(data.remaining()))),
-            Err(error) => Err(error.into()),
-        })
-    })
 }

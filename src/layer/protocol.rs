@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
@@ -26,7 +27,7 @@ impl<const STREAMED: bool, B, R> Protocol<B, R> for DistributedLockLayer<STREAME
 where
     Self: TakesBody<B>,
     B: Send + 'static,
-    R: Body<Error: Into<BoxError>> + Send + 'static,
+    R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     type Context = Confirm;
 

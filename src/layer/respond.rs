@@ -13,7 +13,7 @@ use super::body::{LocalBody, ResponseBody, local, whole};
 use super::rejection::{Rejection, RejectionKind};
 use crate::error::{BoxError, LockError};
 use crate::key::route_of;
-use crate::telemetry::{Route, Seldom, SeldomByText};
+use crate::telemetry::{Route, SeldomByText};
 
 type Respond = dyn Fn(&Rejection) -> Response<LocalBody> + Send + Sync;
 
@@ -85,16 +85,9 @@ fn leave_out_body(response: &mut Response<LocalBody>) {
     }
 }
 
-const NOT_SERVED: &str = "a request was not served";
-
 /// The log of requests that were not served, or whose outcome is unknown.
 #[derive(Debug, Default)]
-pub(crate) struct RejectionLog {
-    misconfigured: SeldomByText,
-    unreadable: Seldom,
-    unavailable: Seldom,
-    lost: Seldom,
-}
+pub(crate) struct RejectionLog(SeldomByText);
 
 impl RejectionLog {
     /// Logs a rejection with its causes, at most once a minute for each kind that a failure multiplies, and for each mistake of
@@ -102,14 +95,16 @@ impl RejectionLog {
     pub(crate) fn rejected(&self, rejection: &Rejection, route: &Route) {
         let (error, kind) = (rejection as &dyn Error, rejection.kind());
         let route = route.template();
-        let (due, what) = match kind {
-            RejectionKind::Lost => (self.lost.due(), "a request has an unknown outcome"),
-            RejectionKind::Misconfigured => {
-                (self.misconfigured.due(rejection.to_string()), NOT_SERVED)
+        let what = match kind {
+            RejectionKind::Lost => "a request has an unknown outcome",
+            _ => "a request was not served",
+        };
+        let due = match kind {
+            RejectionKind::Misconfigured => self.0.due(rejection.to_string()),
+            RejectionKind::Lost | RejectionKind::RecordUnreadable | RejectionKind::Unavailable => {
+                self.0.due(kind.as_str())
             }
-            RejectionKind::RecordUnreadable => (self.unreadable.due(), NOT_SERVED),
-            RejectionKind::Unavailable => (self.unavailable.due(), NOT_SERVED),
-            _ => (None, NOT_SERVED),
+            _ => None,
         };
         match due {
             None => tracing::debug!(rejection = error, route, "{what}"),

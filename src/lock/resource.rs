@@ -1,6 +1,6 @@
 use std::fmt::Display;
 
-use super::{LockFamily, LockKey, LockMode};
+use super::{LockFamily, LockKey, LockMode, ResourceKey};
 
 /// A kind of locked resource, such as orders: one name and one family of modes, for the layer, the client and the admin.
 ///
@@ -98,10 +98,7 @@ impl Resource {
         P: IntoIterator,
         P::Item: AsRef<str>,
     {
-        ResourceKey {
-            key: LockKey::from_parts(self.name, components),
-            mode: self.mode,
-        }
+        ResourceKey::of(LockKey::from_parts(self.name, components), self.mode)
     }
 }
 
@@ -129,46 +126,6 @@ impl From<&'static str> for Resource {
 impl From<&Self> for Resource {
     fn from(resource: &Self) -> Self {
         *resource
-    }
-}
-
-/// The key of one thing of a [`Resource`], and its family of modes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ResourceKey {
-    key: LockKey,
-    mode: Option<LockMode>,
-}
-
-impl ResourceKey {
-    /// The name.
-    pub fn key(&self) -> &LockKey {
-        &self.key
-    }
-
-    /// The same thing of one tenant: see [`LockKey::tenant`].
-    #[must_use]
-    pub fn tenant(&self, tenant: impl AsRef<str>) -> Self {
-        Self {
-            key: self.key.tenant(tenant),
-            mode: self.mode,
-        }
-    }
-
-    /// The key, and the mode of a caller that names none; `None`: any family.
-    pub(crate) fn into_parts(self) -> (LockKey, Option<LockMode>) {
-        (self.key, self.mode)
-    }
-}
-
-impl From<ResourceKey> for LockKey {
-    fn from(resource: ResourceKey) -> Self {
-        resource.key
-    }
-}
-
-impl From<&ResourceKey> for LockKey {
-    fn from(resource: &ResourceKey) -> Self {
-        resource.key.clone()
     }
 }
 

@@ -195,7 +195,7 @@ impl Store {
             }
         }
         match &self.kind {
-            Kind::Memory(store) => Asked::Now(store.release_now(hold, record.as_ref())),
+            Kind::Memory(store) => Asked::Now(Ok(store.release_now(hold, record.as_ref()))),
             Kind::Other(store) => {
                 let release = Release::new(hold.clone()).record(record);
                 Asked::Later(store.clone().release_one(release))

@@ -172,8 +172,8 @@ impl LockStore for MemoryStore {
         for Release { hold, record } in releases {
             check_record(hold, record.as_ref())?;
         }
-        let release = |release: &Release| self.release_now(&release.hold, release.record.as_ref());
-        releases.iter().map(release).collect()
+        let release = |Release { hold, record }: &Release| self.release_now(hold, record.as_ref());
+        Ok(releases.iter().map(release).collect())
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -217,13 +217,8 @@ impl LockStore for MemoryStore {
 }
 
 impl MemoryStore {
-    /// [`LockStore::release`] of one hold.
-    pub(super) fn release_now(
-        &self,
-        hold: &Hold,
-        record: Option<&Record>,
-    ) -> Result<Released, StoreError> {
-        check_record(hold, record)?;
+    /// [`LockStore::release`] of one hold, whose record is checked.
+    pub(super) fn release_now(&self, hold: &Hold, record: Option<&Record>) -> Released {
         let released = self.change(&hold.key, |key, now| {
             let wake = key.state.release(hold)?;
             if let Some(record) = record {
@@ -233,10 +228,10 @@ impl MemoryStore {
             Some(key.ended(hold.mode, &wake, now))
         });
         let Some((signals, notified)) = released else {
-            return Ok(Released::from(HoldStatus::Gone).in_line(true));
+            return Released::from(HoldStatus::Gone).in_line(true);
         };
         signals.send();
-        Ok(Released::new(HoldStatus::Held, notified).in_line(true))
+        Released::new(HoldStatus::Held, notified).in_line(true)
     }
 
     /// Changes the state of `key` as of now.

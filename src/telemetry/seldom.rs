@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -62,21 +63,24 @@ impl Seldom {
     }
 }
 
-/// The largest number of texts that have a throttle of their own.
+/// The largest number of composed texts that have a throttle of their own.
 const TEXTS: usize = 32;
 
-/// Lets one line a minute through for each text, so that a frequent one hides no other. Those beyond the first [`TEXTS`] share a line.
+/// Lets one line a minute through for each text, so that a frequent one hides no other. Composed texts beyond the first [`TEXTS`]
+/// share a line.
 ///
 /// The mutex protects the throttles of the texts. Only that of the text is locked under it.
 #[derive(Debug, Default)]
-pub(crate) struct SeldomByText(Mutex<HashMap<String, Seldom>>);
+pub(crate) struct SeldomByText(Mutex<HashMap<Cow<'static, str>, Seldom>>);
 
 impl SeldomByText {
     /// Whether a line with this text is due. If so, returns how many were left out since the last one.
-    pub(crate) fn due(&self, mut text: String) -> Option<u64> {
+    pub(crate) fn due(&self, text: impl Into<Cow<'static, str>>) -> Option<u64> {
+        let mut text = text.into();
         let mut throttles = self.0.lock();
-        if throttles.len() >= TEXTS && !throttles.contains_key(&text) {
-            text.clear();
+        let is_known = throttles.contains_key(&text);
+        if matches!(text, Cow::Owned(_)) && throttles.len() >= TEXTS && !is_known {
+            text = Cow::Borrowed("");
         }
         throttles.entry(text).or_default().due()
     }
@@ -95,7 +99,8 @@ mod tests {
         assert_eq!(seldom.due("0".to_owned()), None);
         assert_eq!(seldom.due("one more".to_owned()), Some(0));
         assert_eq!(seldom.due("yet another".to_owned()), None);
-        assert_eq!(seldom.0.lock().len(), TEXTS + 1);
+        assert_eq!(seldom.due("a constant"), Some(0));
+        assert_eq!(seldom.0.lock().len(), TEXTS + 2);
     }
 
     #[tokio::test(start_paused = true)]

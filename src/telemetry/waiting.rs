@@ -14,7 +14,6 @@ use crate::sync::call_outside;
 /// A request for locks, from its first poll until it is granted, refused or dropped.
 pub(crate) struct Waiting {
     labels: Labels,
-    gauges: metrics::Gauges,
     has_ended: bool,
     began: Instant,
     span: Span,
@@ -51,11 +50,9 @@ impl Waiting {
         });
         tracing::trace!(target: TARGET, parent: &span, keys = ?keys(), "waiting");
         let labels = Labels(*route, mode);
-        let gauges = metrics::Gauges::of(&labels);
         Self {
-            _waiter: gauges.waiter(),
+            _waiter: metrics::waiting(&labels),
             labels,
-            gauges,
             has_ended: false,
             began,
             span,
@@ -89,7 +86,7 @@ impl Waiting {
         for live in lives.clone() {
             tracing::debug!(target: TARGET, parent: &self.span, hold = %live.hold().id, "granted");
         }
-        Holding::begin(self.labels, self.gauges, lives)
+        Holding::begin(self.labels, lives)
     }
 
     pub(crate) fn refused(mut self, error: &LockError) {
@@ -110,7 +107,7 @@ impl Waiting {
             self.span
                 .record("waited_ms", self.began.elapsed().as_millis() as u64);
         }
-        self.gauges.record_wait(self.began);
+        metrics::waited(&self.labels, self.began);
     }
 }
 

@@ -7,63 +7,12 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::client::{LockClient, LockRequest, Target};
+use crate::client::{LockClient, LockRequest};
 use crate::error::LockError;
 use crate::guard::LockHandle;
 use crate::limits::FOR_EVER;
-use crate::lock::{Lease, LockKey};
+use crate::lock::LockKey;
 use crate::store::{Feature, Record};
-
-impl LockClient {
-    /// Makes work that runs once under `name`, in one process of all, during the `retention` of its recorded value.
-    ///
-    /// It is for jobs and for consumers of queues: name the work by its identity, such as the day of a nightly job or the id
-    /// of a message.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use std::convert::Infallible;
-    /// use std::time::Duration;
-    /// use tower_distributed_lock::{LockClient, MemoryStore};
-    ///
-    /// let locks = LockClient::new(MemoryStore::new());
-    /// let week = Duration::from_secs(7 * 24 * 60 * 60);
-    /// let bill = || {
-    ///     locks.once("billing:2026-11-22", week).run(async |_lock| {
-    ///         println!("sending invoices");
-    ///         Ok::<u32, Infallible>(17)
-    ///     })
-    /// };
-    /// let first = bill().await?;
-    /// let repeat = bill().await?; // in another process, or tomorrow
-    /// assert_eq!((first.value, first.replayed), (17, false));
-    /// assert_eq!((repeat.value, repeat.replayed), (17, true));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// See [`Once::run`] for the promises.
-    pub fn once(&self, name: impl Into<Target>, retention: Duration) -> Once {
-        let target = name.into();
-        Once {
-            key: target.key().clone(),
-            request: self.lock(target),
-            client: self.clone(),
-            retention: retention.min(FOR_EVER),
-        }
-    }
-}
-
-/// Work that runs once. Made by [`LockClient::once`].
-#[derive(Debug, Clone)]
-#[must_use = "it does nothing until it runs"]
-pub struct Once {
-    client: LockClient,
-    key: LockKey,
-    request: LockRequest,
-    retention: Duration,
-}
 
 /// The value of work that ran once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,37 +51,12 @@ pub enum OnceError<E> {
     Unreadable(#[source] Arc<serde_json::Error>),
 }
 
-impl Once {
-    /// How long to wait while the same work runs elsewhere (default 45 s, longer than the lease of a process that has died). Zero: not at
-    /// all.
+impl LockRequest {
+    /// Runs `work` once under the name of the lock, in one process of all, and remembers its value for the `retention`; or returns the
+    /// value that is remembered.
     ///
-    /// The lease of a process that died is renewed until its death. A caller that began to wait a time *t* before that death needs *t*
-    /// and the [`lease`](Self::lease), so the default covers a death within the first 15 s. For a nightly job that every process begins
-    /// at once, set it to the job's longest time plus the lease: otherwise all of them may have given up when the one that ran it dies.
-    pub fn wait(mut self, wait: Duration) -> Self {
-        self.request = self.request.wait(wait);
-        self
-    }
-
-    /// How soon the work may run again after its process died, and whether its lock is renewed (default: renewed, 30 s).
-    pub fn lease(mut self, lease: Lease) -> Self {
-        self.request = self.request.lease(lease);
-        self
-    }
-
-    /// How long the work may run (default: as long as it needs). After that its lock counts as lost.
-    pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.request = self.request.max_hold(max_hold);
-        self
-    }
-
-    /// What its measurements are labelled with: see [`LockRequest::label`].
-    pub fn label(mut self, label: &'static str) -> Self {
-        self.request = self.request.label(label);
-        self
-    }
-
-    /// Runs `work` and remembers its value, or returns the value that is remembered.
+    /// It is for jobs and for consumers of queues: name the lock by the identity of the work, such as the day of a nightly job or the
+    /// id of a message.
     ///
     /// 1. A value that is remembered is returned at once, without a lock; `work` is not called.
     /// 2. `work` runs under the lock of the name. A repeat meanwhile waits, and then gets the value.
@@ -146,6 +70,37 @@ impl Once {
     /// data, lets a repeat run what was half done. What the work does elsewhere must bear that: see
     /// [the guide](https://github.com/tower-distributed-lock/tower-distributed-lock/blob/main/docs/guide/exactly_once.md).
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::convert::Infallible;
+    /// use std::time::Duration;
+    /// use tower_distributed_lock::{LockClient, MemoryStore};
+    ///
+    /// let locks = LockClient::new(MemoryStore::new());
+    /// let week = Duration::from_secs(7 * 24 * 60 * 60);
+    /// let bill = || {
+    ///     locks.lock("billing:2026-11-22").once(week, async |_lock| {
+    ///         println!("sending invoices");
+    ///         Ok::<u32, Infallible>(17)
+    ///     })
+    /// };
+    /// let first = bill().await?;
+    /// let repeat = bill().await?; // in another process, or tomorrow
+    /// assert_eq!((first.value, first.replayed), (17, false));
+    /// assert_eq!((repeat.value, repeat.replayed), (17, true));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # How long to wait
+    ///
+    /// The [`wait`](Self::wait) is how long a repeat waits while the work runs elsewhere (default 45 s, longer than the lease of a
+    /// process that has died). The lease of a process that died is renewed until its death. A caller that began to wait a time *t*
+    /// before that death needs *t* and the [`lease`](Self::lease), so the default covers a death within the first 15 s. For a nightly
+    /// job that every process begins at once, set it to the job's longest time plus the lease: otherwise all of them may have given up
+    /// when the one that ran it dies.
+    ///
     /// # Errors
     ///
     /// [`OnceError`] says whether `work` was started, and what is remembered.
@@ -154,20 +109,23 @@ impl Once {
     ///
     /// Dropping the future drops that of `work`, and releases the lock in the background; nothing is remembered, unless the
     /// work had ended.
-    pub async fn run<F, W, T, E>(self, work: F) -> Result<Done<T>, OnceError<E>>
+    pub async fn once<F, W, T, E>(
+        self,
+        retention: Duration,
+        work: F,
+    ) -> Result<Done<T>, OnceError<E>>
     where
         F: FnOnce(LockHandle) -> W,
         W: Future<Output = Result<T, E>>,
         T: Serialize + DeserializeOwned,
     {
-        self.check().map_err(OnceError::NotStarted)?;
-        if let Some(value) = self.remembered().await? {
+        let records = Records::of(&self, retention).map_err(OnceError::NotStarted)?;
+        if let Some(value) = records.read().await? {
             return Ok(Done::replayed(value));
         }
-        let acquired = self.request.clone().acquire().await;
-        let guard = acquired.map_err(OnceError::NotStarted)?;
+        let guard = self.acquire().await.map_err(OnceError::NotStarted)?;
         // The work may have run between the first read and the grant. From here no other process records a value.
-        if let Some(value) = self.remembered().await? {
+        if let Some(value) = records.read().await? {
             guard.discard();
             return Ok(Done::replayed(value));
         }
@@ -185,7 +143,7 @@ impl Once {
         };
         let written = serde_json::to_vec(&value);
         let written = written.map_err(|error| OnceError::Unwritable(Arc::new(error)))?;
-        let record = Record::new(written, self.retention);
+        let record = Record::new(written, retention.min(FOR_EVER));
         let recorded = guard.end(Some(record)).in_time().await;
         recorded.map_err(OnceError::Unconfirmed)?;
         Ok(Done {
@@ -193,25 +151,42 @@ impl Once {
             replayed: false,
         })
     }
+}
 
-    fn check(&self) -> Result<(), LockError> {
-        if !self.client.keeps_records() {
+/// Where the value of a request's work is remembered.
+struct Records {
+    client: LockClient,
+    key: LockKey,
+}
+
+impl Records {
+    /// # Errors
+    ///
+    /// The value cannot be remembered as long as that, or others could run the work.
+    fn of(request: &LockRequest, retention: Duration) -> Result<Self, LockError> {
+        let client = request.client().clone();
+        if !client.keeps_records() {
             return Err(LockError::Unsupported(Feature::Records.into()));
         }
-        if self.retention < Duration::from_millis(1) {
+        if retention < Duration::from_millis(1) {
             return Err(LockError::invalid(
                 "a value that is remembered for no time is done again at once: choose a longer retention",
             ));
         }
-        if !self.request.is_exclusive() {
+        if !request.is_exclusive() {
             return Err(LockError::invalid(
                 "work that is done once needs an exclusive mode: a read hold does not keep others from running it",
             ));
         }
-        Ok(())
+        match request.unshared_key().cloned() {
+            Some(key) => Ok(Self { client, key }),
+            None => Err(LockError::invalid(
+                "work that is done once has one name, and a hold that nobody joins: name one key, and no owner",
+            )),
+        }
     }
 
-    async fn remembered<T: DeserializeOwned, E>(&self) -> Result<Option<T>, OnceError<E>> {
+    async fn read<T: DeserializeOwned, E>(&self) -> Result<Option<T>, OnceError<E>> {
         let record = self.client.record(&self.key).await;
         let record: Option<Bytes> = record.map_err(OnceError::NotStarted)?;
         let value = record.map(|record| serde_json::from_slice(&record));

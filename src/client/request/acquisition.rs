@@ -9,12 +9,11 @@ use tracing::Instrument;
 use super::{LockRequest, Targets};
 use crate::client::all::AllOf;
 use crate::client::any::take_any;
-use crate::client::target::Target;
 use crate::client::ticket::Ticket;
 use crate::client::wait::Wait;
 use crate::error::LockError;
 use crate::guard::LockGuard;
-use crate::lock::{LockKey, LockMode};
+use crate::lock::{LockKey, LockMode, ResourceKey};
 use crate::release::{Share, Shares};
 use crate::telemetry::Waiting;
 
@@ -95,11 +94,11 @@ pub(super) fn guard(share: Share) -> LockGuard {
 ///
 /// `Invalid` if a key is asked for in two modes of which one does not stand for both.
 fn in_order(
-    targets: &[Target],
+    targets: &[ResourceKey],
     mode: Option<LockMode>,
 ) -> Result<Vec<(&LockKey, LockMode)>, LockError> {
     let targets = targets.iter();
-    let targets = targets.map(|target| (&target.key, target.mode_in(mode)));
+    let targets = targets.map(|target| (target.key(), target.mode_in(mode)));
     let mut targets: Vec<_> = targets.collect();
     targets.sort_by(|(a, x), (b, y)| a.cmp(b).then(y.is_exclusive().cmp(&x.is_exclusive())));
     let contradict = |pair: &[(&LockKey, LockMode)]| {

@@ -5,10 +5,9 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::LockRequest;
-use crate::client::target::Target;
 use crate::client::wait::{Wait, over};
 use crate::error::LockError;
-use crate::lock::Hold;
+use crate::lock::{Hold, ResourceKey};
 use crate::store::{HoldStatus, Renewal, undecided};
 use crate::table::Side;
 
@@ -42,7 +41,7 @@ impl LockRequest {
         // No hold has this number.
         let id = core.hold_id(0);
         let checks = self.targets().iter().map(|target| {
-            let (key, mode) = (target.key.clone(), target.mode_in(self.mode));
+            let (key, mode) = (target.key().clone(), target.mode_in(self.mode));
             Renewal::check(Hold { key, mode, id })
         });
         let asked = self.client.asked(core.store.renew(checks.collect()));
@@ -64,9 +63,9 @@ impl LockRequest {
         if core.closing.is_cancelled() {
             return Err(LockError::Shutdown);
         }
-        let is_full = |target: &Target| {
+        let is_full = |target: &ResourceKey| {
             let side = Side::of(target.mode_in(self.mode));
-            let waiting = core.table.read(&target.key, |key| key.waiting(side));
+            let waiting = core.table.read(target.key(), |key| key.waiting(side));
             let waiting = waiting.unwrap_or_default();
             let most = self.terms.max_waiters;
             waiting > 0 && most.is_some_and(|most| waiting >= most)

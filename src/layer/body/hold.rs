@@ -1,4 +1,3 @@
-use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
@@ -6,8 +5,9 @@ use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::stream::try_unfold;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
 
-use super::{LocalBody, local, poll_bytes};
+use super::{LocalBody, local};
 use crate::client::Held;
 use crate::error::{BoxError, LockError};
 use crate::guard::LockGuard;
@@ -19,8 +19,8 @@ use crate::layer::unless_lost::unless_lost;
 /// The handler's body with its lock inside. The last frame, or the end of a body that does not say which frame is its last, is
 /// withheld until the release is confirmed. Without a confirmation the body ends with an error instead.
 ///
-/// `length` is the declared length: a reader that has so many bytes does not poll again. `cut_off` makes and logs the error of a body
-/// whose lock is lost, or not confirmed.
+/// `length` is the declared length: a reader that has so many bytes does not poll again. A body that would go on ends there, so that
+/// no part of it runs without the lock. `cut_off` makes and logs the error of a body whose lock is lost, or not confirmed.
 pub(in crate::layer) fn guarded<B>(
     body: B,
     guard: LockGuard,
@@ -31,20 +31,24 @@ pub(in crate::layer) fn guarded<B>(
     cut_off: impl Fn(LockError) -> BoxError + Clone + Send + 'static,
 ) -> LocalBody
 where
-    B: Body<Error: Into<BoxError>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
+    let body = body.map_err(Into::into);
     let rest = body.size_hint();
+    // A body that says its length itself has only trailers behind it.
+    let may_exceed = rest.exact() != length;
     let held = Held::new(guard.handle());
-    let open = (Box::pin(body), Some((guard, timed)), length);
+    let open = (Some(Box::pin(body)), Some((guard, timed)), length);
     let frames = try_unfold(open, move |(body, lock, mut length)| {
         let (held, cut_off) = (held.clone(), cut_off.clone());
         async move {
+            let Some(mut body) = body else {
+                return Ok(None);
+            };
             let Some((guard, timed)) = lock else {
-                let mut body = body;
-                let frame = poll_fn(|cx| poll_bytes(body.as_mut(), cx)).await;
-                let frame = frame.transpose()?;
+                let frame = body.frame().await.transpose()?;
                 let is_end = body.is_end_stream();
-                return Ok(frame.map(|frame| ((frame, is_end), (body, None, length))));
+                return Ok(frame.map(|frame| ((frame, is_end), (Some(body), None, length))));
             };
             // Dropped before the guard.
             let mut body = body;
@@ -52,22 +56,20 @@ where
             if watched.is_some_and(LockGuard::is_lost) {
                 return Err(cut_off(LockError::Lost));
             }
-            let frame = {
-                let next = poll_fn(|cx| poll_bytes(body.as_mut(), cx));
-                unless_lost(watched, pin!(held.around(next))).await
-            };
+            let frame = unless_lost(watched, pin!(held.around(body.frame()))).await;
             let frame = frame.map_err(&cut_off)?.transpose()?;
             let is_last = frame.as_ref().is_none_or(|frame| {
                 length = length.map(|length| length.saturating_sub(sent(frame)));
                 frame.is_trailers() || length == Some(0) || body.is_end_stream()
             });
             if !is_last {
-                let rest = (body, Some((guard, timed)), length);
+                let rest = (Some(body), Some((guard, timed)), length);
                 return Ok(frame.map(|frame| ((frame, false), rest)));
             }
+            let rest = (length != Some(0) || !may_exceed).then_some(body);
             confirm(how, guard, None).await.map_err(cut_off)?;
-            let is_end = body.is_end_stream();
-            Ok(frame.map(|frame| ((frame, is_end), (body, None, length))))
+            let is_end = rest.as_ref().is_none_or(|body| body.is_end_stream());
+            Ok(frame.map(|frame| ((frame, is_end), (rest, None, length))))
         }
     });
     local(Guarded {

@@ -19,9 +19,9 @@ async fn once_says_that_work_was_not_started_under_a_lock_that_was_lost() {
     let store = Wired::default();
     let locks = LockClient::new(store.clone());
     store.slow(LATENCY);
-    let once = locks.once("1:k", Duration::from_secs(60));
-    let once = once.lease(Lease::Fixed(LATENCY * 3 / 2));
-    let lost = once.run(async |_| -> Result<(), Infallible> { panic!("it must not run") });
+    let once = locks.lock("1:k").lease(Lease::Fixed(LATENCY * 3 / 2));
+    let work = async |_| -> Result<(), Infallible> { panic!("it must not run") };
+    let lost = once.once(Duration::from_secs(60), work);
     let lost = lost.await;
     assert!(
         matches!(lost, Err(OnceError::NotStarted(LockError::Lost))),
@@ -70,15 +70,14 @@ async fn a_job_runs_elsewhere_when_its_runner_dies_after_a_renewal() {
     let day = Duration::from_secs(24 * 60 * 60);
     let dying = LockClient::new(store.clone());
     let runner = tokio::spawn(async move {
-        let once = dying.once("1:nightly", day);
-        once.run(async |_| std::future::pending::<Result<u32, Infallible>>().await)
-            .await
+        let work = async |_| std::future::pending::<Result<u32, Infallible>>().await;
+        dying.lock("1:nightly").once(day, work).await
     });
     sleep(Duration::from_secs(1)).await;
     let waiting = LockClient::new(store.inner());
     let other = tokio::spawn(async move {
-        let once = waiting.once("1:nightly", day);
-        once.run(async |_| Ok::<u32, Infallible>(17)).await
+        let work = async |_| Ok::<u32, Infallible>(17);
+        waiting.lock("1:nightly").once(day, work).await
     });
     sleep(Duration::from_secs(11)).await;
     assert!(!store.calls("renew", 1).is_empty(), "it was renewed");

@@ -96,8 +96,8 @@ async fn several(shop: &LockClient) {
 async fn records(shop: &LockClient, stock: &LockClient) {
     for locks in [shop, stock] {
         let done = locks
-            .once("ns:nightly", DAY)
-            .run(async |_| Ok::<_, LockError>(1));
+            .lock("ns:nightly")
+            .once(DAY, async |_| Ok::<_, LockError>(1));
         assert!(!done.await.unwrap().replayed);
     }
     for locks in [shop, stock] {
@@ -132,8 +132,8 @@ async fn a_user_whose_rights_end_with_the_name_space_takes_its_locks_and_no_othe
         .await
         .unwrap();
     let done = shop
-        .once("ns:nightly", DAY)
-        .run(async |_| Ok::<_, LockError>(1));
+        .lock("ns:nightly")
+        .once(DAY, async |_| Ok::<_, LockError>(1));
     done.await.unwrap();
     for key in server.dump().await.into_keys() {
         assert!(key.contains("prod-shop:"), "{key}");

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tower_distributed_lock::work::OnceError;
-use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, MemoryStore, RedisStore};
+use tower_distributed_lock::{
+    Lease, LockClient, LockError, LockMode, MemoryStore, Owner, RedisStore,
+};
 
 use crate::support::{RedisServer, Site};
 
@@ -41,10 +43,10 @@ async fn a_value_is_remembered_and_a_repeat_gets_it_from_any_process() {
             Ok::<_, LockError>(invoice(7))
         };
         let ours = site.client().await;
-        let first = ours.once(&name, DAY).run(work).await.unwrap();
+        let first = ours.lock(&name).once(DAY, work).await.unwrap();
         assert_eq!((first.value, first.replayed), (invoice(7), false));
         for locks in [ours, site.client().await] {
-            let repeat = locks.once(&name, DAY).run(work).await.unwrap();
+            let repeat = locks.lock(&name).once(DAY, work).await.unwrap();
             assert_eq!((repeat.value, repeat.replayed), (invoice(7), true));
         }
         assert_eq!(runs.load(Ordering::Relaxed), 1, "{}", site.name());
@@ -62,12 +64,11 @@ async fn a_repeat_waits_while_the_work_runs_and_does_not_run_it() {
         for _ in 0..5 {
             let (locks, runs, name) = (site.client().await, runs.clone(), name.clone());
             repeats.push(tokio::spawn(async move {
-                let once = locks.once(name, DAY);
                 let work = async |_| {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     Ok::<_, LockError>(runs.fetch_add(1, Ordering::Relaxed))
                 };
-                once.run(work).await.unwrap()
+                locks.lock(name).once(DAY, work).await.unwrap()
             }));
         }
         let mut replayed = 0;
@@ -90,9 +91,9 @@ async fn a_repeat_waits_while_the_work_runs_and_does_not_run_it() {
 async fn a_repeat_that_does_not_wait_is_busy_while_the_work_runs() {
     let locks = LockClient::new(MemoryStore::new());
     let inner = locks.clone();
-    let outer = locks.once("job", DAY).run(async |_| {
-        let once = inner.once("job", DAY).wait(Duration::ZERO);
-        let repeat = once.run(async |_| Ok::<(), LockError>(())).await;
+    let outer = locks.lock("job").once(DAY, async |_| {
+        let repeat = inner.lock("job").wait(Duration::ZERO);
+        let repeat = repeat.once(DAY, async |_| Ok::<(), LockError>(())).await;
         assert!(
             matches!(repeat, Err(OnceError::NotStarted(LockError::Busy { .. }))),
             "{repeat:?}"
@@ -106,15 +107,20 @@ async fn a_repeat_that_does_not_wait_is_busy_while_the_work_runs() {
 async fn an_error_of_the_work_is_not_remembered_and_leaves_the_name_free() {
     for (site, name) in sites("failing").await {
         let locks = site.client().await;
-        let once = || locks.once(&name, DAY).wait(Duration::ZERO);
+        let request = || locks.lock(&name).wait(Duration::ZERO);
         for _ in 0..2 {
-            let failed = once().run(async |_| Err::<u32, _>("no paper")).await;
+            let failed = request()
+                .once(DAY, async |_| Err::<u32, _>("no paper"))
+                .await;
             assert!(
                 matches!(failed, Err(OnceError::Work("no paper"))),
                 "{failed:?}"
             );
         }
-        let done = once().run(async |_| Ok::<_, &str>(1)).await.unwrap();
+        let done = request()
+            .once(DAY, async |_| Ok::<_, &str>(1))
+            .await
+            .unwrap();
         assert!(!done.replayed);
         site.admin().await.forget_record(&name).await.unwrap();
     }
@@ -126,12 +132,12 @@ async fn work_that_panics_leaves_the_name_free_and_nothing_remembered() {
     let panicking = locks.clone();
     let work = tokio::spawn(async move {
         let work = async |_| -> Result<u32, LockError> { panic!("a bug") };
-        panicking.once("job", DAY).run(work).await
+        panicking.lock("job").once(DAY, work).await
     });
     assert!(work.await.unwrap_err().is_panic());
     let done = locks
-        .once("job", DAY)
-        .run(async |_| Ok::<_, LockError>(1))
+        .lock("job")
+        .once(DAY, async |_| Ok::<_, LockError>(1))
         .await;
     assert!(!done.unwrap().replayed);
 }
@@ -140,17 +146,17 @@ async fn work_that_panics_leaves_the_name_free_and_nothing_remembered() {
 async fn work_whose_lock_is_lost_is_dropped_and_nothing_is_remembered() {
     let locks = LockClient::new(MemoryStore::new());
     let admin = locks.admin().unwrap();
-    let once = locks
-        .once("job", DAY)
+    let request = locks
+        .lock("job")
         .lease(Lease::Renewed(Duration::from_secs(3)));
-    let lost = once.run(async |_| {
+    let lost = request.once(DAY, async |_| {
         admin.force_unlock("job").await.unwrap();
         std::future::pending::<Result<u32, LockError>>().await
     });
     let lost = lost.await;
     assert!(matches!(lost, Err(OnceError::Lost)), "{lost:?}");
     // Gone at the very end: the release says so.
-    let unseen = locks.once("job", DAY).run(async |_| {
+    let unseen = locks.lock("job").once(DAY, async |_| {
         admin.force_unlock("job").await.unwrap();
         Ok::<_, LockError>(1)
     });
@@ -161,8 +167,8 @@ async fn work_whose_lock_is_lost_is_dropped_and_nothing_is_remembered() {
     );
     assert_eq!(admin.record("job").await.unwrap(), None);
     let done = locks
-        .once("job", DAY)
-        .run(async |_| Ok::<_, LockError>(2))
+        .lock("job")
+        .once(DAY, async |_| Ok::<_, LockError>(2))
         .await
         .unwrap();
     assert_eq!((done.value, done.replayed), (2, false));
@@ -172,7 +178,7 @@ async fn work_whose_lock_is_lost_is_dropped_and_nothing_is_remembered() {
 async fn a_store_that_ends_before_the_record_confirms_nothing() {
     let server = RedisServer::start().await;
     let locks = LockClient::new(RedisStore::connect(server.url()).await.unwrap());
-    let done = locks.once("job", DAY).run(async |_| {
+    let done = locks.lock("job").once(DAY, async |_| {
         drop(server);
         Ok::<_, LockError>(1)
     });
@@ -181,8 +187,8 @@ async fn a_store_that_ends_before_the_record_confirms_nothing() {
         panic!("{done:?}");
     };
     let again = locks
-        .once("job", DAY)
-        .run(async |_| Ok::<_, LockError>(1))
+        .lock("job")
+        .once(DAY, async |_| Ok::<_, LockError>(1))
         .await;
     assert!(
         matches!(again, Err(OnceError::NotStarted(LockError::Unavailable(_)))),
@@ -195,7 +201,7 @@ async fn what_cannot_be_remembered_is_refused_before_the_work() {
     let work = async |_| -> Result<u32, LockError> { panic!("it must not run") };
     let quorum = [(), (), ()].map(|()| MemoryStore::new());
     let quorum = LockClient::new(tower_distributed_lock_quorum::QuorumStore::new(quorum).unwrap());
-    let unsupported = quorum.once("job", DAY).run(work).await;
+    let unsupported = quorum.lock("job").once(DAY, work).await;
     assert!(
         matches!(
             &unsupported,
@@ -205,8 +211,11 @@ async fn what_cannot_be_remembered_is_refused_before_the_work() {
     );
     let locks = LockClient::new(MemoryStore::new());
     for refused in [
-        locks.once("job", Duration::ZERO).run(work).await,
-        locks.once(("job", LockMode::Read), DAY).run(work).await,
+        locks.lock("job").once(Duration::ZERO, work).await,
+        locks.lock(("job", LockMode::Read)).once(DAY, work).await,
+        locks.lock("job").owner(&Owner::new()).once(DAY, work).await,
+        locks.lock_all(["job", "other"]).once(DAY, work).await,
+        locks.lock_any(["job", "other"]).once(DAY, work).await,
     ] {
         assert!(
             matches!(&refused, Err(OnceError::NotStarted(LockError::Invalid(_)))),
@@ -214,10 +223,10 @@ async fn what_cannot_be_remembered_is_refused_before_the_work() {
         );
     }
     let stored = locks
-        .once("job", DAY)
-        .run(async |_| Ok::<_, LockError>("text".to_owned()));
+        .lock("job")
+        .once(DAY, async |_| Ok::<_, LockError>("text".to_owned()));
     stored.await.unwrap();
-    let unreadable = locks.once("job", DAY).run(work).await;
+    let unreadable = locks.lock("job").once(DAY, work).await;
     assert!(
         matches!(&unreadable, Err(OnceError::Unreadable(_))),
         "{unreadable:?}"
@@ -228,11 +237,11 @@ async fn what_cannot_be_remembered_is_refused_before_the_work() {
 async fn a_value_is_forgotten_when_its_retention_is_over() {
     let locks = LockClient::new(MemoryStore::new());
     let once = async || {
-        let done = locks.once("job", Duration::from_secs(60));
-        done.run(async |_| Ok::<_, LockError>(()))
-            .await
-            .unwrap()
-            .replayed
+        let minute = Duration::from_secs(60);
+        let done = locks
+            .lock("job")
+            .once(minute, async |_| Ok::<_, LockError>(()));
+        done.await.unwrap().replayed
     };
     assert!(!once().await);
     tokio::time::advance(Duration::from_secs(59)).await;

@@ -128,7 +128,7 @@ async fn of_three_processes_one_leads_and_each_term_has_a_larger_token() {
         let (leading, terms) = (leading.clone(), terms.clone());
         fleet.spawn(async move {
             for _ in 0..4 {
-                let term = locks.leader("scheduler").run(async |lock| {
+                let term = locks.lock("scheduler").lead(Duration::ZERO, async |lock| {
                     assert_eq!(leading.fetch_add(1, Ordering::SeqCst), 0, "two lead");
                     let token = lock.fencing_token().expect("Redis has tokens");
                     terms.lock().expect("no panic").push(token);
@@ -151,7 +151,8 @@ async fn of_three_processes_one_leads_and_each_term_has_a_larger_token() {
 async fn a_leader_whose_term_is_lost_is_a_candidate_again() {
     let (store, locks) = forgetful();
     let terms = AtomicU64::new(0);
-    let led = locks.leader("scheduler").lease(LEASE).run(async |_| {
+    let candidate = locks.lock("scheduler").lease(LEASE);
+    let led = candidate.lead(Duration::ZERO, async |_| {
         let term = terms.fetch_add(1, Ordering::Relaxed) + 1;
         if term == 1 {
             store.flush().await;
@@ -167,19 +168,17 @@ async fn a_leader_with_grace_tidies_up_after_its_term_and_is_a_candidate_again()
     for (tidying, tidied) in [(100, true), (1000, false)] {
         let (store, locks) = forgetful();
         let (terms, done) = (AtomicU64::new(0), AtomicBool::new(false));
-        let candidate = locks.leader("scheduler").lease(LEASE);
-        let led = candidate
-            .grace(Duration::from_millis(500))
-            .run(async |lock| {
-                let term = terms.fetch_add(1, Ordering::Relaxed) + 1;
-                if term == 1 {
-                    store.flush().await;
-                    lock.lost().await;
-                    tokio::time::sleep(Duration::from_millis(tidying)).await;
-                    done.store(true, Ordering::Relaxed);
-                }
-                term
-            });
+        let candidate = locks.lock("scheduler").lease(LEASE);
+        let led = candidate.lead(Duration::from_millis(500), async |lock| {
+            let term = terms.fetch_add(1, Ordering::Relaxed) + 1;
+            if term == 1 {
+                store.flush().await;
+                lock.lost().await;
+                tokio::time::sleep(Duration::from_millis(tidying)).await;
+                done.store(true, Ordering::Relaxed);
+            }
+            term
+        });
         assert_eq!(led.await.expect("a second term"), 2);
         assert_eq!(done.load(Ordering::Relaxed), tidied);
     }
@@ -191,8 +190,8 @@ async fn a_candidate_outlasts_a_store_that_cannot_be_reached_and_ends_with_its_c
     let (log, _logging) = Log::at(Level::WARN);
     store.disconnect();
     let candidate = tokio::spawn({
-        let locks = locks.clone();
-        async move { locks.leader("scheduler").run(async |_| "led").await }
+        let candidate = locks.lock("scheduler");
+        async move { candidate.lead(Duration::ZERO, async |_| "led").await }
     });
     tokio::time::sleep(Duration::from_secs(65)).await;
     assert!(!candidate.is_finished());
@@ -209,7 +208,10 @@ async fn a_candidate_outlasts_a_store_that_cannot_be_reached_and_ends_with_its_c
         .shutdown(Duration::from_secs(1))
         .await
         .expect("nothing is held");
-    let ended = locks.leader("scheduler").run(async |_| ()).await;
+    let ended = locks
+        .lock("scheduler")
+        .lead(Duration::ZERO, async |_| ())
+        .await;
     assert!(matches!(ended, Err(LockError::Shutdown)), "{ended:?}");
 }
 

@@ -69,3 +69,25 @@ async fn no_more_records_are_remembered_than_the_program_allows() {
         );
     }
 }
+
+/// Otherwise the record that every repeat needs is the first that is forgotten.
+#[tokio::test(start_paused = true)]
+async fn a_record_that_is_read_anew_is_the_newest_again() {
+    let (store, _locks, layer) = remembering();
+    let elsewhere = IdempotencyLayer::new(LockClient::new(store.clone())).shared();
+    let elsewhere = answering(async || "paid").layer(elsewhere);
+    let app = answering(async || "paid").layer(layer.local_records(2));
+    for key in ["1", "2"] {
+        send(&elsewhere, request(key, "{}")).await;
+        send(&app, request(key, "{}")).await;
+    }
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    for key in ["1", "3"] {
+        send(&app, request(key, "{}")).await;
+    }
+    store.unplug(true);
+    for (key, status) in [("1", 200), ("2", 503), ("3", 200)] {
+        let repeat = send(&app, request(key, "{}")).await;
+        assert_eq!(repeat.status(), status, "{key}");
+    }
+}

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
 use http::{HeaderMap, Request, StatusCode};
 use http_body::{Body as _, Frame};
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::{BodyExt, Full, StreamBody};
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_distributed_lock::{
@@ -67,6 +67,17 @@ fn with_trailers() -> Response {
     Response::new(Body::new(StreamBody::new(frames)))
 }
 
+/// A length that the body says itself, and trailers behind it.
+fn measured_with_trailers() -> Response {
+    let body = Full::<Bytes>::from("one");
+    let mut response = Response::new(Body::new(body.with_trailers(async {
+        tokio::task::yield_now().await;
+        Some(Ok(HeaderMap::new()))
+    })));
+    response.headers_mut().insert("content-length", 3.into());
+    response
+}
+
 async fn frame(body: &mut Body) -> Option<Result<Bytes, axum::Error>> {
     let frame = body.frame().await?;
     Some(frame.map(|frame| frame.into_data().unwrap_or_default()))
@@ -79,6 +90,7 @@ async fn a_lock_is_held_until_the_body_has_ended() {
         (streaming, false),
         (measured, false),
         (with_trailers, false),
+        (measured_with_trailers, false),
     ] {
         let (store, layer) = at_body_end();
         let mut body = put(&answering(layer, response), "/orders/1")
@@ -119,6 +131,51 @@ async fn the_last_frame_is_withheld_until_the_store_has_confirmed() {
         frame(&mut body).await.unwrap().unwrap();
         assert!(store.is_free());
     }
+}
+
+/// Nobody reads what a handler sends beyond the length that it declares, so the lock is not held for it.
+#[tokio::test(start_paused = true)]
+async fn a_body_ends_at_its_declared_length_so_that_none_of_it_runs_without_the_lock() {
+    for length in [3, 2] {
+        let (store, layer) = at_body_end();
+        let is_free = store.clone();
+        let app = Router::new()
+            .route(
+                "/orders/{id}",
+                any(async move || exceeding(length, is_free)),
+            )
+            .layer(layer);
+        let mut body = put(&app, "/orders/1").await.into_body();
+        assert_eq!(frame(&mut body).await.unwrap().unwrap(), "one");
+        assert!(body.is_end_stream());
+        assert!(store.is_free());
+        assert!(frame(&mut body).await.is_none());
+    }
+}
+
+/// A first frame that has the declared length or more, and a second one, which fails where the lock is free.
+fn exceeding(length: u64, store: TestStore) -> Response {
+    let frames = stream::iter(["one", "two"]).map(move |frame| {
+        assert!(!store.is_free(), "{frame} runs without a lock");
+        Ok::<_, io::Error>(frame)
+    });
+    let mut response = Response::new(Body::from_stream(frames));
+    response
+        .headers_mut()
+        .insert("content-length", length.into());
+    response
+}
+
+#[tokio::test(start_paused = true)]
+async fn trailers_follow_a_body_that_says_its_length() {
+    let (store, layer) = at_body_end();
+    let mut body = put(&answering(layer, measured_with_trailers), "/orders/1")
+        .await
+        .into_body();
+    assert_eq!(frame(&mut body).await.unwrap().unwrap(), "one");
+    assert!(store.is_free());
+    assert!(body.frame().await.unwrap().unwrap().is_trailers());
+    assert!(body.frame().await.is_none());
 }
 
 #[tokio::test(start_paused = true)]

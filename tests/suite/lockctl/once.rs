@@ -230,9 +230,9 @@ async fn a_record_of_another_program_is_not_replayed() {
     let redis = RedisServer::start().await;
     let runs = Runs::new();
     let locks = client(&redis).await;
-    let theirs = locks.once("idempotency:lockctl:job", Duration::from_secs(60));
-    let theirs = theirs.run(async |_| Ok::<_, ()>(17)).await;
-    assert!(theirs.is_ok());
+    let theirs = locks.lock("idempotency:lockctl:job");
+    let theirs = theirs.once(Duration::from_secs(60), async |_| Ok::<_, ()>(17));
+    assert!(theirs.await.is_ok());
     let done = done(runs.once(&redis, "job", &[], "")).await;
     assert_eq!((done.code, &*done.out), (84, ""), "{done:?}");
     assert_eq!(runs.count(), 0);

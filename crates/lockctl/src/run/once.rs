@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
-use tower_distributed_lock::work::{Done, Once, OnceError};
-use tower_distributed_lock::{Lease, LockError, LockHandle, LockKey};
+use tower_distributed_lock::work::{Done, OnceError};
+use tower_distributed_lock::{Lease, LockError, LockHandle, LockKey, LockRequest};
 
 use super::output::KeptOutput;
 use super::signals::ForwardedSignals;
@@ -42,7 +42,7 @@ pub(super) async fn once(
         let _ = begin.send(lock);
         finished.await.ok().flatten().ok_or(())
     };
-    let mut recorded = std::pin::pin!(claim(job, key).run(work));
+    let mut recorded = std::pin::pin!(claim(job, key).once(job.args.retention, work));
     let claim = tokio::select! {
         biased;
         claim = begun => claim.expect("the work has begun"),
@@ -61,9 +61,9 @@ pub(super) async fn once(
     exit_code(ran?.ended, released(recorded), job.policy.on_lost)
 }
 
-fn claim(job: &Job<'_>, key: LockKey) -> Once {
+fn claim(job: &Job<'_>, key: LockKey) -> LockRequest {
     job.locks
-        .once(key, job.args.retention)
+        .lock(key)
         .lease(Lease::Renewed(job.args.lease))
         .wait(job.wait())
 }

@@ -3,8 +3,7 @@
 use std::ops::Deref;
 
 use super::KEY;
-use tower_distributed_lock::client::Target;
-use tower_distributed_lock::lock::LockMode;
+use tower_distributed_lock::lock::{LockMode, ResourceKey};
 use tower_distributed_lock::{LockClient, LockRequest, Owner};
 
 /// A client, which stands for a process, and the mode of the case.
@@ -30,17 +29,17 @@ impl Process {
     }
 
     /// The same for another key.
-    pub(super) fn on(&self, key: impl Into<Target>) -> LockRequest {
+    pub(super) fn on(&self, key: impl Into<ResourceKey>) -> LockRequest {
         self.lock(key).mode(self.mode)
     }
 
     /// The same for several keys.
-    pub(super) fn all(&self, keys: impl IntoIterator<Item: Into<Target>>) -> LockRequest {
+    pub(super) fn all(&self, keys: impl IntoIterator<Item: Into<ResourceKey>>) -> LockRequest {
         self.lock_all(keys).mode(self.mode)
     }
 
     /// The same for any of several keys.
-    pub(super) fn any(&self, keys: impl IntoIterator<Item: Into<Target>>) -> LockRequest {
+    pub(super) fn any(&self, keys: impl IntoIterator<Item: Into<ResourceKey>>) -> LockRequest {
         self.lock_any(keys).mode(self.mode)
     }
 
@@ -50,7 +49,7 @@ impl Process {
     }
 
     /// The same for another key.
-    pub(super) fn rival_on(&self, key: impl Into<Target>) -> LockRequest {
+    pub(super) fn rival_on(&self, key: impl Into<ResourceKey>) -> LockRequest {
         self.lock(key).mode(rival(self.mode))
     }
 }

@@ -114,8 +114,9 @@ async fn a_name_space_is_listed_under_the_names_of_its_service() {
     let locks = LockClient::builder(store).namespace("prod-shop").build();
     let guard = locks.lock("order:42").await.expect("it is free");
     let other = client(&redis).await.lock("order:7").await;
-    let job = locks.once("job:{42}:a", Duration::from_secs(60));
-    assert!(job.run(async |_| Ok::<_, ()>(1)).await.is_ok());
+    let job = locks.lock("job:{42}:a");
+    let done = job.once(Duration::from_secs(60), async |_| Ok::<_, ()>(1));
+    assert!(done.await.is_ok());
     for (pattern, records, expected) in [
         ("*", false, &["order:42"][..]),
         ("order:*", false, &["order:42"]),

@@ -50,8 +50,8 @@ const PAIR: [Step; 5] = [
     Step {
         name: "the name",
         functions: &[
-            "client::target::Target as core::convert::From",
-            "client::target::Target::within",
+            "lock::resource_key::ResourceKey as core::convert::From",
+            "lock::resource_key::ResourceKey::within",
         ],
         without: &[],
     },
