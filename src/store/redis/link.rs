@@ -14,7 +14,7 @@ use std::sync::Arc;
 use redis::{RedisResult, ServerErrorKind, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::protocol::failure::unreachable;
@@ -269,12 +269,6 @@ impl Link {
             "a connection to Redis is replaced"
         );
         ended
-    }
-
-    /// Opens another connection if a probe has no answer in time.
-    async fn another(&self) -> Result<Wire, StoreError> {
-        sleep(self.context.timeouts().probe() + self.context.waits.delay()).await;
-        self.open(true).await
     }
 
     /// Sets the state, unless the link is closed. Returns the former one, which the caller drops: it may be the last to know a

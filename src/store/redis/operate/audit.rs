@@ -230,7 +230,7 @@ async fn clocks(node: &Node, info: &Info, master: &Arc<Link>) -> Vec<(Address, f
         return Vec::new();
     };
     let asking = info.replicas().into_iter().map(async |(name, _)| {
-        let replica = of_master.at(&name);
+        let replica = of_master.at(&name).with_credentials().await.ok()?;
         let (mut connection, ..) = replica.open(None, &[]).await.ok()?;
         let began = here.elapsed();
         let [answer] =
