@@ -17,7 +17,7 @@ use super::link::endpoint::tls::Tls;
 use super::link::replicas::Replicas;
 use super::link::sentinel::WatchedSentinels;
 use super::link::timeouts::Timeouts;
-use super::protocol::channels::{ChannelKind, Channels};
+use super::protocol::channels::Channels;
 use super::protocol::failure::refused;
 use super::servers::Router;
 use super::servers::cluster::Cluster;
@@ -241,8 +241,8 @@ impl RedisStoreBuilder {
     /// `SUBSCRIBE`. For a [Cluster](RedisStore::cluster) alone.
     ///
     /// Clients of both kinds exclude each other, but they do not get each other's messages, and find out by polling. The
-    /// default is what Redisson does (`shardedSubscriptionMode` AUTO): sharded if the servers know it, which those of Redis
-    /// 7 and Valkey do.
+    /// default is what Redisson does (`shardedSubscriptionMode` AUTO): sharded on servers that know it, which those of Redis 7
+    /// and Valkey do. A server is known by its answer to `HELLO`: one that does not give its version gets plain channels.
     pub fn sharded_channels(mut self, sharded: bool) -> Self {
         self.channels = Some(match sharded {
             true => Channels::Sharded,
@@ -346,10 +346,10 @@ impl RedisStoreBuilder {
         let settings = LinkSettings {
             replicas: self.replicas,
             background: Arc::default(),
-            channels: Arc::new(ChannelKind::new(match self.servers {
+            channels: match self.servers {
                 Ok(Servers::Cluster(_)) => self.channels,
                 _ => Some(Channels::Plain),
-            })),
+            },
         };
         let inner = Arc::new(StoreInner {
             outside: Arc::default(),

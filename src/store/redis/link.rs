@@ -17,6 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::protocol::channels::Channels;
 use super::protocol::failure::unreachable;
 use crate::backoff::Backoff;
 use crate::error::StoreError;
@@ -125,6 +126,15 @@ impl Link {
         }
     }
 
+    /// The kind of channels of the server, which each connection to it tells.
+    pub(super) async fn channels(self: &Arc<Self>) -> Result<Channels, StoreError> {
+        if let Some(kind) = self.context.channels() {
+            return Ok(kind);
+        }
+        self.wire().await?;
+        Ok(self.context.channels().unwrap_or(Channels::Plain))
+    }
+
     /// The connection, or why there is none; `None` while the first attempt to connect has not finished.
     pub(super) fn known(self: &Arc<Self>) -> Option<Result<Arc<Wire>, StoreError>> {
         let known = self.state.borrow().known();
@@ -195,7 +205,6 @@ impl Link {
                             self.until_wanted(wire, moved, &mut short_lived).await;
                         }
                     }
-                    self.context.settings.channels.doubt();
                 }
                 Err(error) => {
                     tracing::debug!(%error, "no connection to Redis");
@@ -288,14 +297,6 @@ impl Link {
     /// Whether commands can be sent at once.
     pub(super) fn is_up(&self) -> bool {
         matches!(self.state.borrow().known(), Some(Ok(_)))
-    }
-
-    /// Replaces the connection that is up, whichever it is.
-    pub(super) fn begin_again(&self, why: &'static str) {
-        let known = self.state.borrow().known();
-        if let Some(Ok(wire)) = known {
-            wire.end(why);
-        }
     }
 
     /// The name in metrics of what it carries.

@@ -38,15 +38,18 @@ impl Router {
     }
 
     /// Calls a script whose keys all belong to `key`, or to keys with the same number by [`together`](Self::together). Returns
-    /// the connection on which it was answered.
+    /// the connection on which it was answered. `call` gets the kind of channels of the key's server.
     pub(super) async fn call(
         &self,
         purpose: Purpose,
         key: &LockKey,
-        call: &Call,
+        call: impl Fn(Channels) -> Call,
     ) -> Result<(Value, Arc<Wire>), StoreError> {
         match self {
-            Self::One(node) => node.connection(purpose, key).call(call).await,
+            Self::One(node) => {
+                let call = call(Channels::Plain);
+                node.connection(purpose, key).call(&call).await
+            }
             // Boxed, so that the future of a call to the only server is small.
             Self::Cluster(cluster) => Box::pin(cluster.call(purpose, key, call)).await,
         }
@@ -83,14 +86,6 @@ impl Router {
             let is_up = |purpose| node.connection(purpose, key).is_up();
             is_up(Purpose::Commands) && !is_up(Purpose::Renewals)
         })
-    }
-
-    /// The kind of channels.
-    pub(super) async fn channels(&self) -> Result<Channels, StoreError> {
-        match self {
-            Self::One(_) => Ok(Channels::Plain),
-            Self::Cluster(cluster) => cluster.channels().await,
-        }
     }
 
     /// Subscribes to a channel of `key`. Listeners of one channel share a subscription. When this returns, the server has

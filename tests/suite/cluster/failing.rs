@@ -241,6 +241,22 @@ async fn a_server_hangs_and_its_replica_takes_over() {
     guard.release().await.unwrap();
 }
 
+/// A store that knows nothing yet asks about its own key alone.
+#[tokio::test]
+async fn a_server_that_hangs_delays_no_first_lock_on_another() {
+    let mut cluster = RedisCluster::start_with(&[TIMEOUT]).await;
+    let name = cluster.name_on(1, "first-").await;
+    cluster.nodes[0].pause();
+    let store = RedisStore::cluster(cluster.urls()).connect_lazy().unwrap();
+    let locks = LockClient::new(store);
+    let began = Instant::now();
+    let guard = locks.lock(&name).await.unwrap();
+    let took = began.elapsed();
+    // A connection may take five seconds.
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    guard.release().await.unwrap();
+}
+
 /// A replica without the hold takes over: the worst failure of a Cluster.
 #[tokio::test]
 async fn a_hold_that_a_failover_forgets_is_reported_lost() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use redis::Value;
 use tokio::sync::watch;
 
 use super::connector::Connector;
@@ -9,7 +10,8 @@ use super::replicas::Replicas;
 use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
 use super::waits::SharedWaits;
-use crate::store::redis::protocol::channels::ChannelKind;
+use crate::store::redis::protocol::channels::Channels;
+use crate::sync::Mutex;
 
 /// What the links to one server share: where they lead, and their settings.
 pub(crate) struct LinkContext {
@@ -18,6 +20,9 @@ pub(crate) struct LinkContext {
     pub(crate) waits: Arc<SharedWaits>,
     /// A command got no answer in time: each link to the server probes its connection.
     pub(super) late: watch::Sender<()>,
+    /// The kind of channels, as far as it is known. Protected by the mutex alone. Each new connection sets it, unless the settings do: the
+    /// server may have been upgraded.
+    channels: Mutex<Option<Channels>>,
 }
 
 /// The settings of links.
@@ -26,18 +31,31 @@ pub(crate) struct LinkSettings {
     /// How many replicas must acknowledge a change.
     pub(crate) replicas: Replicas,
     pub(crate) background: Arc<ConnectionThread>,
-    /// The kind of channels. A store in a Cluster asks the servers when it is first needed, unless the builder sets it.
-    pub(crate) channels: Arc<ChannelKind>,
+    /// The kind of channels; `None`: the newest that the server has.
+    pub(crate) channels: Option<Channels>,
 }
 
 impl LinkContext {
     pub(crate) fn new(connector: Connector, settings: LinkSettings) -> Arc<Self> {
         Arc::new(Self {
             waits: SharedWaits::new(settings.replicas, connector.like().timeouts),
+            channels: Mutex::new(settings.channels),
             connector,
             settings,
             late: watch::Sender::new(()),
         })
+    }
+
+    /// The kind of channels; `None` before the first connection, unless the settings name it.
+    pub(crate) fn channels(&self) -> Option<Channels> {
+        *self.channels.lock()
+    }
+
+    /// Takes in the answer to `HELLO` on a new connection.
+    pub(super) fn take_in(&self, hello: &Value) {
+        if self.settings.channels.is_none() {
+            *self.channels.lock() = Some(Channels::of(hello));
+        }
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {

@@ -101,6 +101,7 @@ impl Link {
         let (answer, mut missing) = (accepted(next())?, next());
         let connector = &self.context.connector;
         connector.expect(Role::read(&hello), or_replica)?;
+        self.context.take_in(&hello);
         if self.on_push.is_some() {
             return Ok((raw, answer));
         }

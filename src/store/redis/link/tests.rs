@@ -24,7 +24,6 @@ use crate::store::redis::link::endpoint::{Endpoint, RawConnection};
 use crate::store::redis::link::replicas::Replicas;
 use crate::store::redis::link::sentinel::{FollowedMaster, Master};
 use crate::store::redis::link::timeouts::Timeouts;
-use crate::store::redis::protocol::channels::ChannelKind;
 use crate::store::redis::protocol::names::Names;
 use crate::store::redis::protocol::script::Call;
 
@@ -37,7 +36,7 @@ pub(in super::super) fn context() -> Arc<LinkContext> {
     let settings = LinkSettings {
         replicas: Replicas::default(),
         background: Arc::default(),
-        channels: Arc::new(ChannelKind::new(None)),
+        channels: None,
     };
     LinkContext::new(connector, settings)
 }
