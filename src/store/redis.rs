@@ -27,7 +27,6 @@ pub use {deadpool_redis, redis};
 
 pub use builder::RedisStoreBuilder;
 pub use link::endpoint::access::Credentials;
-pub use link::replicas::Replicas;
 use link::thread::ConnectionThread;
 pub use operate::acl::AclRules;
 use outside::Outside;

@@ -33,7 +33,6 @@ pub(super) mod connector;
 pub(super) mod context;
 pub(super) mod endpoint;
 mod opening;
-pub(super) mod replicas;
 mod sending;
 pub(super) mod sentinel;
 pub(super) mod thread;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower_distributed_lock::audit::{Audit, Deployment, Warning};
-use tower_distributed_lock::store::redis::{RedisStoreBuilder, Replicas};
+use tower_distributed_lock::store::redis::RedisStoreBuilder;
 use tower_distributed_lock::{LockClient, RedisStore};
 
 use super::LIMIT;
@@ -69,7 +69,7 @@ async fn a_master_that_would_go_on_alone_is_a_warning_unless_replicas_acknowledg
     let seen = audit(builder(&sentinels)).await;
     assert_eq!(alone(&seen), ["grants_alone"], "{seen}");
     assert!(seen.to_string().contains("min-replicas-to-write"));
-    let seen = audit(builder(&sentinels).replicas(Replicas::AtLeast(2))).await;
+    let seen = audit(builder(&sentinels).replicas(2)).await;
     assert!(alone(&seen).is_empty(), "{seen}");
 
     configure(master, "min-replicas-to-write", "1").await;

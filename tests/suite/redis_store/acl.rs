@@ -12,7 +12,7 @@ use tower_distributed_lock::store::{LockStoreExt, Want};
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 use tower_distributed_lock::audit::Deployment;
-use tower_distributed_lock::store::redis::{AclRules, MissingRights, Replicas};
+use tower_distributed_lock::store::redis::{AclRules, MissingRights};
 use tower_distributed_lock::store::{Fencing, ListQuery, LockStore, Record, Renewal};
 use tower_distributed_lock::{LockAdmin, LockClient, LockError};
 

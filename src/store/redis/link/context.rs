@@ -1,15 +1,14 @@
 //! What the links to one server share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::Value;
 use tokio::sync::watch;
 
 use super::connector::Connector;
-use super::replicas::Replicas;
 use super::thread::ConnectionThread;
 use super::timeouts::Timeouts;
-use super::waits::SharedWaits;
 use crate::store::redis::protocol::channels::Channels;
 use crate::sync::Mutex;
 
@@ -17,7 +16,6 @@ use crate::sync::Mutex;
 pub(crate) struct LinkContext {
     pub(crate) connector: Connector,
     pub(crate) settings: LinkSettings,
-    pub(crate) waits: Arc<SharedWaits>,
     /// A command got no answer in time: each link to the server probes its connection.
     pub(super) late: watch::Sender<()>,
     /// The kind of channels, as far as it is known. Protected by the mutex alone. Each new connection sets it, unless the settings do: the
@@ -29,7 +27,7 @@ pub(crate) struct LinkContext {
 #[derive(Clone)]
 pub(crate) struct LinkSettings {
     /// How many replicas must acknowledge a change.
-    pub(crate) replicas: Replicas,
+    pub(crate) replicas: usize,
     pub(crate) background: Arc<ConnectionThread>,
     /// The kind of channels; `None`: the newest that the server has.
     pub(crate) channels: Option<Channels>,
@@ -38,7 +36,6 @@ pub(crate) struct LinkSettings {
 impl LinkContext {
     pub(crate) fn new(connector: Connector, settings: LinkSettings) -> Arc<Self> {
         Arc::new(Self {
-            waits: SharedWaits::new(settings.replicas, connector.like().timeouts),
             channels: Mutex::new(settings.channels),
             connector,
             settings,
@@ -55,6 +52,14 @@ impl LinkContext {
     pub(super) fn take_in(&self, hello: &Value) {
         if self.settings.channels.is_none() {
             *self.channels.lock() = Some(Channels::of(hello));
+        }
+    }
+
+    /// How much longer an answer may take, because the `WAIT` of another caller comes first.
+    pub(super) fn delay(&self) -> Duration {
+        match self.settings.replicas {
+            0 => Duration::ZERO,
+            _ => self.timeouts().replicas,
         }
     }
 

@@ -1,10 +1,10 @@
 //! Opens a connection, and sends the first commands on it, before those of callers.
 
-use redis::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::endpoint::{Endpoint, RawConnection};
 use super::sentinel::FollowedMaster;
+use super::waits::AckQueue;
 use super::wire::Wire;
 use super::{Link, is_unknown_script};
 use crate::error::StoreError;
@@ -29,7 +29,7 @@ impl Link {
     /// Nothing is known of the server if only those fail who name it, or who have the credentials: these are asked again.
     pub(super) async fn another(&self) -> Result<Wire, StoreError> {
         loop {
-            sleep(self.context.timeouts().probe() + self.context.waits.delay()).await;
+            sleep(self.context.timeouts().probe() + self.context.delay()).await;
             let over = self.over();
             if let Ok(found) = self.find(over).await {
                 return self.dial(found, true, over).await;
@@ -61,17 +61,17 @@ impl Link {
     ) -> Result<Wire, StoreError> {
         let dialling = timeout_at(over, Box::pin(self.open_at(server, or_replica)));
         let dialled = dialling.await.unwrap_or_else(|_| Err(self.late()));
-        let (raw, answer) = dialled.map_err(|error| self.context.connector.failed(error))?;
+        let raw = dialled.map_err(|error| self.context.connector.failed(error))?;
         if master.as_ref().is_some_and(FollowedMaster::is_replaced) {
             // The store may have a connection to the new one already, which this one would replace.
             return Err(transient("another server has become the master"));
         }
-        let named = master
-            .as_ref()
-            .map(|followed| followed.master.address.clone());
-        let waits = match self.on_push {
-            None => self.context.waits.begin(&raw.handle, named, &answer),
-            Some(_) => None,
+        let waits = match (&self.on_push, self.context.settings.replicas) {
+            (None, needed @ 1..) => {
+                let timeouts = self.context.timeouts();
+                Some(AckQueue::new(&raw.handle, needed, timeouts))
+            }
+            _ => None,
         };
         let up = telemetry::store::connected(self.carries());
         Ok(Wire::new(raw, master, waits, up))
@@ -82,35 +82,31 @@ impl Link {
         self.context.connector.failed(late)
     }
 
-    /// Opens a connection to this server. Returns it with the answer to the first question about replicas.
+    /// Opens a connection to this server.
     async fn open_at(
         &self,
         server: Endpoint,
         or_replica: bool,
-    ) -> Result<(RawConnection, Value), StoreError> {
+    ) -> Result<RawConnection, StoreError> {
         let rights = rights::question();
         let questions = match self.on_push {
-            None => vec![self.context.waits.greeting(), rights.command.clone()],
-            // No script runs on it, and no `WAIT`: its user may have the rights for channels only.
-            Some(_) => vec![redis::cmd("PING")],
+            None => std::slice::from_ref(&rights.command),
+            // No script runs on it: its user may have the rights for channels only.
+            Some(_) => &[],
         };
-        let opening = server.open(self.on_push.as_ref(), &questions);
+        let opening = server.open(self.on_push.as_ref(), questions);
         let (raw, hello, answers) = opening.await?;
-        let mut answers = answers.into_iter();
-        let mut next = || answers.next().unwrap_or(Value::Nil);
-        let (answer, mut missing) = (accepted(next())?, next());
         let connector = &self.context.connector;
         connector.expect(Role::read(&hello), or_replica)?;
         self.context.take_in(&hello);
-        if self.on_push.is_some() {
-            return Ok((raw, answer));
+        for mut missing in answers {
+            if is_unknown_script(&missing) {
+                let mut handle = raw.handle.clone();
+                let sent = handle.send_packed_command(&rights.in_full()).await;
+                missing = sent.map_err(|error| server.failed(error))?;
+            }
+            rights::suffice(accepted(missing)?)?;
         }
-        if is_unknown_script(&missing) {
-            let mut handle = raw.handle.clone();
-            let sent = handle.send_packed_command(&rights.in_full()).await;
-            missing = sent.map_err(|error| server.failed(error))?;
-        }
-        rights::suffice(accepted(missing)?)?;
-        Ok((raw, answer))
+        Ok(raw)
     }
 }

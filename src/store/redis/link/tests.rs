@@ -21,7 +21,6 @@ use crate::store::redis::link::context::LinkSettings;
 use crate::store::redis::link::endpoint::access::Access;
 use crate::store::redis::link::endpoint::tls::Tls;
 use crate::store::redis::link::endpoint::{Endpoint, RawConnection};
-use crate::store::redis::link::replicas::Replicas;
 use crate::store::redis::link::sentinel::{FollowedMaster, Master};
 use crate::store::redis::link::timeouts::Timeouts;
 use crate::store::redis::protocol::names::Names;
@@ -34,7 +33,7 @@ pub(in super::super) fn context() -> Arc<LinkContext> {
     let timeouts = Timeouts::default();
     let connector = Connector::Server(Endpoint::new(address, tls, timeouts, Access::default()));
     let settings = LinkSettings {
-        replicas: Replicas::default(),
+        replicas: 0,
         background: Arc::default(),
         channels: None,
     };

@@ -4,7 +4,6 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::store::redis::link::endpoint::access::Access;
 use crate::store::redis::link::endpoint::tls::Tls;
-use crate::store::redis::link::replicas::Replicas;
 use crate::store::redis::link::timeouts::Timeouts;
 
 const CONNECT: Duration = Duration::from_millis(500);
@@ -32,7 +31,7 @@ fn cluster_by(
     };
     let like = Endpoint::new(address, tls, timeouts, access);
     let settings = LinkSettings {
-        replicas: Replicas::default(),
+        replicas: 0,
         background: Arc::default(),
         channels: None,
     };
