@@ -22,10 +22,7 @@ use serde_json::json;
 
 use crate::error::StoreError;
 
-mod sentinels;
 mod table;
-
-pub use sentinels::Sentinels;
 
 /// The audit of a store: its deployment, the promises that hold on it, and warnings. Its `Display` is
 /// a table.
@@ -40,8 +37,6 @@ pub struct Audit {
     pub warnings: Vec<Warning>,
     /// The audits of the member stores or servers.
     pub members: Vec<Result<Audit, StoreError>>,
-    /// The state of the sentinels, if the store uses sentinels and one of them answers.
-    pub sentinels: Option<Sentinels>,
     /// The identity of the server: two audits with the same id are of one server.
     pub server_id: Option<String>,
 }
@@ -54,7 +49,6 @@ impl Audit {
             facts: Vec::new(),
             warnings: Vec::new(),
             members: Vec::new(),
-            sentinels: None,
             server_id: None,
         }
     }
@@ -230,7 +224,7 @@ impl fmt::Display for Kept {
 /// Fields under their names, facts as pairs, a member that did not answer as `{"error": …}`.
 impl Serialize for Audit {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut audit = to.serialize_struct("Audit", 7)?;
+        let mut audit = to.serialize_struct("Audit", 6)?;
         audit.serialize_field("deployment", &self.deployment.to_string())?;
         audit.serialize_field("promises", &self.promises())?;
         audit.serialize_field("facts", &self.facts)?;
@@ -240,7 +234,6 @@ impl Serialize for Audit {
             Err(error) => json!({ "error": error.to_string() }),
         });
         audit.serialize_field("members", &members.collect::<Vec<_>>())?;
-        audit.serialize_field("sentinels", &self.sentinels)?;
         audit.serialize_field("server_id", &self.server_id)?;
         audit.end()
     }

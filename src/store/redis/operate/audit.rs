@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use redis::{ServerErrorKind, Value};
 use tokio::time::timeout;
 
-use crate::audit::{Audit, Deployment, Sentinels, Warning};
+use crate::audit::{Audit, Deployment, Warning};
 use crate::error::StoreError;
 use crate::store::redis::StoreInner;
 use crate::store::redis::link::address::Address;
@@ -21,6 +21,7 @@ use crate::store::redis::protocol::rights;
 use crate::store::redis::servers::node::Node;
 use crate::telemetry;
 use info::Info;
+use sentinels::Sentinels;
 
 mod checks;
 mod info;
@@ -107,10 +108,9 @@ pub(crate) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, St
         audit.deployment = Deployment::Failover;
         let (state, silent) = sentinels::health(&watched.group).await;
         audit.warnings.extend(silent);
-        let shown = state.as_ref().map(|state| ("sentinels", state.to_string()));
+        let shown = state.as_ref().map(|state| ("sentinels", state.fact()));
         audit.facts.extend(shown);
         audit.facts.push(("writes", seen.writes()));
-        audit.sentinels = state.clone();
         seen.sentinels = state;
     }
     audit.warnings.extend(checks::all(&seen));
