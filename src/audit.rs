@@ -131,22 +131,8 @@ pub struct Promise {
     pub id: &'static str,
     /// What is promised.
     pub name: &'static str,
-    /// Whether it is kept.
-    pub kept: Kept,
-}
-
-/// Whether a promise is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Kept {
-    /// Always.
-    Yes,
-    /// Except in this case.
-    Unless(&'static str),
-    /// Not offered.
-    No,
-    /// It is unknown.
-    Unknown,
+    /// Whether it is kept: `yes`, `no`, `unknown`, or `unless` and the exception.
+    pub kept: &'static str,
 }
 
 impl Deployment {
@@ -166,37 +152,37 @@ impl Deployment {
     }
 
     /// Its description, and whether S1, S5 and S6 are kept.
-    fn row(self) -> (&'static str, [Kept; 3]) {
-        use Kept::{No, Unknown, Unless, Yes};
-        const STEPPED: Kept = Unless("the server's clock is stepped");
-        const POWER: Kept = Unless("the server loses power, or its clock is stepped");
-        const ENDS: Kept = Unless("the server ends, is flushed, or evicts keys");
-        const ENDS_BACK: Kept = Unless("the server ends and its clock is set back");
-        const FAILOVER: Kept =
-            Unless("a failover loses the write, or the new master's clock is ahead");
-        const OLD_MASTER: Kept = Unless("an old master that is cut off still answers");
-        const BEHIND: Kept = Unless("a failover loses the write and meets a clock that is behind");
-        const MAJORITY: Kept = Unless("a majority loses its data, or its clocks' rate");
+    fn row(self) -> (&'static str, [&'static str; 3]) {
+        const YES: &str = "yes";
+        const STEPPED: &str = "unless the server's clock is stepped";
+        const POWER: &str = "unless the server loses power, or its clock is stepped";
+        const ENDS: &str = "unless the server ends, is flushed, or evicts keys";
+        const ENDS_BACK: &str = "unless the server ends and its clock is set back";
+        const FAILOVER: &str =
+            "unless a failover loses the write, or the new master's clock is ahead";
+        const OLD_MASTER: &str = "unless an old master that is cut off still answers";
+        const BEHIND: &str = "unless a failover loses the write and meets a clock that is behind";
+        const MAJORITY: &str = "unless a majority loses its data, or its clocks' rate";
         match self {
             Self::Memory => (
                 "the memory of one process",
-                [Yes, Yes, Unless("the process ends")],
+                [YES, YES, "unless the process ends"],
             ),
-            Self::Durable => ("one server, every write on its disk", [STEPPED, Yes, Yes]),
+            Self::Durable => ("one server, every write on its disk", [STEPPED, YES, YES]),
             Self::Delayed => (
                 "one server, writes on its disk a moment later",
-                [POWER, Yes, Yes],
+                [POWER, YES, YES],
             ),
             Self::Volatile => (
                 "one server, which forgets when it ends",
-                [ENDS, Yes, ENDS_BACK],
+                [ENDS, YES, ENDS_BACK],
             ),
             Self::Failover => (
                 "servers that replace each other",
                 [FAILOVER, OLD_MASTER, BEHIND],
             ),
-            Self::Quorum { .. } => ("a majority of several stores", [MAJORITY, Yes, No]),
-            Self::Unknown => ("unknown", [Unknown; 3]),
+            Self::Quorum { .. } => ("a majority of several stores", [MAJORITY, YES, "no"]),
+            Self::Unknown => ("unknown", ["unknown"; 3]),
         }
     }
 }
@@ -206,17 +192,6 @@ impl fmt::Display for Deployment {
         match self {
             Self::Quorum { members } => write!(f, "a majority of {members} stores"),
             other => f.write_str(other.row().0),
-        }
-    }
-}
-
-impl fmt::Display for Kept {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Yes => f.write_str("yes"),
-            Self::Unless(what) => write!(f, "unless {what}"),
-            Self::No => f.write_str("no"),
-            Self::Unknown => f.write_str("unknown"),
         }
     }
 }
@@ -236,12 +211,5 @@ impl Serialize for Audit {
         audit.serialize_field("members", &members.collect::<Vec<_>>())?;
         audit.serialize_field("server_id", &self.server_id)?;
         audit.end()
-    }
-}
-
-/// As text.
-impl Serialize for Kept {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
     }
 }
