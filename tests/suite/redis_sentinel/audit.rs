@@ -49,12 +49,8 @@ async fn healthy_sentinels_are_shown_without_a_warning() {
     .await;
     assert_eq!(audit.deployment, Deployment::Failover);
     let text = audit.to_string();
-    for shown in [
-        "3 of 3 answer, 3 known, quorum 2 reachable, down after 1.5s",
-        "need 1 or more replicas, 1s behind at most",
-    ] {
-        assert!(text.contains(shown), "{text}");
-    }
+    let shown = "3 of 3 answer, 3 known, quorum 2 reachable, down after 1.5s";
+    assert!(text.contains(shown), "{text}");
 }
 
 #[tokio::test]

@@ -110,7 +110,6 @@ pub(crate) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, St
         audit.warnings.extend(silent);
         let shown = state.as_ref().map(|state| ("sentinels", state.fact()));
         audit.facts.extend(shown);
-        audit.facts.push(("writes", seen.writes()));
         seen.sentinels = state;
     }
     audit.warnings.extend(checks::all(&seen));
@@ -182,7 +181,6 @@ impl Seen {
             ),
             ("replicas", replicas),
             ("persistence", self.persistence()),
-            ("memory", info.memory()),
         ];
         facts.extend(info.clock_offset().map(|offset| {
             let side = if offset < 0.0 { "behind" } else { "ahead of" };
@@ -205,17 +203,6 @@ impl Seen {
             (false, _, Some("")) => "none".to_owned(),
             (false, _, Some(save)) => format!("snapshots only, save {save}"),
             (false, _, None) => "no append-only file, snapshots unknown".to_owned(),
-        }
-    }
-
-    fn writes(&self) -> String {
-        match (self.info.number(LEAST), self.info.number(LAG)) {
-            (Some(least @ 1..), Some(lag @ 1..)) => {
-                let lag = Duration::from_secs(lag);
-                format!("need {least} or more replicas, {lag:?} behind at most")
-            }
-            (Some(_), Some(_)) => "need no replica".to_owned(),
-            _ => "unknown".to_owned(),
         }
     }
 }
