@@ -30,7 +30,6 @@ pub use link::endpoint::access::Credentials;
 use link::thread::ConnectionThread;
 pub use operate::acl::AclRules;
 use outside::Outside;
-pub use protocol::rights::MissingRights;
 use servers::Router;
 
 /// Locks in one Redis or Valkey server (6.2 or newer), in the one that [sentinels](RedisStore::sentinel) name, or in a

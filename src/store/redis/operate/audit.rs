@@ -13,6 +13,7 @@ use crate::error::StoreError;
 use crate::store::redis::StoreInner;
 use crate::store::redis::link::address::Address;
 use crate::store::redis::link::connector::Connector;
+use crate::store::redis::link::sentinel;
 use crate::store::redis::link::wire::Wire;
 use crate::store::redis::link::{Link, Purpose};
 use crate::store::redis::protocol::failure;
@@ -79,20 +80,24 @@ pub(crate) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, St
         acknowledging: store.acknowledging,
         recording: store.recording.load(std::sync::atomic::Ordering::Relaxed),
     };
-    let (missing, address) = match connection.call(&rights::question()).await {
-        Ok((answer, sent)) => {
-            seen.ask(connection).await?;
-            audit.warnings.extend((!seen.is_seen()).then(|| {
+    let answered = connection.call(&rights::question()).await;
+    let sent = answered.as_ref().ok().map(|(_, sent)| sent);
+    let address = sent.and_then(|sent| address(node, sent));
+    // The audit uses no connection whose user lacks rights.
+    if answered.is_ok() {
+        seen.ask(connection).await?;
+        audit
+            .warnings
+            .extend((!seen.is_seen()).then(|| {
                 Warning::new("unseen", "the server cannot be seen: grant the user +info")
             }));
-            (rights::missing(answer)?, address(node, &sent))
+    }
+    match answered.and_then(|(answer, _)| rights::suffice(answer)) {
+        Err(error) if rights::are_missing(&error) => {
+            let text = sentinel::detail(&error);
+            audit.warnings.push(Warning::new("missing_rights", text));
         }
-        // The audit uses no connection whose user lacks rights.
-        Err(error) => (rights::found_missing(&error).ok_or(error)?, None),
-    };
-    if !missing.is_empty() {
-        let text = format!("the user lacks rights: grant it {}", missing.join(" "));
-        audit.warnings.push(Warning::new("missing_rights", text));
+        sufficient => sufficient?,
     }
     if seen.is_seen() {
         if let (Some(server), Some(offset)) = (address, seen.info.clock_offset()) {
