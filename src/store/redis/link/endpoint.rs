@@ -90,15 +90,12 @@ impl Endpoint {
     pub(crate) fn reaching(&self, Address { host, port }: &Address) -> Self {
         let (host, port) = (host.to_string(), *port);
         let address = match self.address.addr() {
-            ConnectionAddr::TcpTls {
-                insecure,
-                tls_params,
-                ..
-            } => ConnectionAddr::TcpTls {
+            // Neither of the other two is ever set: `tls` refuses them.
+            ConnectionAddr::TcpTls { .. } => ConnectionAddr::TcpTls {
                 host,
                 port,
-                insecure: *insecure,
-                tls_params: tls_params.clone(),
+                insecure: false,
+                tls_params: None,
             },
             _ => ConnectionAddr::Tcp(host, port),
         };
