@@ -164,7 +164,7 @@ impl RedisStore {
     fn takes_at_once(&self, attempts: &[Attempt]) -> bool {
         let router = &self.inner.router;
         let slots = attempts.iter().map(|attempt| &attempt.hold.key);
-        let mut slots = slots.map(|key| router.partition(key).ok().map(|_| router.slot(key)));
+        let mut slots = slots.map(|key| router.slot(key).ok());
         let first = slots.next().flatten();
         (1..=BATCH).contains(&attempts.len())
             && several::are_apart(attempts)

@@ -7,13 +7,11 @@ use redis::Value;
 use super::link::Purpose;
 use super::link::wire::Wire;
 use super::protocol::channels::Channels;
-use super::protocol::names::Names;
 use super::protocol::script::Call;
 use super::protocol::slot::Slot;
 use crate::error::StoreError;
 use crate::lock::LockKey;
-use crate::store::Wakeups;
-use crate::store::{Feature, Unsupported};
+use crate::store::{Unsupported, Wakeups};
 use cluster::Cluster;
 use node::Node;
 
@@ -60,15 +58,15 @@ impl Router {
     pub(super) fn together(&self, purpose: Purpose, key: &LockKey) -> usize {
         match self {
             Self::One(node) => node.together(purpose, key),
-            Self::Cluster(_) => self.slot(key).into(),
+            Self::Cluster(_) => Slot::of(key.as_str()).number().into(),
         }
     }
 
     /// Keys with the same number may be in one script that asks for several of them.
-    pub(super) fn slot(&self, key: &LockKey) -> u16 {
+    pub(super) fn slot(&self, key: &LockKey) -> Result<u16, Unsupported> {
         match self {
-            Self::One(_) => 0,
-            Self::Cluster(_) => Slot::of(key.as_str()).number(),
+            Self::One(_) => Ok(0),
+            Self::Cluster(_) => Ok(cluster::slot_of(key)?.number()),
         }
     }
 
@@ -122,10 +120,7 @@ impl Router {
     pub(super) fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
         match self {
             Self::One(_) => Ok(0),
-            Self::Cluster(cluster) => Names::of(key)
-                .share_a_slot()
-                .map(|()| cluster.partition(key))
-                .map_err(|reason| Unsupported::new(Feature::Key, reason)),
+            Self::Cluster(cluster) => Ok(cluster.partition(cluster::slot_of(key)?)),
         }
     }
 }

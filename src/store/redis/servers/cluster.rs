@@ -21,7 +21,6 @@ mod topology;
 use super::node::Node;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LockKey;
-use crate::store::Wakeups;
 use crate::store::redis::link::Purpose;
 use crate::store::redis::link::wire::Wire;
 use crate::store::redis::protocol::channels::Channels;
@@ -29,6 +28,7 @@ use crate::store::redis::protocol::failure::{refused, transient};
 use crate::store::redis::protocol::names::Names;
 use crate::store::redis::protocol::script::Call;
 use crate::store::redis::protocol::slot::Slot;
+use crate::store::{Feature, Unsupported, Wakeups};
 use redirect_loop::RedirectLoop;
 pub(crate) use topology::Cluster;
 
@@ -56,7 +56,7 @@ impl Cluster {
         key: &LockKey,
         call: impl Fn(Channels) -> Call,
     ) -> Result<(Value, Arc<Wire>), StoreError> {
-        let mut redirects = RedirectLoop::new(self, slot_of(key)?).await?;
+        let mut redirects = RedirectLoop::new(self, slot_of(key).map_err(refused)?).await?;
         loop {
             let target = redirects.next().await?;
             let connection = target.node.connection(purpose, key);
@@ -79,7 +79,7 @@ impl Cluster {
         key: &LockKey,
         channel: String,
     ) -> Result<Wakeups, StoreError> {
-        let slot = slot_of(key)?;
+        let slot = slot_of(key).map_err(refused)?;
         let mut redirects = RedirectLoop::new(self, slot).await?;
         loop {
             let target = redirects.next().await?;
@@ -104,10 +104,9 @@ impl Cluster {
         }
     }
 
-    /// The number of the server that has the key's slot, as far as this process knows: the first slot that the server has, which
-    /// stays when a replica takes over.
-    pub(crate) fn partition(&self, key: &LockKey) -> u16 {
-        let slot = Slot::of(key.as_str());
+    /// The number of the server that has the slot, as far as this process knows: the first slot that the server has, which stays
+    /// when a replica takes over.
+    pub(crate) fn partition(&self, slot: Slot) -> u16 {
         self.known().map_or(0, |map| map.first_with(slot))
     }
 
@@ -119,7 +118,8 @@ impl Cluster {
 }
 
 /// The slot of all names of the key. Fails if they have different slots.
-fn slot_of(key: &LockKey) -> Result<Slot, StoreError> {
-    Names::of(key).share_a_slot().map_err(refused)?;
+pub(super) fn slot_of(key: &LockKey) -> Result<Slot, Unsupported> {
+    let unsupported = |reason| Unsupported::new(Feature::Key, reason);
+    Names::of(key).share_a_slot().map_err(unsupported)?;
     Ok(Slot::of(key.as_str()))
 }
