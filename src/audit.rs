@@ -22,10 +22,7 @@ use serde_json::json;
 
 use crate::error::StoreError;
 
-mod sentinels;
 mod table;
-
-pub use sentinels::Sentinels;
 
 /// The audit of a store: its deployment, the promises that hold on it, and warnings. Its `Display` is
 /// a table.
@@ -40,8 +37,6 @@ pub struct Audit {
     pub warnings: Vec<Warning>,
     /// The audits of the member stores or servers.
     pub members: Vec<Result<Audit, StoreError>>,
-    /// The state of the sentinels, if the store uses sentinels and one of them answers.
-    pub sentinels: Option<Sentinels>,
     /// The identity of the server: two audits with the same id are of one server.
     pub server_id: Option<String>,
 }
@@ -54,7 +49,6 @@ impl Audit {
             facts: Vec::new(),
             warnings: Vec::new(),
             members: Vec::new(),
-            sentinels: None,
             server_id: None,
         }
     }
@@ -137,22 +131,8 @@ pub struct Promise {
     pub id: &'static str,
     /// What is promised.
     pub name: &'static str,
-    /// Whether it is kept.
-    pub kept: Kept,
-}
-
-/// Whether a promise is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Kept {
-    /// Always.
-    Yes,
-    /// Except in this case.
-    Unless(&'static str),
-    /// Not offered.
-    No,
-    /// It is unknown.
-    Unknown,
+    /// Whether it is kept: `yes`, `no`, `unknown`, or `unless` and the exception.
+    pub kept: &'static str,
 }
 
 impl Deployment {
@@ -172,37 +152,37 @@ impl Deployment {
     }
 
     /// Its description, and whether S1, S5 and S6 are kept.
-    fn row(self) -> (&'static str, [Kept; 3]) {
-        use Kept::{No, Unknown, Unless, Yes};
-        const STEPPED: Kept = Unless("the server's clock is stepped");
-        const POWER: Kept = Unless("the server loses power, or its clock is stepped");
-        const ENDS: Kept = Unless("the server ends, is flushed, or evicts keys");
-        const ENDS_BACK: Kept = Unless("the server ends and its clock is set back");
-        const FAILOVER: Kept =
-            Unless("a failover loses the write, or the new master's clock is ahead");
-        const OLD_MASTER: Kept = Unless("an old master that is cut off still answers");
-        const BEHIND: Kept = Unless("a failover loses the write and meets a clock that is behind");
-        const MAJORITY: Kept = Unless("a majority loses its data, or its clocks' rate");
+    fn row(self) -> (&'static str, [&'static str; 3]) {
+        const YES: &str = "yes";
+        const STEPPED: &str = "unless the server's clock is stepped";
+        const POWER: &str = "unless the server loses power, or its clock is stepped";
+        const ENDS: &str = "unless the server ends, is flushed, or evicts keys";
+        const ENDS_BACK: &str = "unless the server ends and its clock is set back";
+        const FAILOVER: &str =
+            "unless a failover loses the write, or the new master's clock is ahead";
+        const OLD_MASTER: &str = "unless an old master that is cut off still answers";
+        const BEHIND: &str = "unless a failover loses the write and meets a clock that is behind";
+        const MAJORITY: &str = "unless a majority loses its data, or its clocks' rate";
         match self {
             Self::Memory => (
                 "the memory of one process",
-                [Yes, Yes, Unless("the process ends")],
+                [YES, YES, "unless the process ends"],
             ),
-            Self::Durable => ("one server, every write on its disk", [STEPPED, Yes, Yes]),
+            Self::Durable => ("one server, every write on its disk", [STEPPED, YES, YES]),
             Self::Delayed => (
                 "one server, writes on its disk a moment later",
-                [POWER, Yes, Yes],
+                [POWER, YES, YES],
             ),
             Self::Volatile => (
                 "one server, which forgets when it ends",
-                [ENDS, Yes, ENDS_BACK],
+                [ENDS, YES, ENDS_BACK],
             ),
             Self::Failover => (
                 "servers that replace each other",
                 [FAILOVER, OLD_MASTER, BEHIND],
             ),
-            Self::Quorum { .. } => ("a majority of several stores", [MAJORITY, Yes, No]),
-            Self::Unknown => ("unknown", [Unknown; 3]),
+            Self::Quorum { .. } => ("a majority of several stores", [MAJORITY, YES, "no"]),
+            Self::Unknown => ("unknown", ["unknown"; 3]),
         }
     }
 }
@@ -216,21 +196,10 @@ impl fmt::Display for Deployment {
     }
 }
 
-impl fmt::Display for Kept {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Yes => f.write_str("yes"),
-            Self::Unless(what) => write!(f, "unless {what}"),
-            Self::No => f.write_str("no"),
-            Self::Unknown => f.write_str("unknown"),
-        }
-    }
-}
-
 /// Fields under their names, facts as pairs, a member that did not answer as `{"error": …}`.
 impl Serialize for Audit {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut audit = to.serialize_struct("Audit", 7)?;
+        let mut audit = to.serialize_struct("Audit", 6)?;
         audit.serialize_field("deployment", &self.deployment.to_string())?;
         audit.serialize_field("promises", &self.promises())?;
         audit.serialize_field("facts", &self.facts)?;
@@ -240,15 +209,7 @@ impl Serialize for Audit {
             Err(error) => json!({ "error": error.to_string() }),
         });
         audit.serialize_field("members", &members.collect::<Vec<_>>())?;
-        audit.serialize_field("sentinels", &self.sentinels)?;
         audit.serialize_field("server_id", &self.server_id)?;
         audit.end()
-    }
-}
-
-/// As text.
-impl Serialize for Kept {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
     }
 }

@@ -27,7 +27,7 @@ fn rows(audit: &Audit) -> Vec<(String, String)> {
     }
     let promises = audit.promises().map(|promise| {
         let name = format!("{} {}", promise.id, promise.name);
-        (name, promise.kept.to_string())
+        (name, promise.kept.to_owned())
     });
     rows.extend(promises);
     let warnings = audit.warnings.iter();

@@ -27,11 +27,9 @@ pub use {deadpool_redis, redis};
 
 pub use builder::RedisStoreBuilder;
 pub use link::endpoint::access::Credentials;
-pub use link::replicas::Replicas;
 use link::thread::ConnectionThread;
 pub use operate::acl::AclRules;
 use outside::Outside;
-pub use protocol::rights::MissingRights;
 use servers::Router;
 
 /// Locks in one Redis or Valkey server (6.2 or newer), in the one that [sentinels](RedisStore::sentinel) name, or in a

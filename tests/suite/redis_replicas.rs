@@ -1,7 +1,6 @@
 //! `RedisStore` with replicas that acknowledge, and with replicas that do not.
 
 mod acknowledged;
-mod counted;
 mod demoted;
 mod isolated;
 mod unacknowledged;
@@ -10,7 +9,6 @@ use std::time::Duration;
 
 use tower_distributed_lock::RedisStore;
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
-use tower_distributed_lock::store::redis::Replicas;
 
 use crate::support::Replicated;
 
@@ -20,15 +18,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(300);
 
 /// A store on the master, with a long limit for live replicas.
-async fn store(replicated: &Replicated, replicas: Replicas) -> RedisStore {
+async fn store(replicated: &Replicated, replicas: usize) -> RedisStore {
     patient_store(replicated, replicas, Duration::from_secs(30)).await
 }
 
-async fn patient_store(
-    replicated: &Replicated,
-    replicas: Replicas,
-    timeout: Duration,
-) -> RedisStore {
+async fn patient_store(replicated: &Replicated, replicas: usize, timeout: Duration) -> RedisStore {
     RedisStore::builder(replicated.master().url())
         .replicas(replicas)
         .replica_timeout(timeout)

@@ -43,7 +43,7 @@ impl RedisStore {
     async fn renew_batch(&self, batch: Vec<&Renewal>) -> Result<Vec<HoldStatus>, StoreError> {
         let (router, purpose) = (&self.inner.router, purpose_of(batch[0]));
         let is_marked = purpose == Purpose::Commands && self.inner.acknowledging;
-        let (key, call) = (&batch[0].hold.key, calls::renew(&batch, is_marked));
+        let (key, call) = (&batch[0].hold.key, |_| calls::renew(&batch, is_marked));
         let mut answered = router.call(purpose, key, &call).await;
         if purpose == Purpose::Renewals
             && (answered.as_ref()).is_err_and(StoreError::is_without_effect)

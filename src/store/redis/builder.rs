@@ -14,10 +14,9 @@ use super::link::context::LinkSettings;
 use super::link::endpoint::Endpoint;
 use super::link::endpoint::access::Access;
 use super::link::endpoint::tls::Tls;
-use super::link::replicas::Replicas;
 use super::link::sentinel::WatchedSentinels;
 use super::link::timeouts::Timeouts;
-use super::protocol::channels::{ChannelKind, Channels};
+use super::protocol::channels::Channels;
 use super::protocol::failure::refused;
 use super::servers::Router;
 use super::servers::cluster::Cluster;
@@ -53,7 +52,7 @@ pub struct RedisStoreBuilder {
     timeouts: Timeouts,
     tls: Tls,
     access: Access,
-    replicas: Replicas,
+    replicas: usize,
 }
 
 /// Without what may be secret.
@@ -85,7 +84,7 @@ impl RedisStore {
             timeouts: Timeouts::default(),
             tls: Tls::default(),
             access: Access::default(),
-            replicas: Replicas::default(),
+            replicas: 0,
         }
     }
 
@@ -108,8 +107,8 @@ impl RedisStore {
     ///   server that fails affects only the locks in its slots.
     /// * **Wake-ups** use the same channels as Redisson's; see [`sharded_channels`](RedisStoreBuilder::sharded_channels).
     /// * **A failover loses** changes that the new master did not have, as with sentinels: the holder gets
-    ///   [`Lost`](crate::LockError::Lost), and no confirmation. With [`Replicas`] a change counts only after
-    ///   acknowledgements.
+    ///   [`Lost`](crate::LockError::Lost), and no confirmation. With [`replicas`](RedisStoreBuilder::replicas) a change
+    ///   counts only after acknowledgements.
     ///
     /// A restricted user needs more rights than for one server: [`AclRules::cluster`].
     ///
@@ -176,8 +175,8 @@ impl RedisStore {
     /// sent to an untrusted master, and the error names it.
     ///
     /// A failover loses changes that the new master did not have. A hold that it did not have can be granted again while
-    /// its holder still works: the holder's renewal or release returns [`Lost`](crate::LockError::Lost). [`Replicas`] can
-    /// prevent that.
+    /// its holder still works: the holder's renewal or release returns [`Lost`](crate::LockError::Lost).
+    /// [`replicas`](RedisStoreBuilder::replicas) can prevent that.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), tower_distributed_lock::error::StoreError> {
@@ -241,8 +240,8 @@ impl RedisStoreBuilder {
     /// `SUBSCRIBE`. For a [Cluster](RedisStore::cluster) alone.
     ///
     /// Clients of both kinds exclude each other, but they do not get each other's messages, and find out by polling. The
-    /// default is what Redisson does (`shardedSubscriptionMode` AUTO): sharded if the servers know it, which those of Redis
-    /// 7 and Valkey do.
+    /// default is what Redisson does (`shardedSubscriptionMode` AUTO): sharded on servers that know it, which those of Redis 7
+    /// and Valkey do. A server is known by its answer to `HELLO`: one that does not give its version gets plain channels.
     pub fn sharded_channels(mut self, sharded: bool) -> Self {
         self.channels = Some(match sharded {
             true => Channels::Sharded,
@@ -251,8 +250,60 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets how many replicas must acknowledge a change before it counts. The default is [`Replicas::None`].
-    pub fn replicas(mut self, replicas: Replicas) -> Self {
+    /// Sets how many replicas must acknowledge a grant, a renewal or a release before it counts. The default is 0: the master's
+    /// answer is enough.
+    ///
+    /// Redis replicates asynchronously. A master that fails may lose its latest grants, and a master that does not know that it was
+    /// replaced continues to grant. With this setting the store sends `WAIT` after each change, on the same connection, and the
+    /// change counts only when enough replicas have it.
+    ///
+    /// | | too few acknowledgements |
+    /// |---|---|
+    /// | acquire | it is taken back, and tried again while the request waits; then it fails with [`Unacknowledged`](crate::error::StoreErrorKind::Unacknowledged) |
+    /// | renew | the deadline stays where it was: without replicas for the rest of a lease, the hold is lost |
+    /// | release, with a record or without | `Unacknowledged`: the hold has ended, but nothing is confirmed |
+    /// | owner check of a hold that lives on | the same, nothing is confirmed |
+    /// | read of a record | the same, the record is no answer: a former master may have it alone |
+    ///
+    /// A layer decides about an unconfirmed release by its [`Confirm`](crate::Confirm): by the deadline, or, with
+    /// [`Confirm::Strict`](crate::Confirm::Strict), always with 500.
+    ///
+    /// # The default
+    ///
+    /// The default is 0 behind sentinels and in a Cluster as well, although a failover can then grant a lock twice, even a planned
+    /// `SENTINEL FAILOVER`, whose former master stays writable for some ten seconds. Redisson asks by default, since 4.0, whether
+    /// the replicas that the master counts have a new lock. That keeps neither promise without a condition, because a former master
+    /// may count none, while it makes the outage of a replica an outage of the locks, and adds a round trip to each change. The
+    /// number of all replicas keeps both promises, and only the program knows that number. So the choice is the program's, and an
+    /// [audit](crate::LockClient::audit) warns (`grants_alone`) until it is made.
+    ///
+    /// During a failover, a store that needs one replica grants nothing until one follows the new master, 10 to 11 s with the
+    /// defaults of Sentinel. A request waits for that as long as its wait lasts.
+    ///
+    /// # What is promised
+    ///
+    /// S1 is lease exclusion: live holds satisfy their modes' rule. S5 is confirmed exclusion: work whose releases were
+    /// confirmed never overlapped.
+    ///
+    /// | deployment | replicas | S1 | S5 |
+    /// |---|---|---|---|
+    /// | one server | 0 | while it keeps its data and its clock | yes, also after it lost them |
+    /// | master and replicas, with sentinels or without | 0 | not across a failover that loses the write | unless a former master still accepts writes |
+    /// | | *n* | across a failover to one of those that acknowledged; to any, if *n* is the number of replicas | as long as a former master keeps fewer than *n* replicas |
+    ///
+    /// From Redis 7 on, a lease is replicated as a time of the day. If the clock of a promoted replica is ahead, leases end that much
+    /// earlier, and S1 does not hold for the difference, whatever the setting; an audit compares the clocks (`replica_clock`).
+    ///
+    /// Otherwise the number of all replicas keeps both promises without a condition: a promoted replica does not follow its former
+    /// master any more, so the former master never has enough. The price is that all replicas must be up.
+    ///
+    /// # What it costs
+    ///
+    /// Each change costs one more round trip, and the replicas' answer. `WAIT` blocks the whole connection, so one `WAIT` serves all
+    /// changes before it: throughput grows with the number of callers as before. If a replica hangs, every change waits for the
+    /// [timeout](Self::replica_timeout) and fails, until the master drops the replica (`repl-timeout`, 60 seconds). The user needs the
+    /// right `+wait`.
+    pub fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
         self
     }
@@ -346,15 +397,15 @@ impl RedisStoreBuilder {
         let settings = LinkSettings {
             replicas: self.replicas,
             background: Arc::default(),
-            channels: Arc::new(ChannelKind::new(match self.servers {
+            channels: match self.servers {
                 Ok(Servers::Cluster(_)) => self.channels,
                 _ => Some(Channels::Plain),
-            })),
+            },
         };
         let inner = Arc::new(StoreInner {
             outside: Arc::default(),
             background: settings.background.clone(),
-            acknowledging: self.replicas.are_wanted(),
+            acknowledging: self.replicas > 0,
             recording: AtomicBool::new(false),
             router: Arc::new(self.router(settings)?),
         });

@@ -8,15 +8,16 @@
 //!   expire would take locks that never end.
 //! * It knows nothing of connections that are silent, and nothing of sentinels.
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 
 use redis::{RedisResult, ServerErrorKind, Value};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
+use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::protocol::channels::Channels;
 use super::protocol::failure::unreachable;
 use crate::backoff::Backoff;
 use crate::error::StoreError;
@@ -32,7 +33,6 @@ pub(super) mod connector;
 pub(super) mod context;
 pub(super) mod endpoint;
 mod opening;
-pub(super) mod replicas;
 mod sending;
 pub(super) mod sentinel;
 pub(super) mod thread;
@@ -63,8 +63,6 @@ pub(super) struct Link {
     purpose: Purpose,
     /// Takes in messages, if it is the connection for wake-ups.
     on_push: Option<OnPush>,
-    /// Notified by a caller that finds no connection.
-    wanted: Notify,
     /// Only the task changes it, until `close`, which is final.
     state: watch::Sender<State>,
     /// Protected by the mutex, which is held neither across an await nor while other code runs. `None` before the first caller.
@@ -104,7 +102,6 @@ impl Link {
             context: context.clone(),
             purpose,
             on_push,
-            wanted: Notify::new(),
             state: watch::Sender::new(State::Opening),
             task: Mutex::default(),
         })
@@ -125,12 +122,20 @@ impl Link {
         }
     }
 
+    /// The kind of channels of the server, which each connection to it tells.
+    pub(super) async fn channels(self: &Arc<Self>) -> Result<Channels, StoreError> {
+        if let Some(kind) = self.context.channels() {
+            return Ok(kind);
+        }
+        self.wire().await?;
+        Ok(self.context.channels().unwrap_or(Channels::Plain))
+    }
+
     /// The connection, or why there is none; `None` while the first attempt to connect has not finished.
     pub(super) fn known(self: &Arc<Self>) -> Option<Result<Arc<Wire>, StoreError>> {
         let known = self.state.borrow().known();
         if !matches!(known, Some(Ok(_))) {
             self.start(None);
-            self.wanted.notify_one();
         }
         known
     }
@@ -180,8 +185,7 @@ impl Link {
                     failing.reset();
                     let wire = Arc::new(wire);
                     drop(self.set(State::Up(wire.clone())));
-                    let mut moved = pin!(replaced(wire.master.clone()));
-                    match self.serve(&wire, moved.as_mut()).await {
+                    match self.serve(&wire).await {
                         Some(Ok(another)) => {
                             opened = Some(another);
                             wire.give_up();
@@ -192,10 +196,16 @@ impl Link {
                         }
                         None => {
                             drop(self.set(State::Opening));
-                            self.until_wanted(wire, moved, &mut short_lived).await;
+                            let since = wire.since;
+                            // It is counted as up until then.
+                            drop(wire);
+                            // A server may accept connections and end them.
+                            match since.elapsed() < Backoff::LONGEST {
+                                true => short_lived.pause().await,
+                                false => short_lived.reset(),
+                            }
                         }
                     }
-                    self.context.settings.channels.doubt();
                 }
                 Err(error) => {
                     tracing::debug!(%error, "no connection to Redis");
@@ -207,36 +217,10 @@ impl Link {
         }
     }
 
-    /// Waits until the next connection is to be opened. `ended` is dropped first, because it is counted as up until then.
-    async fn until_wanted(
-        &self,
-        ended: Arc<Wire>,
-        moved: Pin<&mut impl Future<Output = ()>>,
-        short_lived: &mut Backoff,
-    ) {
-        let (was_ended, since) = (ended.was_ended(), ended.since);
-        drop(ended);
-        // A server may end connections that are idle: it gets another one when a caller wants it. A new master gets one at once.
-        if !was_ended {
-            tokio::select! {
-                () = self.wanted.notified() => {}
-                () = moved => {}
-            }
-        }
-        // A server may accept connections and end them.
-        match since.elapsed() < Backoff::LONGEST {
-            true => short_lived.pause().await,
-            false => short_lived.reset(),
-        }
-    }
-
     /// Waits until the connection ends, or another server is the master. If the connection is silent, returns the one that answers
     /// instead; its error means that the server answers on none.
-    async fn serve(
-        &self,
-        wire: &Wire,
-        mut moved: Pin<&mut impl Future<Output = ()>>,
-    ) -> Option<Result<Wire, StoreError>> {
+    async fn serve(&self, wire: &Wire) -> Option<Result<Wire, StoreError>> {
+        let mut moved = pin!(replaced(wire.master.clone()));
         let mut late = self.context.late.subscribe();
         let ended = loop {
             tokio::select! {
@@ -271,12 +255,6 @@ impl Link {
         ended
     }
 
-    /// Opens another connection if a probe has no answer in time.
-    async fn another(&self) -> Result<Wire, StoreError> {
-        sleep(self.context.timeouts().probe() + self.context.waits.delay()).await;
-        self.open(true).await
-    }
-
     /// Sets the state, unless the link is closed. Returns the former one, which the caller drops: it may be the last to know a
     /// connection.
     fn set(&self, state: State) -> State {
@@ -294,14 +272,6 @@ impl Link {
     /// Whether commands can be sent at once.
     pub(super) fn is_up(&self) -> bool {
         matches!(self.state.borrow().known(), Some(Ok(_)))
-    }
-
-    /// Replaces the connection that is up, whichever it is.
-    pub(super) fn begin_again(&self, why: &'static str) {
-        let known = self.state.borrow().known();
-        if let Some(Ok(wire)) = known {
-            wire.end(why);
-        }
     }
 
     /// The name in metrics of what it carries.

@@ -156,11 +156,6 @@ impl Subscriptions {
         self.work.notify_one();
     }
 
-    /// Every subscription is sent again, on another connection: the kind of channels has changed.
-    pub(super) fn begin_again(&self) {
-        self.link.begin_again("the kind of channels has changed");
-    }
-
     /// Ends the connection, the task and every subscription.
     pub(super) fn close(&self) {
         self.link.close();

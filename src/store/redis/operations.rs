@@ -99,8 +99,8 @@ impl LockStore for RedisStore {
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {
         self.inner.recording.store(true, Ordering::Relaxed);
-        let call = calls::record(key, self.inner.acknowledging);
-        let (answer, sent) = self.call_counting(key, |_| call).await?;
+        let call = |_| calls::record(key, self.inner.acknowledging);
+        let (answer, sent) = self.call_counting(key, call).await?;
         let record: Option<Bytes> = reply::read(answer)?;
         if record.is_some() {
             // A former master may have it alone.
@@ -130,7 +130,7 @@ impl RedisStore {
     pub(super) async fn call(
         &self,
         key: &LockKey,
-        call: impl FnOnce(Channels) -> Call,
+        call: impl Fn(Channels) -> Call,
     ) -> Result<Value, StoreError> {
         Ok(self.call_counting(key, call).await?.0)
     }
@@ -139,11 +139,10 @@ impl RedisStore {
     pub(super) async fn call_counting(
         &self,
         key: &LockKey,
-        call: impl FnOnce(Channels) -> Call,
+        call: impl Fn(Channels) -> Call,
     ) -> Result<(Value, Arc<Wire>), StoreError> {
         let router = &self.inner.router;
-        let call = call(router.channels().await?);
-        router.call(Purpose::Commands, key, &call).await
+        router.call(Purpose::Commands, key, call).await
     }
 
     /// Waits until a grant counts; a grant that does not count is withdrawn.
@@ -165,7 +164,7 @@ impl RedisStore {
     fn takes_at_once(&self, attempts: &[Attempt]) -> bool {
         let router = &self.inner.router;
         let slots = attempts.iter().map(|attempt| &attempt.hold.key);
-        let mut slots = slots.map(|key| router.partition(key).ok().map(|_| router.slot(key)));
+        let mut slots = slots.map(|key| router.slot(key).ok());
         let first = slots.next().flatten();
         (1..=BATCH).contains(&attempts.len())
             && several::are_apart(attempts)

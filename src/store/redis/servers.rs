@@ -7,13 +7,11 @@ use redis::Value;
 use super::link::Purpose;
 use super::link::wire::Wire;
 use super::protocol::channels::Channels;
-use super::protocol::names::Names;
 use super::protocol::script::Call;
 use super::protocol::slot::Slot;
 use crate::error::StoreError;
 use crate::lock::LockKey;
-use crate::store::Wakeups;
-use crate::store::{Feature, Unsupported};
+use crate::store::{Unsupported, Wakeups};
 use cluster::Cluster;
 use node::Node;
 
@@ -38,15 +36,18 @@ impl Router {
     }
 
     /// Calls a script whose keys all belong to `key`, or to keys with the same number by [`together`](Self::together). Returns
-    /// the connection on which it was answered.
+    /// the connection on which it was answered. `call` gets the kind of channels of the key's server.
     pub(super) async fn call(
         &self,
         purpose: Purpose,
         key: &LockKey,
-        call: &Call,
+        call: impl Fn(Channels) -> Call,
     ) -> Result<(Value, Arc<Wire>), StoreError> {
         match self {
-            Self::One(node) => node.connection(purpose, key).call(call).await,
+            Self::One(node) => {
+                let call = call(Channels::Plain);
+                node.connection(purpose, key).call(&call).await
+            }
             // Boxed, so that the future of a call to the only server is small.
             Self::Cluster(cluster) => Box::pin(cluster.call(purpose, key, call)).await,
         }
@@ -57,15 +58,15 @@ impl Router {
     pub(super) fn together(&self, purpose: Purpose, key: &LockKey) -> usize {
         match self {
             Self::One(node) => node.together(purpose, key),
-            Self::Cluster(_) => self.slot(key).into(),
+            Self::Cluster(_) => Slot::of(key.as_str()).number().into(),
         }
     }
 
     /// Keys with the same number may be in one script that asks for several of them.
-    pub(super) fn slot(&self, key: &LockKey) -> u16 {
+    pub(super) fn slot(&self, key: &LockKey) -> Result<u16, Unsupported> {
         match self {
-            Self::One(_) => 0,
-            Self::Cluster(_) => Slot::of(key.as_str()).number(),
+            Self::One(_) => Ok(0),
+            Self::Cluster(_) => Ok(cluster::slot_of(key)?.number()),
         }
     }
 
@@ -83,14 +84,6 @@ impl Router {
             let is_up = |purpose| node.connection(purpose, key).is_up();
             is_up(Purpose::Commands) && !is_up(Purpose::Renewals)
         })
-    }
-
-    /// The kind of channels.
-    pub(super) async fn channels(&self) -> Result<Channels, StoreError> {
-        match self {
-            Self::One(_) => Ok(Channels::Plain),
-            Self::Cluster(cluster) => cluster.channels().await,
-        }
     }
 
     /// Subscribes to a channel of `key`. Listeners of one channel share a subscription. When this returns, the server has
@@ -127,10 +120,7 @@ impl Router {
     pub(super) fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
         match self {
             Self::One(_) => Ok(0),
-            Self::Cluster(cluster) => Names::of(key)
-                .share_a_slot()
-                .map(|()| cluster.partition(key))
-                .map_err(|reason| Unsupported::new(Feature::Key, reason)),
+            Self::Cluster(cluster) => Ok(cluster.partition(cluster::slot_of(key)?)),
         }
     }
 }

@@ -10,7 +10,6 @@ use http::{Request, StatusCode};
 use tokio::sync::Notify;
 use tower::ServiceExt;
 use tower_distributed_lock::error::StoreErrorKind;
-use tower_distributed_lock::store::redis::Replicas;
 use tower_distributed_lock::store::{HoldStatus, LockStore, Renewal};
 use tower_distributed_lock::{
     DistributedLockLayer, Lease, LockClient, LockError, LockKey, LockMode, OnLost, Owner,
@@ -241,6 +240,22 @@ async fn a_server_hangs_and_its_replica_takes_over() {
     guard.release().await.unwrap();
 }
 
+/// A store that knows nothing yet asks about its own key alone.
+#[tokio::test]
+async fn a_server_that_hangs_delays_no_first_lock_on_another() {
+    let mut cluster = RedisCluster::start_with(&[TIMEOUT]).await;
+    let name = cluster.name_on(1, "first-").await;
+    cluster.nodes[0].pause();
+    let store = RedisStore::cluster(cluster.urls()).connect_lazy().unwrap();
+    let locks = LockClient::new(store);
+    let began = Instant::now();
+    let guard = locks.lock(&name).await.unwrap();
+    let took = began.elapsed();
+    // A connection may take five seconds.
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    guard.release().await.unwrap();
+}
+
 /// A replica without the hold takes over: the worst failure of a Cluster.
 #[tokio::test]
 async fn a_hold_that_a_failover_forgets_is_reported_lost() {
@@ -281,7 +296,7 @@ async fn a_hold_that_a_failover_forgets_is_reported_lost() {
 #[tokio::test]
 async fn what_a_failover_would_forget_is_not_granted_where_replicas_have_to_acknowledge() {
     let cluster = RedisCluster::start_with(&[("cluster-node-timeout", "30000")]).await;
-    let store = RedisStore::cluster(cluster.urls()).replicas(Replicas::AtLeast(1));
+    let store = RedisStore::cluster(cluster.urls()).replicas(1);
     let locks = LockClient::new(store.connect().await.unwrap());
     let name = cluster.name_on(0, "acknowledged-").await;
     let guard = locks.lock(&name).await.unwrap();

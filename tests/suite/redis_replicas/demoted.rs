@@ -3,7 +3,6 @@
 use std::slice;
 
 use tower_distributed_lock::error::StoreErrorKind;
-use tower_distributed_lock::store::redis::Replicas;
 use tower_distributed_lock::store::{HoldStatus, LockStore, LockStoreExt};
 use tower_distributed_lock::{LockClient, LockError, LockMode};
 
@@ -19,33 +18,31 @@ async fn demote(server: &RedisServer) {
 /// S5. Another client may have got the key from the new master.
 #[tokio::test]
 async fn an_owner_check_on_a_replica_confirms_nothing() {
-    for replicas in [Replicas::None, Replicas::All] {
-        let replicated = Replicated::start(0).await;
-        let store = store(&replicated, replicas).await;
-        let modes = MODES.into_iter().chain([LockMode::permits(2)]);
-        let attempts: Vec<_> = modes.map(|mode| attempt(mode.as_str(), mode)).collect();
-        for attempt in &attempts {
-            assert!(asks(&store, attempt).await);
-        }
-        let holds: Vec<_> = attempts.into_iter().map(|attempt| attempt.hold).collect();
-        demote(replicated.master()).await;
-        let alone = holds.iter().map(slice::from_ref);
-        for asked in alone.chain([&holds[..]]) {
-            let error = store.check(asked).await.unwrap_err();
-            assert_eq!(error.kind(), StoreErrorKind::Transient, "{error:?}");
-        }
-        // A new connection leads to the same server.
-        let () = replicated.master().ask(&["REPLICAOF", "NO", "ONE"]).await;
-        let known = eventually("it answers", LIMIT, async || store.check(&holds).await).await;
-        assert_eq!(known, vec![HoldStatus::Held; holds.len()]);
+    let replicated = Replicated::start(0).await;
+    let store = store(&replicated, 0).await;
+    let modes = MODES.into_iter().chain([LockMode::permits(2)]);
+    let attempts: Vec<_> = modes.map(|mode| attempt(mode.as_str(), mode)).collect();
+    for attempt in &attempts {
+        assert!(asks(&store, attempt).await);
     }
+    let holds: Vec<_> = attempts.into_iter().map(|attempt| attempt.hold).collect();
+    demote(replicated.master()).await;
+    let alone = holds.iter().map(slice::from_ref);
+    for asked in alone.chain([&holds[..]]) {
+        let error = store.check(asked).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Transient, "{error:?}");
+    }
+    // A new connection leads to the same server.
+    let () = replicated.master().ask(&["REPLICAOF", "NO", "ONE"]).await;
+    let known = eventually("it answers", LIMIT, async || store.check(&holds).await).await;
+    assert_eq!(known, vec![HoldStatus::Held; holds.len()]);
 }
 
 /// S5. The permit may be held at the new master, as every hold may be.
 #[tokio::test]
 async fn a_release_on_a_replica_does_not_say_that_a_hold_is_gone() {
     let replicated = Replicated::start(0).await;
-    let store = store(&replicated, Replicas::None).await;
+    let store = store(&replicated, 0).await;
     let modes = MODES.into_iter().chain([LockMode::permits(2)]);
     let attempts: Vec<_> = modes.map(|mode| attempt(mode.as_str(), mode)).collect();
     demote(replicated.master()).await;
@@ -66,7 +63,7 @@ async fn a_release_on_a_replica_does_not_say_that_a_hold_is_gone() {
 #[tokio::test]
 async fn a_hold_that_lives_on_is_not_confirmed_by_a_replica() {
     let replicated = Replicated::start(0).await;
-    let locks = LockClient::new(store(&replicated, Replicas::None).await);
+    let locks = LockClient::new(store(&replicated, 0).await);
     let request = |key: &str| locks.lock(key).wait(LIMIT);
     let handed_over = request("handed over").await.unwrap();
     let [shared, other] = [(); 2].map(|()| request("read").mode(LockMode::Read).acquire());
@@ -92,7 +89,7 @@ async fn an_owner_check_on_a_master_that_lacks_replicas_confirms_nothing() {
         // Redis 6.2 does not refuse scripts then.
         return;
     }
-    let store = store(&replicated, Replicas::None).await;
+    let store = store(&replicated, 0).await;
     let hold = attempt("k", LockMode::Write);
     assert!(asks(&store, &hold).await);
     configure(server, "min-replicas-to-write", "1").await;
@@ -107,7 +104,7 @@ async fn an_owner_check_on_a_master_that_lacks_replicas_confirms_nothing() {
 #[tokio::test]
 async fn an_owner_check_on_a_full_server_is_acknowledged() {
     let replicated = Replicated::start(1).await;
-    let store = patient_store(&replicated, Replicas::AtLeast(1), LIMIT).await;
+    let store = patient_store(&replicated, 1, LIMIT).await;
     let hold = attempt("k", LockMode::Write);
     assert!(asks(&store, &hold).await);
     configure(replicated.master(), "maxmemory", "1").await;

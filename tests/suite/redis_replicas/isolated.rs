@@ -11,7 +11,6 @@ use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
-use tower_distributed_lock::store::redis::Replicas;
 use tower_distributed_lock::store::{LockStore, LockStoreExt};
 use tower_distributed_lock::{
     Confirm, DistributedLockLayer, IdempotencyLayer, Lease, LockClient, LockError, LockMode,
@@ -20,7 +19,7 @@ use tower_distributed_lock::{
 
 use super::{LIMIT, SHORT, is_unacknowledged, patient_store};
 use crate::redis_store::{attempt, holds};
-use crate::support::{Replicated, eventually};
+use crate::support::{Ending, Replicated, eventually};
 
 /// Holds the links, makes a replica a master, and returns a client of it.
 async fn replace(replicated: &Replicated) -> LockClient {
@@ -32,27 +31,38 @@ async fn replace(replicated: &Replicated) -> LockClient {
 
 #[tokio::test]
 async fn a_replaced_master_grants_and_confirms_nothing() {
-    for replicas in [Replicas::All, Replicas::AtLeast(2)] {
-        let replicated = Replicated::start(2).await;
-        let store = patient_store(&replicated, replicas, SHORT).await;
-        let [hold, idle] = ["k", "idle"].map(|key| attempt(key, LockMode::Write));
-        for hold in [&hold, &idle] {
-            eventually("it is granted", LIMIT, async || store.acquire(hold).await).await;
-        }
-        // All earlier writes are acknowledged, so that the replicas are in step now.
-        assert!(holds(&store, &idle).await);
-        replace(&replicated).await;
-        is_unacknowledged(store.acquire(&attempt("new", LockMode::Write)).await);
-        is_unacknowledged(store.release_one(&hold.hold).await);
-        // An owner check changes nothing, and its answer does not count without acknowledgements either.
-        is_unacknowledged(store.check(std::slice::from_ref(&idle.hold)).await);
+    let replicated = Replicated::start(2).await;
+    let store = patient_store(&replicated, 2, SHORT).await;
+    let [hold, idle] = ["k", "idle"].map(|key| attempt(key, LockMode::Write));
+    for hold in [&hold, &idle] {
+        eventually("it is granted", LIMIT, async || store.acquire(hold).await).await;
     }
+    // All earlier writes are acknowledged, so that the replicas are in step now.
+    assert!(holds(&store, &idle).await);
+    replace(&replicated).await;
+    is_unacknowledged(store.acquire(&attempt("new", LockMode::Write)).await);
+    is_unacknowledged(store.release_one(&hold.hold).await);
+    // An owner check changes nothing, and its answer does not count without acknowledgements either.
+    is_unacknowledged(store.check(std::slice::from_ref(&idle.hold)).await);
+}
+
+/// It notices the end of the link, as after the promotion of its replica.
+#[tokio::test]
+async fn a_master_that_loses_its_replica_confirms_nothing_any_more() {
+    let replicated = Replicated::start(1).await;
+    let store = patient_store(&replicated, 1, SHORT).await;
+    let hold = attempt("held", LockMode::Write);
+    eventually("it is granted", LIMIT, async || store.acquire(&hold).await).await;
+    replicated.links[0].refuse().await;
+    assert!(replicated.links[0].cut(Ending::Close).await > 0);
+    is_unacknowledged(store.check(std::slice::from_ref(&hold.hold)).await);
+    is_unacknowledged(store.release_one(&hold.hold).await);
 }
 
 #[tokio::test]
 async fn an_owner_check_on_an_idle_connection_needs_acknowledgements() {
     let replicated = Replicated::start(1).await;
-    let store = patient_store(&replicated, Replicas::All, SHORT).await;
+    let store = patient_store(&replicated, 1, SHORT).await;
     let hold = attempt("k", LockMode::Write);
     eventually("it is granted", LIMIT, async || store.acquire(&hold).await).await;
     assert!(holds(&store, &hold).await);
@@ -129,7 +139,7 @@ async fn a_request_whose_lock_went_to_another_is_500_however_it_confirms() {
     let lease = Duration::from_secs(5);
     for confirm in [Confirm::Store, Confirm::Strict] {
         let replicated = Replicated::start(1).await;
-        let store = patient_store(&replicated, Replicas::All, SHORT).await;
+        let store = patient_store(&replicated, 1, SHORT).await;
         let site = Site::new(LockClient::new(store), confirm, lease);
         let asking = site.enter().await;
         let key = the_key_in(&replicated).await;
@@ -154,7 +164,7 @@ async fn before_the_deadline_strict_is_500_and_store_is_200_while_the_lock_is_no
     ];
     for (confirm, expected) in expected {
         let replicated = Replicated::start(1).await;
-        let store = patient_store(&replicated, Replicas::All, SHORT).await;
+        let store = patient_store(&replicated, 1, SHORT).await;
         let site = Site::new(LockClient::new(store), confirm, lease);
         let asking = site.enter().await;
         let key = the_key_in(&replicated).await;
@@ -186,43 +196,41 @@ async fn pay(app: &Router) -> (StatusCode, bool) {
 /// S10. It has a record that no replica has, while the new master runs the work again, and confirms that.
 #[tokio::test]
 async fn a_replaced_master_answers_with_no_record_that_it_has_alone() {
-    for replicas in [Replicas::All, Replicas::AtLeast(1)] {
-        let replicated = Arc::new(Replicated::start(1).await);
-        let store = patient_store(&replicated, replicas, SHORT).await;
-        let replacing = replicated.clone();
-        let app = payments(LockClient::new(store), move || {
-            let replicated = replacing.clone();
-            async move {
-                replace(&replicated).await;
-                "paid"
-            }
-        });
-        // On a busy machine the replica's first acknowledgement may take longer than `SHORT`, which is a 503.
-        let first = eventually("the request is let in", LIMIT, async || {
-            match pay(&app).await {
-                (StatusCode::SERVICE_UNAVAILABLE, _) => Err("503"),
-                answer => Ok(answer),
-            }
-        })
-        .await;
-        assert_eq!(first, (StatusCode::INTERNAL_SERVER_ERROR, false));
-        assert_eq!(pay(&app).await, (StatusCode::SERVICE_UNAVAILABLE, false));
-        let promoted = RedisStore::connect(replicated.servers[1].url());
-        let again = payments(LockClient::new(promoted.await.unwrap()), async || "paid");
-        let second = eventually("the former hold is over", LIMIT, async || {
-            match pay(&again).await {
-                (StatusCode::CONFLICT, _) => Err("409"),
-                answer => Ok(answer),
-            }
-        });
-        assert_eq!(second.await, (StatusCode::OK, false));
-    }
+    let replicated = Arc::new(Replicated::start(1).await);
+    let store = patient_store(&replicated, 1, SHORT).await;
+    let replacing = replicated.clone();
+    let app = payments(LockClient::new(store), move || {
+        let replicated = replacing.clone();
+        async move {
+            replace(&replicated).await;
+            "paid"
+        }
+    });
+    // On a busy machine the replica's first acknowledgement may take longer than `SHORT`, which is a 503.
+    let first = eventually("the request is let in", LIMIT, async || {
+        match pay(&app).await {
+            (StatusCode::SERVICE_UNAVAILABLE, _) => Err("503"),
+            answer => Ok(answer),
+        }
+    })
+    .await;
+    assert_eq!(first, (StatusCode::INTERNAL_SERVER_ERROR, false));
+    assert_eq!(pay(&app).await, (StatusCode::SERVICE_UNAVAILABLE, false));
+    let promoted = RedisStore::connect(replicated.servers[1].url());
+    let again = payments(LockClient::new(promoted.await.unwrap()), async || "paid");
+    let second = eventually("the former hold is over", LIMIT, async || {
+        match pay(&again).await {
+            (StatusCode::CONFLICT, _) => Err("409"),
+            answer => Ok(answer),
+        }
+    });
+    assert_eq!(second.await, (StatusCode::OK, false));
 }
 
 #[tokio::test]
 async fn a_record_that_the_replicas_have_is_read() {
     let replicated = Replicated::start(1).await;
-    let store = patient_store(&replicated, Replicas::All, SHORT).await;
+    let store = patient_store(&replicated, 1, SHORT).await;
     let app = payments(LockClient::new(store), async || "paid");
     for answer in [(StatusCode::OK, false), (StatusCode::OK, true)] {
         let answered = eventually("a replica acknowledges", LIMIT, async || {

@@ -8,7 +8,6 @@ use tower_distributed_lock::store::{LockStoreExt, Want};
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 use tower_distributed_lock::error::StoreErrorKind;
-use tower_distributed_lock::store::redis::Replicas;
 use tower_distributed_lock::store::{LockStore, Record, Renewal};
 use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, RedisStore};
 
@@ -27,9 +26,9 @@ async fn locks_in(server: &RedisServer) -> Vec<String> {
 #[tokio::test]
 async fn a_grant_that_too_few_acknowledge_is_taken_back_and_fails() {
     let mut replicated = Replicated::start(2).await;
-    for replicas in [Replicas::AtLeast(2), Replicas::All, Replicas::AtLeast(3)] {
+    for replicas in [2, 3] {
         let strict = patient_store(&replicated, replicas, SHORT).await;
-        let modest = store(&replicated, Replicas::AtLeast(1)).await;
+        let modest = store(&replicated, 1).await;
         replicated.servers[1].pause();
         for mode in MODES {
             let key = format!("{mode:?}");
@@ -45,7 +44,7 @@ async fn a_grant_that_too_few_acknowledge_is_taken_back_and_fails() {
         is_unacknowledged(strict.acquire_several(&both, Want::Any).await);
         assert_eq!(locks_in(replicated.master()).await, Vec::<String>::new());
         replicated.servers[1].resume();
-        if replicas != Replicas::AtLeast(3) {
+        if replicas != 3 {
             eventually("it works again", LIMIT, async || {
                 let hold = attempt("k", LockMode::Reentrant);
                 strict.acquire(&hold).await?;
@@ -59,8 +58,8 @@ async fn a_grant_that_too_few_acknowledge_is_taken_back_and_fails() {
 #[tokio::test]
 async fn a_grant_that_is_taken_back_wakes_waiters() {
     let replicated = Replicated::start(1).await;
-    let strict = patient_store(&replicated, Replicas::AtLeast(2), SHORT).await;
-    let plain = store(&replicated, Replicas::None).await;
+    let strict = patient_store(&replicated, 2, SHORT).await;
+    let plain = store(&replicated, 0).await;
     let waiter = attempt("k", LockMode::Reentrant);
     let mut wakeups = plain.subscribe(&waiter).await.unwrap();
     is_unacknowledged(strict.acquire(&attempt("k", LockMode::Reentrant)).await);
@@ -71,7 +70,7 @@ async fn a_grant_that_is_taken_back_wakes_waiters() {
 #[tokio::test]
 async fn a_release_that_too_few_acknowledge_has_ended_the_hold_and_confirms_nothing() {
     let mut replicated = Replicated::start(2).await;
-    let store = patient_store(&replicated, Replicas::AtLeast(2), SHORT).await;
+    let store = patient_store(&replicated, 2, SHORT).await;
     let holds = MODES.map(|mode| attempt(format!("{mode:?}"), mode));
     for hold in &holds {
         eventually("it is granted", LIMIT, async || store.acquire(hold).await).await;
@@ -90,7 +89,7 @@ async fn a_release_that_too_few_acknowledge_has_ended_the_hold_and_confirms_noth
 #[tokio::test]
 async fn a_caller_gets_the_kind_unacknowledged_with_the_counts() {
     let mut replicated = Replicated::start(1).await;
-    let store = patient_store(&replicated, Replicas::AtLeast(1), SHORT).await;
+    let store = patient_store(&replicated, 1, SHORT).await;
     let locks = LockClient::new(store);
     let lease = Lease::Fixed(Duration::from_secs(300));
     let guard = eventually("it is granted", LIMIT, async || {
@@ -126,7 +125,7 @@ async fn a_caller_gets_the_kind_unacknowledged_with_the_counts() {
 #[tokio::test]
 async fn a_request_waits_for_replicas_as_long_as_its_wait_lasts() {
     let mut replicated = Replicated::start(1).await;
-    let store = patient_store(&replicated, Replicas::AtLeast(1), SHORT).await;
+    let store = patient_store(&replicated, 1, SHORT).await;
     let locks = LockClient::new(store);
     replicated.servers[1].pause();
     let waiting = tokio::spawn(locks.lock("k").wait(LIMIT).into_future());
@@ -140,7 +139,7 @@ async fn a_request_waits_for_replicas_as_long_as_its_wait_lasts() {
 #[tokio::test]
 async fn a_renewal_without_acknowledgements_moves_no_deadline() {
     let mut replicated = Replicated::start(1).await;
-    let store = patient_store(&replicated, Replicas::AtLeast(1), SHORT).await;
+    let store = patient_store(&replicated, 1, SHORT).await;
     let locks = LockClient::new(store);
     let lease = Duration::from_secs(3);
     let guard = eventually("it is granted", LIMIT, async || {
@@ -164,7 +163,7 @@ async fn a_renewal_without_acknowledgements_moves_no_deadline() {
 async fn a_short_response_timeout_does_not_cut_the_replicas_off() {
     let mut replicated = Replicated::start(1).await;
     let store = RedisStore::builder(replicated.master().url())
-        .replicas(Replicas::AtLeast(1))
+        .replicas(1)
         .response_timeout(Duration::from_millis(500))
         .replica_timeout(Duration::from_secs(2))
         .connect()
@@ -184,7 +183,7 @@ async fn a_user_who_may_not_wait_holds_nothing() {
     let rule = "some on >secret ~* &* +@all -wait";
     let server = RedisServer::builder().config("user", rule).start().await;
     let url = format!("redis://some:secret@127.0.0.1:{}", server.port());
-    let store = RedisStore::builder(url).replicas(Replicas::AtLeast(1));
+    let store = RedisStore::builder(url).replicas(1);
     let store = store.connect().await.unwrap();
     let error = store
         .acquire(&attempt("k", LockMode::Write))
@@ -200,8 +199,8 @@ async fn a_user_who_may_not_wait_holds_nothing() {
 #[tokio::test]
 async fn a_renewal_that_too_few_acknowledge_does_not_block_the_callers_connections() {
     let replicated = Replicated::start(0).await;
-    let plain = store(&replicated, Replicas::None).await;
-    let strict = patient_store(&replicated, Replicas::AtLeast(1), SHORT).await;
+    let plain = store(&replicated, 0).await;
+    let strict = patient_store(&replicated, 1, SHORT).await;
     let hold = attempt("k", LockMode::Reentrant);
     assert!(asks(&plain, &hold).await);
     let renewal = Renewal::new(hold.hold.clone(), Duration::from_secs(30));
@@ -225,7 +224,7 @@ async fn until_it_waits_for_a_replica(monitor: &Monitor<'_>) {
 async fn a_runtime_that_is_blocked_keeps_no_caller_of_another_waiting() {
     let replicated = Replicated::start(1).await;
     let builder = RedisStore::builder(replicated.master().url())
-        .replicas(Replicas::AtLeast(1))
+        .replicas(1)
         .response_timeout(Duration::from_secs(3))
         .replica_timeout(Duration::from_secs(1));
     let first = Builder::new_multi_thread()

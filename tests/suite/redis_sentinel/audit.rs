@@ -1,9 +1,7 @@
 //! Audits of sentinels, and of the master that they watch.
 
-use std::time::Duration;
-
 use tower_distributed_lock::audit::{Audit, Deployment, Warning};
-use tower_distributed_lock::store::redis::{RedisStoreBuilder, Replicas};
+use tower_distributed_lock::store::redis::RedisStoreBuilder;
 use tower_distributed_lock::{LockClient, RedisStore};
 
 use super::LIMIT;
@@ -26,6 +24,13 @@ fn warnings(audit: &Audit) -> Vec<Warning> {
         .collect()
 }
 
+/// What is shown of the sentinels.
+fn sentinels_in(audit: &Audit) -> Option<&str> {
+    let mut facts = audit.facts.iter();
+    let fact = facts.find(|(name, _)| *name == "sentinels");
+    fact.map(|(_, text)| text.as_str())
+}
+
 #[tokio::test]
 async fn healthy_sentinels_are_shown_without_a_warning() {
     let sentinels = RedisSentinels::start().await;
@@ -43,18 +48,9 @@ async fn healthy_sentinels_are_shown_without_a_warning() {
     })
     .await;
     assert_eq!(audit.deployment, Deployment::Failover);
-    let seen = audit.sentinels.as_ref().unwrap();
-    assert_eq!((seen.listed, seen.answering, seen.known), (3, 3, 3));
-    assert_eq!((seen.quorum, seen.reachable), (2, Some(3)));
-    assert_eq!(seen.can_fail_over, Some(true));
-    assert_eq!(seen.down_after, Duration::from_millis(1500));
     let text = audit.to_string();
-    for shown in [
-        "3 of 3 answer, 3 known, quorum 2 reachable, down after 1.5s",
-        "need 1 or more replicas, 1s behind at most",
-    ] {
-        assert!(text.contains(shown), "{text}");
-    }
+    let shown = "3 of 3 answer, 3 known, quorum 2 reachable, down after 1.5s";
+    assert!(text.contains(shown), "{text}");
 }
 
 #[tokio::test]
@@ -69,7 +65,7 @@ async fn a_master_that_would_go_on_alone_is_a_warning_unless_replicas_acknowledg
     let seen = audit(builder(&sentinels)).await;
     assert_eq!(alone(&seen), ["grants_alone"], "{seen}");
     assert!(seen.to_string().contains("min-replicas-to-write"));
-    let seen = audit(builder(&sentinels).replicas(Replicas::AtLeast(2))).await;
+    let seen = audit(builder(&sentinels).replicas(2)).await;
     assert!(alone(&seen).is_empty(), "{seen}");
 
     configure(master, "min-replicas-to-write", "1").await;
@@ -105,9 +101,9 @@ async fn sentinels_that_are_down_are_named_and_those_that_are_left_say_that_they
             };
             assert!(warnings(&audit).iter().any(named), "{audit}");
         }
-        let seen = audit.sentinels.as_ref().unwrap();
-        assert_eq!((seen.listed, seen.answering), (3, 2 - place));
-        assert_eq!(seen.known, 3);
+        let seen = sentinels_in(&audit).expect("one answers");
+        let expected = format!("{} of 3 answer, 3 known", 2 - place);
+        assert!(seen.starts_with(&expected), "{seen}");
     }
     let expected = Warning::new(
         "no_quorum",
@@ -124,7 +120,7 @@ async fn sentinels_that_are_down_are_named_and_those_that_are_left_say_that_they
 
     sentinels.sentinels[2].kill9();
     let audit = locks.audit().await.unwrap();
-    assert_eq!(audit.sentinels, None);
+    assert_eq!(sentinels_in(&audit), None);
     assert_eq!(audit.deployment, Deployment::Failover);
     let silent = |warning: &&Warning| warning.kind == "sentinel_silent";
     assert_eq!(audit.warnings.iter().filter(silent).count(), 3, "{audit}");
@@ -149,8 +145,6 @@ async fn a_failover_that_begins_too_late_for_the_default_lease_is_a_warning() {
     let late = |warning: &&Warning| warning.kind == "slow_failover";
     let text = &seen.warnings.iter().find(late).expect("it is found").text;
     assert!(text.contains("below 20s"), "{text}");
-    let lease = seen.sentinels.unwrap().lease_that_outlives_failover();
-    assert_eq!(lease, Duration::from_secs(45));
 
     // Just in time.
     for sentinel in &sentinels.sentinels {
@@ -198,7 +192,8 @@ async fn a_lone_sentinel_over_a_lone_master_is_a_warning() {
     assert_eq!(audit.deployment, Deployment::Failover);
     let kinds: Vec<_> = audit.warnings.iter().map(|warning| warning.kind).collect();
     assert!(kinds.contains(&"few_sentinels"), "{audit}");
-    assert_eq!(audit.sentinels.unwrap().can_fail_over, Some(true));
+    let seen = sentinels_in(&audit).expect("it answers");
+    assert!(seen.contains("quorum 1 reachable"), "{seen}");
 }
 
 #[tokio::test]
@@ -219,6 +214,6 @@ async fn what_may_not_be_asked_is_a_warning() {
     assert!(unseen("+config|get") >= 1, "{audit}");
     let mut kinds = audit.warnings.iter().map(|warning| warning.kind);
     assert!(!kinds.any(|kind| kind == "grants_alone"), "{audit}");
-    let seen = audit.sentinels.unwrap();
-    assert_eq!((seen.reachable, seen.can_fail_over), (None, None));
+    let seen = sentinels_in(&audit).expect("they answer");
+    assert!(seen.contains("quorum 2, down after"), "{seen}");
 }

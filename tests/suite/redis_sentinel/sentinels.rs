@@ -11,6 +11,10 @@ use super::{store, until_connections, works};
 use crate::redis_store::{MODES, asks, attempt, patient, releases, the_line_is_woken, woken};
 use crate::support::{RedisSentinels, RedisServer, eventually};
 
+/// Until then a command and its probe have waited long enough for another connection to be opened, and the command may still be
+/// answered.
+const STALL: Duration = Duration::from_secs(2);
+
 #[tokio::test]
 async fn two_stores_that_know_only_the_sentinels_exclude_and_wake_each_other() {
     let sentinels = RedisSentinels::start().await;
@@ -66,6 +70,25 @@ async fn dead_sentinels_stop_no_connected_store_and_come_back() {
     let lazy = builder().connect_lazy().unwrap();
     sentinels.sentinels[1].restart().await;
     works(&lazy, "k").await;
+}
+
+/// None of them says which server is the master, so no other connection can be opened: those that are open stay.
+#[tokio::test]
+async fn a_master_that_stalls_while_no_sentinel_answers_is_not_given_up() {
+    let mut sentinels = RedisSentinels::start().await;
+    let store = store(&sentinels).await;
+    works(&store, "k").await;
+    for sentinel in &mut sentinels.sentinels {
+        sentinel.kill9();
+    }
+    let master = &mut sentinels.replicated.servers[0];
+    master.pause();
+    let [hold, other] = ["k", "other"].map(|key| attempt(key, LockMode::Reentrant));
+    let asking = tokio::time::timeout(STALL, store.acquire(&hold)).await;
+    assert!(asking.is_err(), "it stalls: {asking:?}");
+    let (during, ()) = tokio::join!(store.acquire(&other), async { master.resume() });
+    during.expect("it goes on where it stalled");
+    assert!(releases(&store, &hold).await, "it was granted meanwhile");
 }
 
 #[tokio::test]

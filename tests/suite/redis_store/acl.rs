@@ -12,7 +12,7 @@ use tower_distributed_lock::store::{LockStoreExt, Want};
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 use tower_distributed_lock::audit::Deployment;
-use tower_distributed_lock::store::redis::{AclRules, MissingRights, Replicas};
+use tower_distributed_lock::store::redis::AclRules;
 use tower_distributed_lock::store::{Fencing, ListQuery, LockStore, Record, Renewal};
 use tower_distributed_lock::{LockAdmin, LockClient, LockError};
 
@@ -47,8 +47,11 @@ async fn refusals(server: &RedisServer) -> Value {
 
 fn missing(error: &StoreError) -> Vec<String> {
     assert_eq!(error.kind(), StoreErrorKind::Refused, "{error:?}");
-    let missing = error.source().unwrap().downcast_ref::<MissingRights>();
-    missing.map_or(Vec::new(), |missing| missing.rules().to_vec())
+    let text = error.source().unwrap().to_string();
+    let missing = text.strip_prefix("the Redis user lacks rights: grant it ");
+    missing.map_or(Vec::new(), |missing| {
+        missing.split(' ').map(str::to_owned).collect()
+    })
 }
 
 /// Prefixes of names that Redisson puts into braces, and of names that have their own.

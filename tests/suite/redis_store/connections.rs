@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use redis::AsyncTypedCommands;
 use tower_distributed_lock::LockMode;
-use tower_distributed_lock::store::redis::{Credentials, RedisStoreBuilder, Replicas};
+use tower_distributed_lock::store::redis::{Credentials, RedisStoreBuilder};
 use tower_distributed_lock::store::{LockStore, LockStoreExt};
 
 use super::*;
@@ -235,7 +235,7 @@ async fn time_limits_may_be_endless() {
     });
     for builder in [
         endless(RedisStore::builder(url.as_str())),
-        endless(RedisStore::builder(url.as_str())).replicas(Replicas::AtLeast(1)),
+        endless(RedisStore::builder(url.as_str())).replicas(1),
         RedisStore::from_config(config),
     ] {
         let store = builder.connect().await.unwrap();

@@ -36,18 +36,10 @@ function warnings({ audit, error }) {
 function facts(audit) {
   const rows = [["deployment", audit.deployment]];
   rows.push(...audit.facts);
-  if (audit.sentinels) {
-    rows.push(["sentinels", sentinels(audit.sentinels)]);
-  }
   audit.members.forEach((member, place) => {
     const text = (member.facts ?? []).map(([name, value]) => `${name}: ${value}`).join("; ");
     rows.push([`member ${place + 1}`, text || member.error || "–"]);
   });
   rows.push(...audit.promises.map((promise) => [`${promise.id} ${promise.name}`, promise.kept]));
   return rows.map(([name, text]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, text)));
-}
-
-function sentinels({ answering, listed, known, quorum, can_fail_over: canFailOver, down_after_ms: downAfter }) {
-  const reached = { true: " reachable", false: " not reachable" }[canFailOver] ?? "";
-  return `${answering} of ${listed} answer, ${known} known, quorum ${quorum}${reached}, down after ${duration(downAfter)}`;
 }

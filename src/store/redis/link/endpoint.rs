@@ -90,15 +90,12 @@ impl Endpoint {
     pub(crate) fn reaching(&self, Address { host, port }: &Address) -> Self {
         let (host, port) = (host.to_string(), *port);
         let address = match self.address.addr() {
-            ConnectionAddr::TcpTls {
-                insecure,
-                tls_params,
-                ..
-            } => ConnectionAddr::TcpTls {
+            // Neither of the other two is ever set: `tls` refuses them.
+            ConnectionAddr::TcpTls { .. } => ConnectionAddr::TcpTls {
                 host,
                 port,
-                insecure: *insecure,
-                tls_params: tls_params.clone(),
+                insecure: false,
+                tls_params: None,
             },
             _ => ConnectionAddr::Tcp(host, port),
         };
@@ -106,6 +103,14 @@ impl Endpoint {
             address: Arc::new(ConnectionInfo::clone(&self.address).set_addr(address)),
             ..self.clone()
         }
+    }
+
+    /// The same server, with the credentials of a connection that is opened now.
+    pub(crate) async fn with_credentials(mut self) -> Result<Self, StoreError> {
+        let settings = self.access.credentials(self.address.redis_settings());
+        let settings = settings.await?;
+        self.address = Arc::new(ConnectionInfo::clone(&self.address).set_redis_settings(settings));
+        Ok(self)
     }
 
     /// Opens a connection, introduces the store, and asks the first questions. Returns the answer to `HELLO`, and those to the
@@ -123,13 +128,12 @@ impl Endpoint {
         questions: &[Cmd],
     ) -> Result<(RawConnection, Value, Vec<Value>), StoreError> {
         let settings = self.address.redis_settings();
-        let credentials = self.access.credentials(settings).await?;
-        let mut connection = self.connect(on_push, &credentials).await?;
+        let mut connection = self.connect(on_push).await?;
         let mut commands = Vec::with_capacity(3 + questions.len());
         if on_push.is_none() {
-            let user = credentials.username();
+            let user = settings.username();
             let auth = |password| redis::cmd("AUTH").arg(user).arg(password).to_owned();
-            commands.extend(credentials.password().map(auth));
+            commands.extend(settings.password().map(auth));
             let select = || redis::cmd("SELECT").arg(settings.db()).to_owned();
             commands.extend((settings.db() != 0).then(select));
         }
@@ -154,11 +158,7 @@ impl Endpoint {
     }
 
     /// Opens a connection. Without `on_push`, nothing is sent on it.
-    async fn connect(
-        &self,
-        on_push: Option<&OnPush>,
-        credentials: &RedisConnectionInfo,
-    ) -> Result<RawConnection, StoreError> {
+    async fn connect(&self, on_push: Option<&OnPush>) -> Result<RawConnection, StoreError> {
         let stream = connect(&self.address, &self.tls, self.timeouts).await;
         let stream = stream.map_err(|error| self.failed(error.into()))?;
         let config = AsyncConnectionConfig::new()
@@ -169,7 +169,8 @@ impl Endpoint {
                 .on_stream(in_parts(stream), RedisConnectionInfo::default(), config)
                 .await;
         };
-        let speaking = credentials.clone().set_protocol(ProtocolVersion::RESP3);
+        let settings = self.address.redis_settings().clone();
+        let speaking = settings.set_protocol(ProtocolVersion::RESP3);
         let config = config.set_push_sender(on_push.clone());
         self.on_stream(stream, speaking.set_db(0), config).await
     }

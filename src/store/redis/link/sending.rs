@@ -79,7 +79,7 @@ impl Link {
         let answered = {
             let mut answer = pin!(put(&mut handle, command, asking));
             let timeouts = self.context.timeouts();
-            let soon = timeouts.probe_after() + self.context.waits.delay();
+            let soon = timeouts.probe_after() + self.context.delay();
             match timeout_at(began + soon, &mut answer).await {
                 Ok(answered) => Some(answered),
                 Err(_) => {

@@ -1,4 +1,5 @@
 use std::io;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -21,10 +22,8 @@ use crate::store::redis::link::context::LinkSettings;
 use crate::store::redis::link::endpoint::access::Access;
 use crate::store::redis::link::endpoint::tls::Tls;
 use crate::store::redis::link::endpoint::{Endpoint, RawConnection};
-use crate::store::redis::link::replicas::Replicas;
 use crate::store::redis::link::sentinel::{FollowedMaster, Master};
 use crate::store::redis::link::timeouts::Timeouts;
-use crate::store::redis::protocol::channels::ChannelKind;
 use crate::store::redis::protocol::names::Names;
 use crate::store::redis::protocol::script::Call;
 
@@ -35,9 +34,9 @@ pub(in super::super) fn context() -> Arc<LinkContext> {
     let timeouts = Timeouts::default();
     let connector = Connector::Server(Endpoint::new(address, tls, timeouts, Access::default()));
     let settings = LinkSettings {
-        replicas: Replicas::default(),
+        replicas: 0,
         background: Arc::default(),
-        channels: Arc::new(ChannelKind::new(None)),
+        channels: None,
     };
     LinkContext::new(connector, settings)
 }

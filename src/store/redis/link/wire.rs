@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::endpoint::RawConnection;
 use super::sentinel::FollowedMaster;
-use super::waits::AckQueue;
+use super::waits::{AckQueue, unacknowledged};
 use crate::error::StoreError;
 use crate::store::redis::protocol::script::Call;
 use crate::sync::Mutex;
@@ -59,11 +59,6 @@ impl Wire {
         self.raw.ended.cancel();
     }
 
-    /// Whether the store has ended it, rather than the server or the network.
-    pub(super) fn was_ended(&self) -> bool {
-        self.why.get().is_some()
-    }
-
     /// Why it has ended.
     pub(crate) fn why(&self) -> &'static str {
         self.why.get().unwrap_or(&"it broke")
@@ -98,10 +93,16 @@ impl Wire {
 
     /// Waits until enough replicas have everything that was written on this connection before.
     pub(crate) async fn acknowledged(&self) -> Result<(), StoreError> {
-        match &self.waits {
-            // Boxed, so that the future of a call without replicas is small.
-            Some(waits) => Box::pin(waits.join()).await,
-            None => Ok(()),
+        let Some(waits) = &self.waits else {
+            return Ok(());
+        };
+        // Boxed, so that the future of a call without replicas is small.
+        Box::pin(waits.join()).await?;
+        match &self.master {
+            Some(master) if master.is_replaced() => {
+                Err(unacknowledged("another server is the master now"))
+            }
+            _ => Ok(()),
         }
     }
 }

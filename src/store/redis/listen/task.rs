@@ -69,8 +69,7 @@ impl Subscriptions {
     /// All go to the connection that is served. The next one begins without subscriptions, so one that was sent on it before would
     /// have no end.
     pub(super) async fn send_changes(&self, wire: &Wire) -> Result<(), &'static str> {
-        let channels = self.context.settings.channels.last();
-        let channels = channels.unwrap_or(Channels::Plain);
+        let channels = self.context.channels().unwrap_or(Channels::Plain);
         let changes = self.changes();
         let answers = changes.iter().map(async |change| {
             let mut command = redis::cmd(channels.subscription(change.is_wanted));

@@ -19,11 +19,10 @@ const ADMINISTERING: &str = "lrange scan strlen zmscore zrangebyscore";
 const AUDITING: &str = "config|get info";
 
 /// The further commands of a store that waits for replicas.
-const ACKNOWLEDGING: &str = "role wait";
+const ACKNOWLEDGING: &str = "wait";
 
 /// The further commands of a store in a Cluster.
-const ROUTING: &str =
-    "asking cluster|info cluster|slots pubsub|shardnumsub spublish ssubscribe sunsubscribe";
+const ROUTING: &str = "asking cluster|info cluster|slots spublish ssubscribe sunsubscribe";
 
 /// The least rights that a Redis user needs, as rules of Redis's access control lists (6.2 or newer).
 ///

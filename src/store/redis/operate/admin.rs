@@ -24,8 +24,8 @@ const NOT_A_LOCK: i64 = 3;
 
 impl Inspect for RedisStore {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
-        let call = calls::inspect(key);
-        inspection(about_lock(self.call(key, |_| call).await?)?)
+        let call = |_| calls::inspect(key);
+        inspection(about_lock(self.call(key, call).await?)?)
     }
 
     async fn force_unlock(&self, key: &LockKey) -> Result<bool, StoreError> {
@@ -51,8 +51,8 @@ impl Inspect for RedisStore {
     }
 
     async fn forget_record(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let call = Call::about("DEL", Names::of(key).at(RECORD));
-        read(self.call(key, |_| call).await?)
+        let call = |_| Call::about("DEL", Names::of(key).at(RECORD));
+        read(self.call(key, call).await?)
     }
 
     /// A `lifetime` of zero removes the entry.
@@ -64,14 +64,12 @@ impl Inspect for RedisStore {
     ) -> Result<(), StoreError> {
         let key = entry(&client);
         let name = Names::of(&key).lock();
-        let call = match lifetime.is_zero() {
+        let value = serde_json::to_vec(process).map_err(refused)?;
+        let call = |_| match lifetime.is_zero() {
             true => Call::about("DEL", name),
-            false => {
-                let value = serde_json::to_vec(process).map_err(refused)?;
-                Call::about("SET", name).arg((&value[..], "PX", ms(lifetime)))
-            }
+            false => Call::about("SET", name).arg((&value[..], "PX", ms(lifetime))),
         };
-        read::<bool>(self.call(&key, |_| call).await?).map(drop)
+        read::<bool>(self.call(&key, call).await?).map(drop)
     }
 
     /// An entry that is not one of this crate is skipped.
@@ -81,8 +79,8 @@ impl Inspect for RedisStore {
         for some in clients.chunks(BATCH) {
             let entries = some.iter().map(|client| async {
                 let key = entry(client);
-                let call = Call::about("GET", Names::of(&key).lock());
-                let value: Option<Vec<u8>> = read(self.call(&key, |_| call).await?)?;
+                let call = |_| Call::about("GET", Names::of(&key).lock());
+                let value: Option<Vec<u8>> = read(self.call(&key, call).await?)?;
                 Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
             });
             processes.extend(try_join_all(entries).await?);

@@ -8,11 +8,12 @@ use futures_util::future::join_all;
 use redis::{ServerErrorKind, Value};
 use tokio::time::timeout;
 
-use crate::audit::{Audit, Deployment, Sentinels, Warning};
+use crate::audit::{Audit, Deployment, Warning};
 use crate::error::StoreError;
 use crate::store::redis::StoreInner;
 use crate::store::redis::link::address::Address;
 use crate::store::redis::link::connector::Connector;
+use crate::store::redis::link::sentinel;
 use crate::store::redis::link::wire::Wire;
 use crate::store::redis::link::{Link, Purpose};
 use crate::store::redis::protocol::failure;
@@ -21,6 +22,7 @@ use crate::store::redis::protocol::rights;
 use crate::store::redis::servers::node::Node;
 use crate::telemetry;
 use info::Info;
+use sentinels::Sentinels;
 
 mod checks;
 mod info;
@@ -78,20 +80,24 @@ pub(crate) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, St
         acknowledging: store.acknowledging,
         recording: store.recording.load(std::sync::atomic::Ordering::Relaxed),
     };
-    let (missing, address) = match connection.call(&rights::question()).await {
-        Ok((answer, sent)) => {
-            seen.ask(connection).await?;
-            audit.warnings.extend((!seen.is_seen()).then(|| {
+    let answered = connection.call(&rights::question()).await;
+    let sent = answered.as_ref().ok().map(|(_, sent)| sent);
+    let address = sent.and_then(|sent| address(node, sent));
+    // The audit uses no connection whose user lacks rights.
+    if answered.is_ok() {
+        seen.ask(connection).await?;
+        audit
+            .warnings
+            .extend((!seen.is_seen()).then(|| {
                 Warning::new("unseen", "the server cannot be seen: grant the user +info")
             }));
-            (rights::missing(answer)?, address(node, &sent))
+    }
+    match answered.and_then(|(answer, _)| rights::suffice(answer)) {
+        Err(error) if rights::are_missing(&error) => {
+            let text = sentinel::detail(&error);
+            audit.warnings.push(Warning::new("missing_rights", text));
         }
-        // The audit uses no connection whose user lacks rights.
-        Err(error) => (rights::found_missing(&error).ok_or(error)?, None),
-    };
-    if !missing.is_empty() {
-        let text = format!("the user lacks rights: grant it {}", missing.join(" "));
-        audit.warnings.push(Warning::new("missing_rights", text));
+        sufficient => sufficient?,
     }
     if seen.is_seen() {
         if let (Some(server), Some(offset)) = (address, seen.info.clock_offset()) {
@@ -107,10 +113,8 @@ pub(crate) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, St
         audit.deployment = Deployment::Failover;
         let (state, silent) = sentinels::health(&watched.group).await;
         audit.warnings.extend(silent);
-        let shown = state.as_ref().map(|state| ("sentinels", state.to_string()));
+        let shown = state.as_ref().map(|state| ("sentinels", state.fact()));
         audit.facts.extend(shown);
-        audit.facts.push(("writes", seen.writes()));
-        audit.sentinels = state.clone();
         seen.sentinels = state;
     }
     audit.warnings.extend(checks::all(&seen));
@@ -182,7 +186,6 @@ impl Seen {
             ),
             ("replicas", replicas),
             ("persistence", self.persistence()),
-            ("memory", info.memory()),
         ];
         facts.extend(info.clock_offset().map(|offset| {
             let side = if offset < 0.0 { "behind" } else { "ahead of" };
@@ -207,17 +210,6 @@ impl Seen {
             (false, _, None) => "no append-only file, snapshots unknown".to_owned(),
         }
     }
-
-    fn writes(&self) -> String {
-        match (self.info.number(LEAST), self.info.number(LAG)) {
-            (Some(least @ 1..), Some(lag @ 1..)) => {
-                let lag = Duration::from_secs(lag);
-                format!("need {least} or more replicas, {lag:?} behind at most")
-            }
-            (Some(_), Some(_)) => "need no replica".to_owned(),
-            _ => "unknown".to_owned(),
-        }
-    }
 }
 
 /// The replicas that can be asked, and how many seconds the clock of each is ahead of the master's.
@@ -230,7 +222,7 @@ async fn clocks(node: &Node, info: &Info, master: &Arc<Link>) -> Vec<(Address, f
         return Vec::new();
     };
     let asking = info.replicas().into_iter().map(async |(name, _)| {
-        let replica = of_master.at(&name);
+        let replica = of_master.at(&name).with_credentials().await.ok()?;
         let (mut connection, ..) = replica.open(None, &[]).await.ok()?;
         let began = here.elapsed();
         let [answer] =

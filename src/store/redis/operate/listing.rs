@@ -148,9 +148,8 @@ impl RedisStore {
 
     async fn remembered(&self, key: LockKey) -> Result<Option<RecordEntry>, StoreError> {
         let ask = |command| Call::about(command, Names::of(&key).at(RECORD));
-        let (size, left) = (ask("STRLEN"), ask("PTTL"));
-        let size: u64 = read(self.call(&key, |_| size).await?)?;
-        let left: i64 = read(self.call(&key, |_| left).await?)?;
+        let size: u64 = read(self.call(&key, |_| ask("STRLEN")).await?)?;
+        let left: i64 = read(self.call(&key, |_| ask("PTTL")).await?)?;
         // It has expired since.
         let is_gone = left == -2;
         Ok((!is_gone).then(|| RecordEntry::new(key, size, lifetime(left))))

@@ -13,43 +13,31 @@ use crate::error::StoreError;
 pub(crate) const SCRATCH: &str = "tower_lock_rights";
 
 /// The commands that the user of a connection may not run. Its locks could stay for ever, so it takes none.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[error("the Redis user lacks rights: grant it {}", .0.join(" "))]
-pub struct MissingRights(Vec<String>);
-
-impl MissingRights {
-    /// The rules that are missing, such as `+pexpire`.
-    pub fn rules(&self) -> &[String] {
-        &self.0
-    }
-}
+struct MissingRights(Vec<String>);
 
 /// Asks for the missing rights.
 pub(crate) fn question() -> Call {
     script::RIGHTS.call::<Name<'_>>([]).arg(SCRATCH)
 }
 
-/// Reads the answer to [`question`].
-pub(crate) fn missing(answer: Value) -> Result<Vec<String>, StoreError> {
+/// Reads the answer to [`question`]. Refuses a user without all rights that locks need.
+pub(crate) fn suffice(answer: Value) -> Result<(), StoreError> {
     let rule = |right: String| match right.starts_with('&') {
         true => right,
         false => format!("+{}", right.to_lowercase()),
     };
-    let rights: Vec<String> = read(answer)?;
-    Ok(rights.into_iter().map(rule).collect())
-}
-
-/// Refuses a user without all rights that locks need.
-pub(crate) fn suffice(answer: Value) -> Result<(), StoreError> {
-    match missing(answer)? {
-        missing if missing.is_empty() => Ok(()),
-        missing => Err(refused(MissingRights(missing))),
+    let missing: Vec<String> = read(answer)?;
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(refused(MissingRights(
+            missing.into_iter().map(rule).collect(),
+        ))),
     }
 }
 
-/// The missing rights because of which a connection was not used.
-pub(crate) fn found_missing(error: &StoreError) -> Option<Vec<String>> {
-    let source = std::error::Error::source(error)?;
-    let missing = source.downcast_ref::<MissingRights>()?;
-    Some(missing.0.clone())
+/// Whether it is the error of a user who lacks rights.
+pub(crate) fn are_missing(error: &StoreError) -> bool {
+    std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<MissingRights>)
 }

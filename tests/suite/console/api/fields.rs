@@ -37,7 +37,7 @@ const FIELDS: &[(&str, &str)] = &[
     (
         "/api/store",
         "answered_us audit audit.deployment audit.facts audit.members audit.promises audit.promises[].id audit.promises[].kept \
-         audit.promises[].name audit.sentinels audit.server_id audit.warnings audited_ms error",
+         audit.promises[].name audit.server_id audit.warnings audited_ms error",
     ),
     (
         "/api/process",

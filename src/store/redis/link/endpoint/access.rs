@@ -50,14 +50,17 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// The user and the password of a new connection: those of the program, otherwise those of the address, if it has any.
+    /// The settings of the address; the user and the password are those of the program for a new connection, if it has any.
     pub(crate) async fn credentials(
         &self,
         address: &RedisConnectionInfo,
     ) -> Result<RedisConnectionInfo, StoreError> {
         match &self.provider {
             // The source of the credentials may be down for a while.
-            Some(provider) => Ok(provider().await.map_err(transient)?.0),
+            Some(provider) => {
+                let Credentials(given) = provider().await.map_err(transient)?;
+                Ok(given.set_db(address.db()).set_protocol(address.protocol()))
+            }
             None => Ok(address.clone()),
         }
     }

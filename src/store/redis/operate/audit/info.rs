@@ -41,17 +41,6 @@ impl Info {
         }
     }
 
-    /// How much memory is used, its limit, and what happens there.
-    pub(super) fn memory(&self) -> String {
-        let field = |name| self.field(name).unwrap_or("?");
-        let limit = match field("maxmemory") {
-            "0" | "?" => "without a limit".to_owned(),
-            _ => format!("of {}", field("maxmemory_human")),
-        };
-        let (used, policy) = (field("used_memory_human"), field("maxmemory_policy"));
-        format!("{used} {limit}, {policy}")
-    }
-
     /// Whether the server's version is at least `oldest`. True if the server does not name its version.
     pub(super) fn is_at_least(&self, oldest: [u64; 2]) -> bool {
         let version = self.field("redis_version").unwrap_or_default();

@@ -5,16 +5,54 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
 
-use crate::audit::{Sentinels, Warning};
+use crate::audit::Warning;
 use crate::error::StoreError;
 use crate::store::redis::link::endpoint::Endpoint;
 use crate::store::redis::link::sentinel::{SentinelGroup, detail};
 use crate::store::redis::protocol::failure::{self, unreachable};
 
+/// The state of a master's sentinels, from their answers. Where these differ, the value is the one that makes a failover hardest, except
+/// that one sentinel is enough to begin a failover.
+#[derive(Default)]
+pub(super) struct Sentinels {
+    /// How many the store is configured with.
+    pub(super) listed: usize,
+    /// How many of these answer.
+    answering: usize,
+    /// How many there are, by their own count, which includes those that are down, until `SENTINEL RESET`.
+    pub(super) known: usize,
+    /// How many must agree that the master is down. To replace it, a majority of all must also agree.
+    pub(super) quorum: usize,
+    /// How many the best-connected one reaches; `None` if the user may not ask.
+    pub(super) reachable: Option<usize>,
+    /// Whether these are enough to replace the master (`SENTINEL CKQUORUM`); `None` if the user may not ask.
+    pub(super) can_fail_over: Option<bool>,
+    /// How long a master must be silent before a sentinel considers it down. A failover takes longer than that.
+    pub(super) down_after: Duration,
+}
+
+impl Sentinels {
+    pub(super) fn fact(&self) -> String {
+        let reached = match self.can_fail_over {
+            Some(true) => " reachable",
+            Some(false) => " not reachable",
+            None => "",
+        };
+        format!(
+            "{} of {} answer, {} known, quorum {}{reached}, down after {:?}",
+            self.answering, self.listed, self.known, self.quorum, self.down_after
+        )
+    }
+}
+
 /// Asks every sentinel. Returns the state of those that answer, `None` without any, and a warning for each of the others.
 pub(super) async fn health(group: &SentinelGroup) -> (Option<Sentinels>, Vec<Warning>) {
     let answered = group.ask_each(["MASTER", "CKQUORUM"]).await;
-    let (mut seen, mut silent) = (unseen(answered.len()), Vec::new());
+    let mut seen = Sentinels {
+        listed: answered.len(),
+        ..Sentinels::default()
+    };
+    let mut silent = Vec::new();
     for (sentinel, answers) in answered {
         if let Err(error) = answers.and_then(|answers| take_in(&mut seen, &answers)) {
             silent.push(silence(sentinel, &error));
@@ -32,19 +70,6 @@ fn silence(sentinel: &Endpoint, error: &StoreError) -> Warning {
         "sentinel_silent",
         format!("sentinel {sentinel} cannot be used: {why}"),
     )
-}
-
-/// The state before any of the `listed` sentinels has answered.
-fn unseen(listed: usize) -> Sentinels {
-    Sentinels {
-        listed,
-        answering: 0,
-        known: 0,
-        quorum: 0,
-        reachable: None,
-        can_fail_over: None,
-        down_after: Duration::ZERO,
-    }
 }
 
 /// Takes in the answers of one sentinel.
@@ -108,7 +133,10 @@ mod tests {
     fn of_different_answers_the_worst_counts_but_one_is_enough_for_a_failover() {
         let ok = Value::SimpleString("OK 2 usable Sentinels. Quorum and …".to_owned());
         let unknown = Value::SimpleString("something else".to_owned());
-        let mut seen = unseen(3);
+        let mut seen = Sentinels {
+            listed: 3,
+            ..Sentinels::default()
+        };
         for (quorum, down_after, reach) in [("2", "30000", &unknown), ("3", "5000", &ok)] {
             take_in(&mut seen, &[about(quorum, down_after), reach.clone()]).unwrap();
         }
@@ -116,7 +144,7 @@ mod tests {
         assert_eq!((seen.quorum, seen.reachable), (3, Some(2)));
         assert_eq!(seen.can_fail_over, Some(true));
         assert_eq!(seen.down_after, Duration::from_secs(30));
-        let lease = seen.lease_that_outlives_failover();
-        assert_eq!(lease, Duration::from_secs(45));
+        let fact = "2 of 3 answer, 3 known, quorum 3 reachable, down after 30s";
+        assert_eq!(seen.fact(), fact);
     }
 }

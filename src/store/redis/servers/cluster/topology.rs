@@ -209,14 +209,8 @@ impl Cluster {
             let has = |slot| now.is_master(slot, node);
             node.subscriptions.end_all_but(has);
         }
-        if let Some(before) = before {
-            if map.has_promoted(&before) {
-                telemetry::store::failed_over("cluster");
-            }
-            // Another server may be of another version.
-            if !map.masters.iter().all(|node| before.has(&node.address)) {
-                self.settings.channels.doubt();
-            }
+        if before.is_some_and(|before| map.has_promoted(&before)) {
+            telemetry::store::failed_over("cluster");
         }
         map
     }

@@ -4,9 +4,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::store::redis::link::endpoint::access::Access;
 use crate::store::redis::link::endpoint::tls::Tls;
-use crate::store::redis::link::replicas::Replicas;
 use crate::store::redis::link::timeouts::Timeouts;
-use crate::store::redis::protocol::channels::{ChannelKind, Channels};
 
 const CONNECT: Duration = Duration::from_millis(500);
 
@@ -33,9 +31,9 @@ fn cluster_by(
     };
     let like = Endpoint::new(address, tls, timeouts, access);
     let settings = LinkSettings {
-        replicas: Replicas::default(),
+        replicas: 0,
         background: Arc::default(),
-        channels: Arc::new(ChannelKind::new(None)),
+        channels: None,
     };
     Arc::new(Cluster::new(seeds.into_iter().collect(), like, settings))
 }
@@ -92,29 +90,6 @@ async fn a_seed_is_asked_at_the_address_that_the_program_gives() {
     let asked = tokio::time::timeout(CONNECT * 4, server.accept()).await;
     assert!(asked.is_ok(), "another server was asked");
     assert!(!asking.await.unwrap(), "it answers nothing");
-}
-
-/// A new master may be of another version: Redis 7, after an upgrade by failover.
-#[tokio::test]
-async fn the_kind_of_channels_is_in_doubt_when_a_server_becomes_a_master() {
-    let [first, second] = ["10.0.0.1", "10.0.0.2"].map(|host| Address::new(host, 7000));
-    let cluster = cluster(&first, []);
-    let install = |epoch, address| {
-        let master = cluster.node(address);
-        cluster.install(SlotMap {
-            epoch,
-            ranges: vec![(0, 16383, master.clone())],
-            masters: vec![master],
-            ..SlotMap::default()
-        });
-    };
-    let known = || cluster.settings.channels.known();
-    install(1, &first);
-    cluster.settings.channels.set(Channels::Plain);
-    install(2, &first);
-    assert_eq!(known(), (Some(Channels::Plain), false), "the same master");
-    install(3, &second);
-    assert_eq!(known(), (Some(Channels::Plain), true));
 }
 
 /// A server that is cut off from a failover would take the map back, and end subscriptions.
