@@ -26,6 +26,8 @@ use crate::telemetry::{self, Events, Seldom};
 mod ending;
 mod releasing;
 mod share;
+#[cfg(test)]
+mod tests;
 
 use ending::Ending;
 pub(crate) use releasing::ShareRelease;
@@ -365,6 +367,6 @@ impl Agenda {
 
     fn nanos(&self, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.origin);
-        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX - 1)
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
     }
 }

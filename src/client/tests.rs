@@ -1,4 +1,4 @@
-//! How many mutexes a request takes.
+//! How many mutexes a request takes, and what is left of a client.
 
 use std::sync::mpsc;
 use std::thread;
@@ -44,4 +44,19 @@ async fn no_mutex_is_the_clients() {
     is_done
         .recv_timeout(Duration::from_secs(10))
         .expect("a pair takes a mutex of the client");
+}
+
+/// The keeper would sleep for an hour, and a program may make a client for each test.
+#[tokio::test(start_paused = true)]
+async fn the_keeper_ends_with_its_client() {
+    let metrics = tokio::runtime::Handle::current().metrics();
+    let store = MemoryStore::new();
+    let locks = LockClient::new(store.clone());
+    pair(&locks, "k").await;
+    let before = metrics.num_alive_tasks();
+    drop(locks);
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(metrics.num_alive_tasks() + 1, before);
 }

@@ -11,6 +11,7 @@ use crate::error::StoreErrorKind;
 use crate::lock::{HoldId, LockKey, LockMode};
 
 mod minimum;
+mod renewals;
 
 const LEASE: Duration = Duration::from_secs(30);
 const RENEWED: Lease = Lease::Renewed(LEASE);
@@ -69,6 +70,14 @@ async fn a_hold_is_lost_at_its_deadline() {
     assert!(!held.lose(), "only once");
     assert!(held.was_lost() && held.has_ended());
     assert!(held.is_lost(Instant::now()) && !held.is_open(Instant::now()));
+}
+
+/// The margin is for the drift of two clocks, so it must not be the lesser of the two parts.
+#[test]
+fn a_lease_is_valid_for_one_percent_and_two_milliseconds_less() {
+    let valid = valid_for(Duration::from_secs(30));
+    assert_eq!(valid, Duration::from_millis(30_000 - 300 - 2));
+    assert_eq!(valid_for(TICK), Duration::ZERO, "none is left");
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,94 +215,6 @@ async fn a_token_rises_with_each_hand_over() {
     let held = held_for(RENEWED, Some(7));
     held.hand_over(None, Instant::now());
     assert_eq!(held.token(), Some(FencingToken::new(8)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn renewals_are_cut_at_the_limit_and_end_with_it() {
-    let mut held = Arc::new(held());
-    let limit = Instant::now() + LEASE * 4 / 3;
-    held.granted(Some(limit), Instant::now());
-    assert_eq!(held.limit(), Some(limit));
-    assert_eq!(due(&held, Instant::now()), "renew");
-    assert_eq!(held.renewal(Instant::now()), Some(LEASE));
-    assert!(held.was_asked());
-    advance(LEASE / 2).await;
-    let (now, left) = (Instant::now(), limit - Instant::now());
-    assert_eq!(held.renewal(now), Some(left));
-    assert_eq!(due(&held, now), "renew");
-    renews(&held, left);
-    assert_eq!(held.deadline(), now + valid_for(left));
-    assert!(held.was_asked());
-    let rest = format!("wait {:?}", held.deadline() - now);
-    assert_eq!(due(&held, now), rest, "another gains nothing");
-    assert_eq!(held.renewal(now), None);
-    assert_eq!(due(&held, held.deadline()), "over");
-    assert_eq!(held.why_over(), "max_hold");
-    assert_eq!(held_for(FIXED, None).renewal(now), None);
-}
-
-/// A renewal for longer was under way when the hold was handed over.
-#[tokio::test(start_paused = true)]
-async fn no_answer_moves_the_deadline_past_the_limit() {
-    let held = held();
-    let limit = Instant::now() + LEASE;
-    held.hand_over(Some(limit), Instant::now());
-    renews(&held, 2 * LEASE);
-    assert_eq!(held.deadline(), limit);
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_renewal_is_under_way_at_a_time() {
-    let held = held();
-    let now = Instant::now();
-    assert_eq!(due(&held, now), "renew");
-    let rest = format!("wait {:?}", held.deadline() - now);
-    assert_eq!(due(&held, now), rest);
-    assert!(held.was_asked());
-    assert_eq!(due(&held, now), "renew");
-    assert_eq!(due(&held, held.deadline()), "over");
-    assert!(held.lose());
-    assert!(!held.was_asked());
-    assert_eq!(due(&held, now), "nothing");
-    assert_eq!(due(&held_for(FIXED, None), now), rest);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_first_visit_is_within_a_third_of_the_lease() {
-    let now = Instant::now();
-    for _ in 0..200 {
-        let mut held = Arc::new(held());
-        let after = held.granted(None, now) - now;
-        assert!(LEASE / 3 / 5 < after && after <= LEASE / 3, "{after:?}");
-        let mut fixed = Arc::new(held_for(FIXED, None));
-        assert_eq!(fixed.granted(None, now), fixed.deadline());
-        // It was granted for a shorter time.
-        held.change(|state| state.deadline = now + TICK);
-        assert_eq!(held.granted(None, now), now + TICK);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_hold_that_is_handed_over_late_is_visited_unless_it_is_being_renewed() {
-    let (held, now) = (held(), Instant::now());
-    let late = held.deadline() - LEASE * 2 / 3 + TICK;
-    let limit = Some(now + LEASE);
-    assert!(!held.hand_over(limit, now), "it was just granted");
-    assert!(!held.hand_over(limit, late - TICK));
-    assert!(held.hand_over(limit, late));
-    assert!(held.hand_over(None, late));
-    due(&held, now);
-    assert!(!held.hand_over(None, late));
-    assert!(held.was_asked());
-    assert!(held.hand_over(None, late));
-    assert_eq!(held.renewal(late), Some(LEASE), "no limit is left");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_renewal_is_overdue_after_a_third_of_its_lease() {
-    let (held, now) = (held(), Instant::now());
-    assert_eq!(held.overdue(now + LEASE / 3), Duration::ZERO);
-    assert_eq!(held.overdue(now + LEASE / 3 + TICK), TICK);
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,6 +15,7 @@ mod histories;
 mod invariants;
 mod owners;
 mod reads;
+mod shards;
 mod slots;
 mod tasks;
 mod waking;
