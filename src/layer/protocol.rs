@@ -77,7 +77,7 @@ fn held_by_body<R>(
     mut response: Response<R>,
 ) -> Response<ResponseBody<R>>
 where
-    R: Body<Error: Into<BoxError>> + Send + 'static,
+    R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let (length, route) = (length(&response), claim.timed.route);
     let (policy, on_lost) = (policy.clone(), policy.on_lost);
