@@ -24,7 +24,7 @@ use crate::store::redis::link::endpoint::tls::Tls;
 use crate::store::redis::link::endpoint::{Endpoint, RawConnection};
 use crate::store::redis::link::sentinel::{FollowedMaster, Master};
 use crate::store::redis::link::timeouts::Timeouts;
-use crate::store::redis::protocol::names::Names;
+use crate::store::redis::protocol::names::Name;
 use crate::store::redis::protocol::script::Call;
 
 /// That of a server which is not there.
@@ -202,7 +202,7 @@ async fn a_connection_on_which_the_server_wants_a_password_is_replaced() {
     let wire = link.wire().await.unwrap();
     tokio::time::advance(Backoff::LONGEST * 2).await;
     let key = LockKey::new("k");
-    let call = Call::about("GET", Names::of(&key).lock());
+    let call = Call::about("GET", Name::lock(&key));
     let answer = link.answer(&call, false);
     let (answer, ()) = tokio::join!(answer, wants_a_password(far));
     assert!(matches!(answer, Ok((Value::ServerError(_), _))));

@@ -166,7 +166,7 @@ fn patterns(prefix: &str, keys: &[&str]) -> Vec<String> {
     let is_blank = |c: char| c.is_ascii_whitespace() || c == '\0' || c == '\x0b';
     let escaped = names::literally(prefix).replace(is_blank, "?");
     let mut patterns = vec![format!("~{escaped}*")];
-    // Redisson's rule: see `Names`.
+    // Redisson's rule: see `Name`.
     let tagged = match prefix.contains('{') {
         true => format!("{escaped}*"),
         false => {

@@ -12,7 +12,7 @@ use crate::lock::{LockKey, LockMode};
 use crate::store::redis::RedisStore;
 use crate::store::redis::protocol::calls;
 use crate::store::redis::protocol::failure::refused;
-use crate::store::redis::protocol::names::{self, Names, RECORD};
+use crate::store::redis::protocol::names::{self, Name, RECORD};
 use crate::store::redis::protocol::reply::{conflict, read, unexpected_reply};
 use crate::store::redis::protocol::script::{Call, ms};
 use crate::store::{
@@ -51,7 +51,7 @@ impl Inspect for RedisStore {
     }
 
     async fn forget_record(&self, key: &LockKey) -> Result<bool, StoreError> {
-        let call = |_| Call::about("DEL", Names::of(key).at(RECORD));
+        let call = |_| Call::about("DEL", Name::at(key, RECORD));
         read(self.call(key, call).await?)
     }
 
@@ -63,7 +63,7 @@ impl Inspect for RedisStore {
         lifetime: Duration,
     ) -> Result<(), StoreError> {
         let key = entry(&client);
-        let name = Names::of(&key).lock();
+        let name = Name::lock(&key);
         let value = serde_json::to_vec(process).map_err(refused)?;
         let call = |_| match lifetime.is_zero() {
             true => Call::about("DEL", name),
@@ -79,7 +79,7 @@ impl Inspect for RedisStore {
         for some in clients.chunks(BATCH) {
             let entries = some.iter().map(|client| async {
                 let key = entry(client);
-                let call = |_| Call::about("GET", Names::of(&key).lock());
+                let call = |_| Call::about("GET", Name::lock(&key));
                 let value: Option<Vec<u8>> = read(self.call(&key, call).await?)?;
                 Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
             });

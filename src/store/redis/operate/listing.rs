@@ -12,7 +12,7 @@ use crate::store::listing::foreign_cursor;
 use crate::store::redis::RedisStore;
 use crate::store::redis::link::{Link, Purpose};
 use crate::store::redis::protocol::failure;
-use crate::store::redis::protocol::names::{self, Names, RECORD};
+use crate::store::redis::protocol::names::{self, Name, RECORD};
 use crate::store::redis::protocol::reply::read;
 use crate::store::redis::protocol::script::Call;
 use crate::store::redis::servers::node::Node;
@@ -147,7 +147,7 @@ impl RedisStore {
     }
 
     async fn remembered(&self, key: LockKey) -> Result<Option<RecordEntry>, StoreError> {
-        let ask = |command| Call::about(command, Names::of(&key).at(RECORD));
+        let ask = |command| Call::about(command, Name::at(&key, RECORD));
         let size: u64 = read(self.call(&key, |_| ask("STRLEN")).await?)?;
         let left: i64 = read(self.call(&key, |_| ask("PTTL")).await?)?;
         // It has expired since.
@@ -244,7 +244,7 @@ mod tests {
     fn a_key_is_read_from_the_name_of_its_record() {
         for name in ["n", "a{n}b", "order:42"] {
             let key = LockKey::new(name);
-            let record = Names::of(&key).at(RECORD).to_string();
+            let record = Name::at(&key, RECORD).to_string();
             assert_eq!(names::recorded(&record), Some(key));
         }
         assert_eq!(names::recorded("tower_lock_recorder"), None);
@@ -254,7 +254,7 @@ mod tests {
     fn a_key_is_read_from_the_name_of_its_permits() {
         for name in ["n", "{n}", "a{n}b", "order:42", "{a}{b}"] {
             let key = LockKey::new(name);
-            let permits = Names::of(&key).permits().to_string();
+            let permits = Name::permits(&key).to_string();
             assert!(
                 names::permitted(&permits).any(|other| other == key),
                 "{name}"

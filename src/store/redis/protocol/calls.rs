@@ -4,8 +4,7 @@ use std::num::NonZeroU32;
 
 use super::channels::Channels;
 use super::names::{
-    BUSY, CHANNEL, ENTER, Field, MARK, Name, Names, PERMIT_CHANNEL, QUEUE, RECORD, RW_CHANNEL,
-    TOKEN, TURN,
+    BUSY, CHANNEL, ENTER, Field, MARK, Name, PERMIT_CHANNEL, QUEUE, RECORD, RW_CHANNEL, TOKEN, TURN,
 };
 use super::script::{self, Call, ms};
 use crate::lock::{Hold, LockKey, LockMode};
@@ -14,7 +13,6 @@ use crate::store::{Attempt, LATENESS, Record, Renewal};
 /// Asks for a hold.
 pub(crate) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
     let hold = &attempt.hold;
-    let names = Names::of(&hold.key);
     let (script, limit) = match hold.mode {
         LockMode::Reentrant => (&script::EXCLUSIVE_ACQUIRE, None),
         LockMode::Fair => (&script::FAIR_ACQUIRE, None),
@@ -23,9 +21,13 @@ pub(crate) fn acquire(attempt: &Attempt, publish: Channels) -> Call {
         LockMode::Permit(limit) => (&script::PERMIT_ACQUIRE, Some(limit.get())),
     };
     let fencing = attempt.fencing.filter(|_| !shares(hold.mode));
-    let (lock, busy, (held, more)) = ([names.lock()], [names.at(BUSY)], beside(hold));
-    let tombstone = [names.tombstone(hold.id, hold.mode)];
-    let counter = fencing.map(|_| names.at(TOKEN));
+    let (lock, busy, (held, more)) = (
+        [Name::lock(&hold.key)],
+        [Name::at(&hold.key, BUSY)],
+        beside(hold),
+    );
+    let tombstone = [Name::tombstone(hold)];
+    let counter = fencing.map(|_| Name::at(&hold.key, TOKEN));
     let keys = lock.iter().chain(&held).chain(&busy).chain(&more);
     let call = script.call(keys.chain(&tombstone).chain(&counter));
     let publish = named_if(publish, fencing.is_some());
@@ -42,12 +44,11 @@ pub(crate) fn shares(mode: LockMode) -> bool {
 
 /// Further keys of a hold: the permits that are held, and what else its mode has.
 fn beside(hold: &Hold) -> (Option<Name<'_>>, Option<Name<'_>>) {
-    let names = Names::of(&hold.key);
     match hold.mode {
         LockMode::Reentrant | LockMode::Write => (None, None),
-        LockMode::Fair => (None, Some(names.at(QUEUE))),
-        LockMode::Read => (None, Some(names.reader_timeout(hold.id))),
-        LockMode::Permit(_) => (Some(names.permits()), None),
+        LockMode::Fair => (None, Some(Name::at(&hold.key, QUEUE))),
+        LockMode::Read => (None, Some(Name::reader_timeout(&hold.key, hold.id))),
+        LockMode::Permit(_) => (Some(Name::permits(&hold.key)), None),
     }
 }
 
@@ -70,17 +71,18 @@ pub(crate) fn release(hold: &Hold, publish: Channels) -> Call {
 
 /// Releases a hold and, if there was one, keeps `record`.
 pub(crate) fn release_recording(hold: &Hold, record: &Record, publish: Channels) -> Call {
-    let call = end(hold, Some(Names::of(&hold.key).at(RECORD)), Some(publish));
+    let call = end(hold, Some(Name::at(&hold.key, RECORD)), Some(publish));
     let (field, retention) = (Field::of(hold.id, hold.mode), ms(record.retention));
     call.arg(("record", field, &record.value[..], retention))
 }
 
 /// Reads the record of a key. `is_marked`: with a write for replicas to acknowledge.
 pub(crate) fn record(key: &LockKey, is_marked: bool) -> Call {
-    let names = Names::of(key);
-    let record = names.at(RECORD);
+    let record = Name::at(key, RECORD);
     match is_marked {
-        true => script::RECORD.call([record, names.at(MARK)]).arg("marked"),
+        true => script::RECORD
+            .call([record, Name::at(key, MARK)])
+            .arg("marked"),
         false => Call::about("GET", record),
     }
 }
@@ -92,14 +94,13 @@ pub(crate) fn withdraw(attempt: &Attempt, unanswered: bool, publish: Channels) -
         true => ms(attempt.lease.max(LATENESS)),
         false => 0,
     };
-    let tombstone = Names::of(&hold.key).tombstone(hold.id, hold.mode);
+    let tombstone = Name::tombstone(hold);
     end(hold, Some(tombstone), Some(publish)).arg(("withdraw", life))
 }
 
 /// Ends a hold. `leaves`: the key that stays, a record or a tombstone. The publish command may be left out only if no argument
 /// follows it.
 fn end(hold: &Hold, leaves: Option<Name<'_>>, publish: Option<Channels>) -> Call {
-    let names = Names::of(&hold.key);
     let script = match hold.mode {
         LockMode::Reentrant => &script::EXCLUSIVE_RELEASE,
         LockMode::Fair => &script::FAIR_RELEASE,
@@ -107,8 +108,8 @@ fn end(hold: &Hold, leaves: Option<Name<'_>>, publish: Option<Channels>) -> Call
         LockMode::Write => &script::WRITE_RELEASE,
         LockMode::Permit(_) => &script::PERMIT_RELEASE,
     };
-    let (lock, (held, more)) = ([names.lock()], beside(hold));
-    let next = [names.at(BUSY), redissons_channel(hold)];
+    let (lock, (held, more)) = ([Name::lock(&hold.key)], beside(hold));
+    let next = [Name::at(&hold.key, BUSY), redissons_channel(hold)];
     let keys = lock.iter().chain(&held).chain(&next).chain(&more);
     let call = script.call(keys.chain(&leaves));
     call.arg((Field::plain(hold.id), publish))
@@ -118,11 +119,11 @@ fn end(hold: &Hold, leaves: Option<Name<'_>>, publish: Option<Channels>) -> Call
 /// replicas to acknowledge.
 pub(crate) fn renew(renewals: &[&Renewal], is_marked: bool) -> Call {
     let keys = renewals.iter().flat_map(|renewal| {
-        let lock = Names::of(&renewal.hold.key).lock();
+        let lock = Name::lock(&renewal.hold.key);
         [lock].into_iter().chain(renewed_by(&renewal.hold).1)
     });
     let kind = |renewal: &Renewal| renewed_by(&renewal.hold).0;
-    let mark = is_marked.then(|| Names::of(&renewals[0].hold.key).at(MARK));
+    let mark = is_marked.then(|| Name::at(&renewals[0].hold.key, MARK));
     let call = script::RENEW
         .call(keys.chain(mark))
         .arg(is_marked.then_some("marked"));
@@ -138,11 +139,10 @@ pub(crate) fn renew(renewals: &[&Renewal], is_marked: bool) -> Call {
 
 /// How a hold is renewed, and the second key that this needs.
 fn renewed_by(hold: &Hold) -> (&'static str, Option<Name<'_>>) {
-    let names = Names::of(&hold.key);
     match hold.mode {
         LockMode::Reentrant | LockMode::Fair | LockMode::Write => ("hash", None),
-        LockMode::Read => ("reader", Some(names.reader_timeout(hold.id))),
-        LockMode::Permit(_) => ("permit", Some(names.permits())),
+        LockMode::Read => ("reader", Some(Name::reader_timeout(&hold.key, hold.id))),
+        LockMode::Permit(_) => ("permit", Some(Name::permits(&hold.key))),
     }
 }
 
@@ -168,34 +168,33 @@ pub(crate) fn set_permits(key: &LockKey, limit: Option<NonZeroU32>, publish: Cha
 /// No lock has both of the last two. So in a Cluster, where a server refuses a script of which it lacks a key in a slot that is being
 /// moved, none of these scripts acts on one half of a slot.
 fn keys_of(key: &LockKey) -> [Name<'_>; 4] {
-    let names = Names::of(key);
     [
-        names.lock(),
-        names.at(BUSY),
-        names.permits(),
-        names.at(QUEUE),
+        Name::lock(key),
+        Name::at(key, BUSY),
+        Name::permits(key),
+        Name::at(key, QUEUE),
     ]
 }
 
 /// The channel that reports when such an attempt may succeed.
 pub(crate) fn channel(attempt: &Attempt) -> String {
     let hold = &attempt.hold;
-    let names = Names::of(&hold.key);
     match hold.mode {
-        LockMode::Fair => names.at(CHANNEL).of(hold.id).to_string(),
-        LockMode::Read if attempt.is_woken_in_turn() => names.at(ENTER).to_string(),
-        _ if attempt.is_woken_in_turn() => format!("{}:{}", names.at(TURN), hold.id.client()),
+        LockMode::Fair => Name::at(&hold.key, CHANNEL).of(hold.id).to_string(),
+        LockMode::Read if attempt.is_woken_in_turn() => Name::at(&hold.key, ENTER).to_string(),
+        _ if attempt.is_woken_in_turn() => {
+            format!("{}:{}", Name::at(&hold.key, TURN), hold.id.client())
+        }
         _ => redissons_channel(hold).to_string(),
     }
 }
 
 /// The channel on which Redisson reports that a lock is free.
 pub(crate) fn redissons_channel(hold: &Hold) -> Name<'_> {
-    let names = Names::of(&hold.key);
     match hold.mode {
-        LockMode::Reentrant | LockMode::Fair => names.at(CHANNEL),
-        LockMode::Read | LockMode::Write => names.at(RW_CHANNEL),
-        LockMode::Permit(_) => names.at(PERMIT_CHANNEL),
+        LockMode::Reentrant | LockMode::Fair => Name::at(&hold.key, CHANNEL),
+        LockMode::Read | LockMode::Write => Name::at(&hold.key, RW_CHANNEL),
+        LockMode::Permit(_) => Name::at(&hold.key, PERMIT_CHANNEL),
     }
 }
 

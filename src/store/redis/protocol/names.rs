@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use redis::{RedisWrite, ToRedisArgs};
 
 use super::slot::hash_tag;
-use crate::lock::{HoldId, LockKey, LockMode};
+use crate::lock::{Hold, HoldId, LockKey, LockMode};
 
 /// The fair queue.
 pub(super) const QUEUE: &str = "redisson_lock_queue:";
@@ -59,74 +59,78 @@ pub(crate) const PERMITS: &str = ":timeout";
 const SCATTERED: &str = "in a Redis Cluster this name would scatter over several slots: use a name without braces, or one \
                          whose first `{` is followed by a tag and `}`, such as `{tag}name`";
 
-/// The names that belong to one lock. All of them share the lock's hash slot.
+/// One of the names that belong to a lock: `<prefix>{<lock>}:<id><suffix>`, written straight into the command. All of them share the
+/// lock's hash slot, unless [`share_a_slot`] refuses the lock.
 #[derive(Clone, Copy)]
-pub(crate) struct Names<'a> {
+pub(crate) struct Name<'a> {
+    prefix: &'static str,
     lock: &'a str,
     /// Redisson's rule: a name with a brace anywhere counts as a name with its own hash tag.
     tagged: bool,
+    id: Option<HoldId>,
+    suffix: &'static str,
 }
 
-impl<'a> Names<'a> {
-    pub(crate) fn of(key: &'a LockKey) -> Self {
+impl<'a> Name<'a> {
+    /// The name with this prefix.
+    pub(crate) fn at(key: &'a LockKey, prefix: &'static str) -> Self {
         let lock = key.as_str();
         Self {
+            prefix,
             lock,
             tagged: lock.contains('{'),
-        }
-    }
-
-    /// Checks that all names of the lock are in one slot of a Cluster. The error says what to do.
-    pub(crate) fn share_a_slot(self) -> Result<(), &'static str> {
-        let name = self.lock.as_bytes();
-        let is_plain = !name.is_empty() && !name.iter().any(|byte| b"{}".contains(byte));
-        match is_plain || hash_tag(name).is_some() {
-            true => Ok(()),
-            false => Err(SCATTERED),
-        }
-    }
-
-    /// The name with this prefix.
-    pub(crate) fn at(self, prefix: &'static str) -> Name<'a> {
-        Name {
-            prefix,
-            lock: self.lock,
-            tagged: self.tagged,
             id: None,
             suffix: "",
         }
     }
 
     /// The hash of holds.
-    pub(crate) fn lock(self) -> Name<'a> {
-        Name {
+    pub(crate) fn lock(key: &'a LockKey) -> Self {
+        Self {
             tagged: true,
-            ..self.at("")
+            ..Self::at(key, "")
         }
     }
 
     /// The permits that are held, and until when.
-    pub(crate) fn permits(self) -> Name<'a> {
-        Name {
+    pub(crate) fn permits(key: &'a LockKey) -> Self {
+        Self {
             suffix: PERMITS,
-            ..self.at("")
+            ..Self::at(key, "")
         }
     }
 
     /// The key that lives as long as a reader.
-    pub(super) fn reader_timeout(self, id: HoldId) -> Name<'a> {
-        Name {
+    pub(super) fn reader_timeout(key: &'a LockKey, id: HoldId) -> Self {
+        Self {
             suffix: ":rwlock_timeout:1",
-            ..self.at("").of(id)
+            ..Self::at(key, "").of(id)
         }
     }
 
     /// Ours: left by an attempt that was withdrawn.
-    pub(super) fn tombstone(self, id: HoldId, mode: LockMode) -> Name<'a> {
-        Name {
-            suffix: Field::of(id, mode).1,
-            ..self.at(VOID).of(id)
+    pub(super) fn tombstone(hold: &'a Hold) -> Self {
+        Self {
+            suffix: Field::of(hold.id, hold.mode).1,
+            ..Self::at(&hold.key, VOID).of(hold.id)
         }
+    }
+
+    pub(crate) fn of(self, id: HoldId) -> Self {
+        Self {
+            id: Some(id),
+            ..self
+        }
+    }
+}
+
+/// Checks that all names of the lock are in one slot of a Cluster. The error says what to do.
+pub(crate) fn share_a_slot(key: &LockKey) -> Result<(), &'static str> {
+    let name = key.as_str().as_bytes();
+    let is_plain = !name.is_empty() && !name.iter().any(|byte| b"{}".contains(byte));
+    match is_plain || hash_tag(name).is_some() {
+        true => Ok(()),
+        false => Err(SCATTERED),
     }
 }
 
@@ -160,25 +164,6 @@ pub(crate) fn permitted(name: &str) -> impl Iterator<Item = LockKey> {
 fn untagged(name: &str) -> Option<&str> {
     let lock = name.strip_prefix('{')?.strip_suffix('}')?;
     (!lock.contains('{')).then_some(lock)
-}
-
-/// `<prefix>{<lock>}:<id><suffix>`, written straight into the command.
-#[derive(Clone, Copy)]
-pub(crate) struct Name<'a> {
-    prefix: &'static str,
-    lock: &'a str,
-    tagged: bool,
-    id: Option<HoldId>,
-    suffix: &'static str,
-}
-
-impl Name<'_> {
-    pub(crate) fn of(self, id: HoldId) -> Self {
-        Self {
-            id: Some(id),
-            ..self
-        }
-    }
 }
 
 impl Display for Name<'_> {

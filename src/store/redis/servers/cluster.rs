@@ -25,7 +25,7 @@ use crate::store::redis::link::Purpose;
 use crate::store::redis::link::wire::Wire;
 use crate::store::redis::protocol::channels::Channels;
 use crate::store::redis::protocol::failure::{refused, transient};
-use crate::store::redis::protocol::names::Names;
+use crate::store::redis::protocol::names::share_a_slot;
 use crate::store::redis::protocol::script::Call;
 use crate::store::redis::protocol::slot::Slot;
 use crate::store::{Feature, Unsupported, Wakeups};
@@ -120,6 +120,6 @@ impl Cluster {
 /// The slot of all names of the key. Fails if they have different slots.
 pub(super) fn slot_of(key: &LockKey) -> Result<Slot, Unsupported> {
     let unsupported = |reason| Unsupported::new(Feature::Key, reason);
-    Names::of(key).share_a_slot().map_err(unsupported)?;
+    share_a_slot(key).map_err(unsupported)?;
     Ok(Slot::of(key.as_str()))
 }

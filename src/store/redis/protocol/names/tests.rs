@@ -18,10 +18,9 @@ fn only_names_that_keep_their_keys_together_are_taken_in_a_cluster() {
         ("{}{tag}", false),
     ] {
         let key = LockKey::new(name);
-        let names = Names::of(&key);
-        assert_eq!(names.share_a_slot().is_ok(), whole, "{name}");
+        assert_eq!(share_a_slot(&key).is_ok(), whole, "{name}");
         let slot = |name: &str| Slot::of(LockKey::new(name).as_str());
-        let aux = names.at(QUEUE).to_string();
+        let aux = Name::at(&key, QUEUE).to_string();
         assert_eq!(slot(&aux) == slot(name), whole, "{name}");
     }
 }
@@ -37,27 +36,29 @@ fn names_are_redissons_with_and_without_a_hash_tag() {
         ("a}b", "{a}b}"),
     ] {
         let key = LockKey::new(key);
-        let names = Names::of(&key);
-        assert_eq!(names.lock().to_string(), key.as_str());
+        assert_eq!(Name::lock(&key).to_string(), key.as_str());
         for (name, expected) in [
-            (names.at(CHANNEL), format!("redisson_lock__channel:{tag}")),
             (
-                names.at(CHANNEL).of(id),
+                Name::at(&key, CHANNEL),
+                format!("redisson_lock__channel:{tag}"),
+            ),
+            (
+                Name::at(&key, CHANNEL).of(id),
                 format!("redisson_lock__channel:{tag}:{uuid}:7"),
             ),
-            (names.at(RW_CHANNEL), format!("redisson_rwlock:{tag}")),
-            (names.at(TOKEN), format!("redisson_lock_token:{tag}")),
-            (names.at(QUEUE), format!("redisson_lock_queue:{tag}")),
-            (names.at(PERMIT_CHANNEL), format!("redisson_sc:{tag}")),
-            (names.permits(), format!("{tag}:timeout")),
+            (Name::at(&key, RW_CHANNEL), format!("redisson_rwlock:{tag}")),
+            (Name::at(&key, TOKEN), format!("redisson_lock_token:{tag}")),
+            (Name::at(&key, QUEUE), format!("redisson_lock_queue:{tag}")),
+            (Name::at(&key, PERMIT_CHANNEL), format!("redisson_sc:{tag}")),
+            (Name::permits(&key), format!("{tag}:timeout")),
             (
-                names.reader_timeout(id),
+                Name::reader_timeout(&key, id),
                 format!("{tag}:{uuid}:7:rwlock_timeout:1"),
             ),
-            (names.at(BUSY), format!("tower_lock_busy:{tag}")),
-            (names.at(TURN), format!("tower_lock_turn:{tag}")),
-            (names.at(ENTER), format!("tower_lock_enter:{tag}")),
-            (names.at(RECORD), format!("tower_lock_record:{tag}")),
+            (Name::at(&key, BUSY), format!("tower_lock_busy:{tag}")),
+            (Name::at(&key, TURN), format!("tower_lock_turn:{tag}")),
+            (Name::at(&key, ENTER), format!("tower_lock_enter:{tag}")),
+            (Name::at(&key, RECORD), format!("tower_lock_record:{tag}")),
         ] {
             assert_eq!(name.to_string(), expected);
         }
