@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::select_ok;
 use redis::Value;
 
 mod map;
@@ -33,9 +34,12 @@ use redirect_loop::RedirectLoop;
 pub(crate) use topology::Cluster;
 
 impl Cluster {
-    /// Checks that the Cluster answers.
+    /// Checks that the Cluster answers, and that one of its masters accepts locks.
     pub(crate) async fn connect(self: &Arc<Self>) -> Result<(), StoreError> {
-        self.map().await.map(drop)
+        let map = self.map().await?;
+        let links = map.masters.iter().map(|node| node.first(Purpose::Commands));
+        let opening = links.map(|link| Box::pin(link.wire()));
+        select_ok(opening).await.map(drop)
     }
 
     /// Every server that has slots, in the order of their addresses.
