@@ -26,7 +26,7 @@ mod announcement;
 mod any;
 mod builder;
 mod events;
-mod held;
+mod layer_locks;
 mod request;
 mod snapshot;
 #[cfg(test)]
@@ -37,7 +37,7 @@ mod wait;
 use announcement::Announcement;
 pub use builder::LockClientBuilder;
 pub use events::{LockEvent, LockEventKind, LockEvents};
-pub(crate) use held::{Held, moved};
+pub(crate) use layer_locks::{LayerLocks, moved};
 pub use request::LockRequest;
 pub(crate) use request::Started;
 use request::Targets;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::LockClient;
-use super::held;
+use super::layer_locks;
 use super::ticket::Ticket;
 use super::wait::Wait;
 use crate::error::LockError;
@@ -411,7 +411,7 @@ impl LockRequest {
             return Err(LockError::invalid(mismatch));
         }
         if self.terms.owner.is_none() && !self.terms.wait.is_zero() {
-            held::check(self.client.id(), target.key(), mode)?;
+            layer_locks::check(self.client.id(), target.key(), mode)?;
         }
         let fenced = self.terms.fenced && mode.is_exclusive();
         let supported = self.client.supports(mode, fenced);

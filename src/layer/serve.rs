@@ -16,7 +16,7 @@ use super::rejection::{Rejection, RejectionKind};
 use super::respond::Head;
 use super::serve_settings::ServeSettings;
 use super::settings::OnCancel;
-use crate::client::{Held, moved};
+use crate::client::{LayerLocks, moved};
 use crate::error::LockError;
 use crate::guard::LockGuard;
 use crate::key::{Cause, KeyError};
@@ -195,7 +195,7 @@ pub(crate) fn under<T>(
     guard: &LockGuard,
     work: impl Future<Output = T> + Send,
 ) -> impl Future<Output = T> + Send {
-    let work = Held::new(guard.handle()).around(work);
+    let work = LayerLocks::new(guard.handle()).around(work);
     let span = guard.span();
     match span.is_none() {
         true => Either::Left(work),

@@ -8,7 +8,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 
 use super::{LocalBody, local};
-use crate::client::Held;
+use crate::client::LayerLocks;
 use crate::error::{BoxError, LockError};
 use crate::guard::LockGuard;
 use crate::layer::confirm::confirm;
@@ -37,7 +37,7 @@ where
     let rest = body.size_hint();
     // A body that says its length itself has only trailers behind it.
     let may_exceed = rest.exact() != length;
-    let held = Held::new(guard.handle());
+    let held = LayerLocks::new(guard.handle());
     let open = (Some(Box::pin(body)), Some((guard, timed)), length);
     let frames = try_unfold(open, move |(body, lock, mut length)| {
         let (held, cut_off) = (held.clone(), cut_off.clone());

@@ -10,17 +10,17 @@ use crate::guard::LockHandle;
 use crate::lock::{LockKey, LockMode};
 
 tokio::task_local! {
-    static HELD: Held;
+    static HELD: LayerLocks;
 }
 
 /// The lock of a layer, and the locks of the layers around it.
 #[derive(Clone)]
-pub(crate) struct Held {
+pub(crate) struct LayerLocks {
     lock: LockHandle,
-    outer: Option<Arc<Held>>,
+    outer: Option<Arc<LayerLocks>>,
 }
 
-impl Held {
+impl LayerLocks {
     /// `lock`, inside of the locks around the current code.
     pub(crate) fn new(lock: LockHandle) -> Self {
         let outer = HELD.try_with(|outer| Arc::new(outer.clone())).ok();
@@ -35,7 +35,7 @@ impl Held {
 
 /// Runs `work` in another task, inside of the locks around the current code.
 pub(crate) fn moved<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
-    match HELD.try_with(Held::clone) {
+    match HELD.try_with(LayerLocks::clone) {
         Ok(held) => Either::Left(held.around(work)),
         Err(_) => Either::Right(work),
     }
@@ -44,7 +44,7 @@ pub(crate) fn moved<T>(work: impl Future<Output = T>) -> impl Future<Output = T>
 /// Fails if a layer around the caller holds `key`: a request with another owner would wait until its
 /// time-out.
 pub(super) fn check(client: Uuid, key: &LockKey, mode: LockMode) -> Result<(), LockError> {
-    let waits_for_itself = |held: &Held| {
+    let waits_for_itself = |held: &LayerLocks| {
         let mut held = Some(held);
         while let Some(layer) = held {
             if layer.lock.excludes(client, key, mode) {
@@ -81,7 +81,7 @@ mod tests {
         let read = || locks.lock("k").mode(LockMode::Read);
         let limit = Duration::from_secs(60);
         let guard = read().max_hold(limit).await.expect("free");
-        let held = Held::new(guard.handle());
+        let held = LayerLocks::new(guard.handle());
         let key = guard.key();
         let ask = || {
             let held = held.clone();
