@@ -13,6 +13,7 @@ use crate::error::LockError;
 /// a drop.
 pub(crate) struct Holding {
     labels: Labels,
+    gauges: metrics::Gauges,
     granted: Instant,
     span: Span,
     /// The holds; most guards have one.
@@ -28,6 +29,7 @@ impl Holding {
     /// `None` if neither metrics nor spans are on.
     pub(super) fn begin<'a, T: ObservedHold + 'static>(
         labels: Labels,
+        gauges: metrics::Gauges,
         lives: impl Iterator<Item = &'a Arc<T>> + Clone,
     ) -> Option<Self> {
         let span = super::span(|| {
@@ -51,8 +53,9 @@ impl Holding {
         let lives = lives.map(|live| live.clone() as Arc<dyn ObservedHold>);
         let lives = lives.inspect(|live| span.id().iter().for_each(|id| live.enter(id)));
         Some(Self {
-            _holder: metrics::holding(&labels),
+            _holder: gauges.holder(),
             labels,
+            gauges,
             granted: Instant::now(),
             lives: lives.collect(),
             span,
@@ -92,7 +95,7 @@ impl Holding {
 impl Drop for Holding {
     fn drop(&mut self) {
         if self.is_counted {
-            metrics::held(&self.labels, self.granted);
+            self.gauges.record_hold(self.granted);
         }
         if self.span.is_disabled() {
             return;

@@ -1,10 +1,13 @@
 //! The instruments. Each function has a counterpart in `no_metrics.rs` that does nothing, and each metric a line in the
 //! table of the module above.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{LazyLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use metrics::{Gauge, SharedString, counter, gauge, histogram};
+use metrics::{
+    Gauge, Key, Label, Level, Metadata, SharedString, counter, gauge, histogram, with_recorder,
+};
 use tokio::time::Instant;
 
 use super::{Labels, Route};
@@ -69,23 +72,69 @@ fn label(route: &Route) -> SharedString {
     SharedString::const_str(route.template().unwrap_or("none"))
 }
 
-/// Counts a request that waits.
-pub(super) fn waiting(Labels(route, mode): &Labels) -> Counted {
-    Counted::new(gauge!(WAITERS, "route" => label(route), "mode" => *mode))
+/// The metrics that every request updates, of one route and mode.
+///
+/// Their names and labels are composed once for each route and mode, and never dropped: there are as many as the program has
+/// routes. The handles are not kept, because a recorder may be installed, or replaced, later.
+#[derive(Clone, Copy)]
+pub(super) struct Gauges(&'static GaugeKeys);
+
+struct GaugeKeys {
+    waiters: Key,
+    holders: Key,
+    waited: Key,
+    held: Key,
 }
 
-/// Counts a guard.
-pub(super) fn holding(Labels(route, mode): &Labels) -> Counted {
-    Counted::new(gauge!(HOLDERS, "route" => label(route), "mode" => *mode))
+impl Gauges {
+    pub(super) fn of(of: &Labels) -> Self {
+        type All = HashMap<Labels, &'static GaugeKeys>;
+        // Protects the map, whose entries are only added.
+        static ALL: LazyLock<RwLock<All>> = LazyLock::new(RwLock::default);
+        let all = ALL.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(keys) = all.get(of) {
+            return Self(keys);
+        }
+        drop(all);
+        let labelled = |name: &'static str| {
+            let labels = vec![
+                Label::new("route", label(&of.0)),
+                Label::from_static_parts("mode", of.1),
+            ];
+            Key::from_parts(name, labels)
+        };
+        let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
+        Self(all.entry(*of).or_insert_with(|| {
+            Box::leak(Box::new(GaugeKeys {
+                waiters: labelled(WAITERS),
+                holders: labelled(HOLDERS),
+                waited: labelled(WAITED),
+                held: labelled(HELD),
+            }))
+        }))
+    }
+
+    /// Counts a waiting request.
+    pub(super) fn waiter(self) -> Counted {
+        count(&self.0.waiters)
+    }
+
+    /// Counts a guard.
+    pub(super) fn holder(self) -> Counted {
+        count(&self.0.holders)
+    }
+
+    pub(super) fn record_wait(self, since: Instant) {
+        record(&self.0.waited, since.elapsed());
+    }
+
+    pub(super) fn record_hold(self, since: Instant) {
+        record(&self.0.held, since.elapsed());
+    }
 }
 
-pub(super) fn waited(Labels(route, mode): &Labels, since: Instant) {
-    histogram!(WAITED, "route" => label(route), "mode" => *mode).record(since.elapsed());
-}
-
-pub(super) fn held(Labels(route, mode): &Labels, since: Instant) {
-    histogram!(HELD, "route" => label(route), "mode" => *mode).record(since.elapsed());
-}
+static METADATA: Metadata<'static> =
+    Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
 /// Counts one in a gauge while this exists.
 pub(crate) struct Counted(Gauge);
@@ -97,10 +146,20 @@ impl Counted {
     }
 }
 
+fn count(key: &Key) -> Counted {
+    Counted::new(with_recorder(|recorder| {
+        recorder.register_gauge(key, &METADATA)
+    }))
+}
+
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.decrement(1);
     }
+}
+
+fn record(key: &Key, time: Duration) {
+    with_recorder(|recorder| recorder.register_histogram(key, &METADATA)).record(time);
 }
 
 pub(super) fn refused(Labels(route, mode): &Labels, error: &LockError) {

@@ -11,22 +11,32 @@ use crate::lock::LockMode;
 
 pub(super) const ENABLED: bool = false;
 
-/// Counts nothing.
-pub(crate) struct Counted;
+/// Stands for each type of the feature, and does nothing.
+#[derive(Clone, Copy)]
+pub(crate) struct Off;
+
+pub(crate) use Off as Counted;
+pub(super) use Off as Gauges;
 
 pub(crate) fn describe() {}
 
-pub(super) fn waiting(_: &Labels) -> Counted {
-    Counted
+impl Gauges {
+    pub(super) fn of(_: &Labels) -> Self {
+        Self
+    }
+
+    pub(super) fn waiter(self) -> Counted {
+        self
+    }
+
+    pub(super) fn holder(self) -> Counted {
+        self
+    }
+
+    pub(super) fn record_wait(self, _: Instant) {}
+
+    pub(super) fn record_hold(self, _: Instant) {}
 }
-
-pub(super) fn holding(_: &Labels) -> Counted {
-    Counted
-}
-
-pub(super) fn waited(_: &Labels, _: Instant) {}
-
-pub(super) fn held(_: &Labels, _: Instant) {}
 
 pub(super) fn refused(_: &Labels, _: &LockError) {}
 

@@ -14,6 +14,7 @@ use crate::sync::call_outside;
 /// A request for locks, from its first poll until it is granted, refused or dropped.
 pub(crate) struct Waiting {
     labels: Labels,
+    gauges: metrics::Gauges,
     has_ended: bool,
     began: Instant,
     span: Span,
@@ -50,9 +51,11 @@ impl Waiting {
         });
         tracing::trace!(target: TARGET, parent: &span, keys = ?keys(), "waiting");
         let labels = Labels(*route, mode);
+        let gauges = metrics::Gauges::of(&labels);
         Self {
-            _waiter: metrics::waiting(&labels),
+            _waiter: gauges.waiter(),
             labels,
+            gauges,
             has_ended: false,
             began,
             span,
@@ -86,7 +89,7 @@ impl Waiting {
         for live in lives.clone() {
             tracing::debug!(target: TARGET, parent: &self.span, hold = %live.hold().id, "granted");
         }
-        Holding::begin(self.labels, lives)
+        Holding::begin(self.labels, self.gauges, lives)
     }
 
     pub(crate) fn refused(mut self, error: &LockError) {
@@ -107,7 +110,7 @@ impl Waiting {
             self.span
                 .record("waited_ms", self.began.elapsed().as_millis() as u64);
         }
-        metrics::waited(&self.labels, self.began);
+        self.gauges.record_wait(self.began);
     }
 }
 

@@ -1,9 +1,15 @@
 //! The metrics of a store.
 
-use metrics::{counter, gauge, histogram};
+use std::sync::LazyLock;
+
+use metrics::{Key, Label, counter, gauge};
 use tokio::time::Instant;
 
-use super::Counted;
+use super::{Counted, record};
+use crate::telemetry::connection_use::{COMMANDS, RENEWALS, WAKE_UPS};
+
+/// The uses of a connection.
+const USES: [&str; 3] = [COMMANDS, RENEWALS, WAKE_UPS];
 
 described! {
     describe_histogram ANSWERED = "distributed_lock_store_answer_duration_seconds":
@@ -40,7 +46,15 @@ pub(crate) fn clock_offset(server: String, seconds: f64) {
 
 /// Measures the answer to a command that was sent at `since`.
 pub(crate) fn answered(carries: &'static str, since: Instant) {
-    histogram!(ANSWERED, "carries" => carries).record(since.elapsed());
+    // Its names and labels are composed once, because every command updates it.
+    static KEYS: LazyLock<[Key; USES.len()]> = LazyLock::new(|| {
+        USES.map(|carries| {
+            Key::from_parts(ANSWERED, vec![Label::from_static_parts("carries", carries)])
+        })
+    });
+    if let Some(place) = USES.iter().position(|name| *name == carries) {
+        record(&KEYS[place], since.elapsed());
+    }
 }
 
 /// Counts a command that was not answered.
