@@ -234,10 +234,8 @@ impl Core {
     /// A place among the releases of a partition that no caller waits for.
     fn place(&self, partition: u16) -> Arc<Semaphore> {
         let mut places = self.places.lock();
-        let place = places.entry(partition);
-        place
-            .or_insert_with(|| Arc::new(Semaphore::new(BATCH)))
-            .clone()
+        let all = || Arc::new(Semaphore::new(BATCH));
+        places.entry(partition).or_insert_with(all).clone()
     }
 
     /// Locks every mutex of the client that belongs to no key.
@@ -306,8 +304,7 @@ impl Core {
 
     /// A hold is lost by a shutdown. One whose release has begun is left to its guards, and one whose minimum is not over to the store.
     fn abandon(self: &Arc<Self>, held: &Arc<Held>) -> Option<Ending> {
-        let counted = self.spawner.tracker.token();
-        let now = Instant::now();
+        let (now, counted) = (Instant::now(), self.spawner.tracker.token());
         let is_left = !self.lose(held, "shutdown") || held.leave(now).is_some();
         (!is_left).then(|| Ending::new(self.clone(), held.clone(), false, now, counted))
     }
