@@ -1,8 +1,14 @@
-//! When the keeper is woken for a visit.
+//! When the keeper is woken for a visit, and the release of a hold that others share.
 
 use futures_util::FutureExt;
+use tokio::time::advance;
 
 use super::*;
+use crate::guard::LockGuard;
+use crate::lock::{Lease, Owner};
+use crate::store::Record;
+use crate::store::memory::MemoryStore;
+use crate::{LockClient, LockRequest};
 
 fn agenda() -> Agenda {
     Agenda {
@@ -35,4 +41,42 @@ async fn the_keeper_is_woken_for_a_visit_before_its_alarm_alone() {
     agenda.set(at(40));
     agenda.visit(at(35));
     assert!(!is_woken(&agenda), "the visit before is the alarm");
+}
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// Two guards of one owner, which share a hold that is not renewed.
+async fn two_guards() -> [LockGuard; 2] {
+    let locks = LockClient::new(MemoryStore::new());
+    let owner = Owner::new();
+    let request = || -> LockRequest { locks.lock("k").owner(&owner).lease(Lease::Fixed(LEASE)) };
+    let first = request().await.expect("free");
+    [first, request().await.expect("its own")]
+}
+
+/// The store still carries it, by its own clock, so that only this process knows.
+#[tokio::test(start_paused = true)]
+async fn a_share_that_ends_after_the_deadline_of_its_hold_is_lost() {
+    let [first, second] = two_guards().await;
+    let left = first.deadline() - Instant::now();
+    assert!(left < LEASE);
+    advance(left).await;
+    for guard in [first, second] {
+        let released = guard.release().await;
+        assert!(matches!(released, Err(LockError::Lost)), "{released:?}");
+    }
+}
+
+/// Others still work under the hold, so that what the record says may not be true.
+#[tokio::test(start_paused = true)]
+async fn a_share_beside_others_leaves_no_record() {
+    let [first, second] = two_guards().await;
+    let record = || Some(Record::new("done", LEASE));
+    let released = first.end(record()).in_time().await;
+    assert!(
+        matches!(released, Err(LockError::Invalid(_))),
+        "{released:?}"
+    );
+    let released = second.end(record()).in_time().await;
+    released.expect("it is the last one");
 }

@@ -81,3 +81,16 @@ async fn those_who_wait_for_the_store_in_a_fair_queue_are_woken_by_the_store_alo
         "its own task ends"
     );
 }
+
+/// So a round looks at the slots that are due, and at few holds beside those.
+#[tokio::test(start_paused = true)]
+async fn the_visits_of_half_a_second_share_a_slot() {
+    let mut world = World::new(Instant::now());
+    let mut wheel = wheel::Wheel::default();
+    let slots = [0, 499, 500, 1200].map(|after| {
+        let held = world.hold(LockMode::Write);
+        wheel.place(&held, world.now + Duration::from_millis(after));
+        held.place.load(std::sync::atomic::Ordering::Relaxed) % 64
+    });
+    assert_eq!(slots, [0, 0, 1, 2]);
+}
