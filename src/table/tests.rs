@@ -10,6 +10,7 @@ use super::*;
 use crate::lock::{Lease, LockMode};
 use crate::telemetry::Route;
 
+mod entering;
 mod events;
 mod histories;
 mod invariants;
@@ -18,6 +19,7 @@ mod reads;
 mod shards;
 mod shares;
 mod slots;
+mod snapshot;
 mod steps;
 mod tasks;
 mod waking;
