@@ -181,7 +181,7 @@ impl Records {
         match request.unshared_key().cloned() {
             Some(key) => Ok(Self { client, key }),
             None => Err(LockError::invalid(
-                "work that is done once has one name, and a hold that nobody joins: name one key, and no owner",
+                "work that is done once has one name, and a hold that no other request joins: name one key, and no owner",
             )),
         }
     }

@@ -133,7 +133,7 @@ async fn the_last_frame_is_withheld_until_the_store_has_confirmed() {
     }
 }
 
-/// Nobody reads what a handler sends beyond the length that it declares, so the lock is not held for it.
+/// No client reads what a handler sends beyond the length that it declares, so the lock is not held for it.
 #[tokio::test(start_paused = true)]
 async fn a_body_ends_at_its_declared_length_so_that_none_of_it_runs_without_the_lock() {
     for length in [3, 2] {
