@@ -2,6 +2,7 @@
 
 mod faults;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -169,6 +170,34 @@ async fn each_connection_has_the_credentials_of_its_time() {
         shown.contains("locks") && !shown.contains("secret"),
         "{shown}"
     );
+}
+
+/// Without them no other connection can be opened: those that are open stay.
+#[tokio::test]
+async fn a_server_that_stalls_while_there_are_no_credentials_is_not_given_up() {
+    let mut server = RedisServer::builder().password("secret").start().await;
+    let known = Arc::new(AtomicBool::new(true));
+    let are_known = known.clone();
+    let store = RedisStore::builder(format!("redis://127.0.0.1:{}", server.port()))
+        .credentials(move || {
+            let known = are_known.load(Ordering::SeqCst);
+            let found = known.then(|| Credentials::password("secret"));
+            async move { found.ok_or_else(|| "they cannot be fetched".into()) }
+        })
+        .connect()
+        .await
+        .unwrap();
+    known.store(false, Ordering::SeqCst);
+    server.pause();
+    // Until then a command and its probe have waited long enough for another connection to be opened.
+    let stall = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        server.resume();
+    };
+    let hold = reentrant("k");
+    let (asked, ()) = tokio::join!(store.acquire(&hold), stall);
+    asked.expect("it goes on where it stalled");
+    assert!(releases(&store, &hold).await);
 }
 
 #[cfg(not(feature = "redis-tls"))]

@@ -21,7 +21,9 @@ pub(super) async fn everything(store: &RedisStore, prefix: &str) -> Result<(), S
     read_write(store, &name(prefix, "read-write")).await?;
     permits(store, &name(prefix, "permits")).await?;
     several(store, prefix).await?;
-    records(store, prefix).await
+    records(store, prefix).await?;
+    // `LockClient::ping`.
+    store.renew(&[]).await.map(drop)
 }
 
 /// A prefix may contain the begin of a hash tag.
