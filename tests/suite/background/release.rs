@@ -55,6 +55,44 @@ async fn a_release_waits_for_a_store_that_is_down_no_longer_than_seconds() {
     }
 }
 
+/// Rights and passwords may be restored, so the cause of a refusal ends, and the store may be down at that time.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_refused_is_repeated_until_the_store_carries_it_out() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let lease = Lease::Fixed(LONG);
+    let guard = locks.lock("1:n").lease(lease).await.expect("free");
+    store.deny(1);
+    is_unconfirmed_soon(guard).await;
+    let tries = || store.calls("release", 1).len();
+    sleep(Duration::from_secs(5)).await;
+    assert!((4..=7).contains(&tries()), "{}", tries());
+    store.cut(1);
+    store.allow(1);
+    sleep(Duration::from_secs(5)).await;
+    store.restore(1);
+    sleep(Duration::from_secs(2)).await;
+    assert!(store.is_empty(), "it is free");
+    let released = tries();
+    sleep(LONG).await;
+    assert_eq!(tries(), released, "it is released");
+}
+
+/// From then on there is nothing to release.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_always_refused_ends_with_its_lease() {
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let lease = Duration::from_secs(10);
+    let request = locks.lock("1:n").lease(Lease::Fixed(lease));
+    let guard = request.await.expect("free");
+    store.deny(1);
+    is_unconfirmed_soon(guard).await;
+    sleep(lease * 2).await;
+    let tries = store.calls("release", 1).len();
+    assert!((8..=12).contains(&tries), "{tries}");
+}
+
 /// The waker belongs to an executor of another crate.
 #[tokio::test(start_paused = true)]
 async fn a_waker_that_panics_keeps_no_grant_from_others_and_leaves_no_hold() {

@@ -27,6 +27,8 @@ struct Shared {
     inner: MemoryStore,
     /// The partitions that cannot be reached.
     cut: Mutex<HashSet<u16>>,
+    /// The partitions that refuse every call, as without rights.
+    denied: Mutex<HashSet<u16>>,
     /// The partition that is not available for a moment when it is asked for one key.
     moving: Mutex<Option<u16>>,
     /// The partition that is cut off when it has renewed.
@@ -71,6 +73,15 @@ impl Wired {
 
     pub(super) fn restore(&self, part: u16) {
         self.shared.cut.lock().unwrap().remove(&part);
+    }
+
+    /// Refuses every call of the partition until [`allow`](Self::allow).
+    pub(super) fn deny(&self, part: u16) {
+        self.shared.denied.lock().unwrap().insert(part);
+    }
+
+    pub(super) fn allow(&self, part: u16) {
+        self.shared.denied.lock().unwrap().remove(&part);
     }
 
     /// The answer to the next renewal or check is lost, and the partition is cut off from then on.
@@ -146,6 +157,7 @@ impl Wired {
             sleep(latency).await;
         }
         let is_cut = shared.cut.lock().unwrap().contains(&part);
+        let is_denied = shared.denied.lock().unwrap().contains(&part);
         let is_moving = what == "acquire" && keys.len() == 1;
         let is_moving = is_moving && *shared.moving.lock().unwrap() == Some(part);
         let answer = match () {
@@ -153,6 +165,7 @@ impl Wired {
                 StoreErrorKind::Unreachable,
                 "it is cut off",
             )),
+            () if is_denied => Err(StoreError::new(StoreErrorKind::Refused, "no rights")),
             () if is_moving => Err(StoreError::new(StoreErrorKind::Transient, "it moves")),
             () => answer.await,
         };
