@@ -146,7 +146,7 @@ async fn an_owner_shares_its_hold_within_a_family_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_hears_of_a_loss_that_nobody_has_noticed() {
+async fn an_owner_hears_of_a_loss_that_was_not_noticed() {
     let mut world = world(2, &[Event::Enters(0, WRITE), Event::Granted(0)]);
     let Place::Holds(grant) = &world.requests[0] else {
         panic!("it holds");

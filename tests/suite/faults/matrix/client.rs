@@ -77,6 +77,7 @@ pub(super) const TESTS: Tests = &[
         &[
             "faults::runtimes::a_release_that_ends_with_its_runtime_is_answered",
             "faults::runtimes::releases_begun_on_a_runtime_that_ended_go_on",
+            "faults::runtimes::a_guard_that_is_dropped_just_before_its_runtime_ends_is_released",
         ],
     ),
     (
