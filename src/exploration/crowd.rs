@@ -103,7 +103,7 @@ impl Crowd {
                     .await;
             } else {
                 let asked = self.site.lock().unwrap().tick();
-                if let Some((guard, queued)) = self.ask(request).await {
+                if let Some((guard, queued)) = self.ask(n, request).await {
                     self.stay(n, (asked, queued), guard).await;
                 }
             }
@@ -111,14 +111,18 @@ impl Crowd {
     }
 
     /// The guard, and when the request was in the queue; `None` if it was dropped.
-    async fn ask(&self, request: LockRequest) -> Option<(LockGuard, u64)> {
+    async fn ask(&self, client: usize, request: LockRequest) -> Option<(LockGuard, u64)> {
         let mut asking = pin!(request.acquire());
         let first = std::future::poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await;
         let queued = self.site.lock().unwrap().tick();
         let granted = match first {
             Poll::Ready(granted) => granted,
             Poll::Pending if self.plan.cancels && thread_rng().gen_bool(0.5) => {
-                unless_given_up(asking).await?
+                let answer = unless_given_up(asking).await;
+                if answer.is_none() {
+                    self.site.lock().unwrap().give_up(client);
+                }
+                answer?
             }
             Poll::Pending => asking.await,
         };
@@ -153,7 +157,8 @@ impl Crowd {
     /// An owner that makes two requests at once, and while it holds, one more, and two during the release of that.
     async fn visit_twice(&self, client: usize, request: LockRequest, again: LockRequest) {
         let asked = self.site.lock().unwrap().tick();
-        let (one, sibling) = join(self.ask(request.clone()), self.ask(request)).await;
+        let (one, sibling) =
+            join(self.ask(client, request.clone()), self.ask(client, request)).await;
         let (guard, queued, sibling) = match (one, sibling) {
             (Some((guard, queued)), other) | (other, Some((guard, queued))) => {
                 (guard, queued, other)
@@ -164,7 +169,7 @@ impl Crowd {
             LockMode::Write if thread_rng().gen_bool(0.5) => LockMode::Read,
             mode => mode,
         };
-        let inner = || self.ask(again.clone().mode(below));
+        let inner = || self.ask(client, again.clone().mode(below));
         drop(inner().await);
         let (one, other) = join(inner(), inner()).await;
         // They end in any order.

@@ -10,6 +10,8 @@ pub(super) struct Site {
     now: u64,
     here: Vec<usize>,
     visits: Vec<Visit>,
+    /// The requests that were dropped while they waited: of which client, and when.
+    dropped: Vec<(usize, u64)>,
     last_token: u64,
 }
 
@@ -68,6 +70,12 @@ impl Site {
         self.here.retain(|&other| other != visit);
     }
 
+    /// A request of this client was dropped.
+    pub(super) fn give_up(&mut self, client: usize) {
+        let now = self.tick();
+        self.dropped.push((client, now));
+    }
+
     /// The release of a visit said that the lock was held until then.
     pub(super) fn confirm(&mut self, visit: usize) {
         self.visits[visit].confirmed = true;
@@ -92,8 +100,14 @@ impl Site {
                 let overtook = other.asked.1 < one.asked.0;
                 // A granted hold may vanish before its task runs: the queue then continues without it.
                 let vanished = plan.thefts && !other.confirmed;
+                // The task may have asked for a request that was dropped. The next one then finds no line, and asks the
+                // store itself. What the store grants to the task meanwhile goes to those that wait by then: the one that
+                // asks is not among them until the store has refused it.
+                let left_behind =
+                    |(client, at): &(usize, u64)| *client == other.client && *at < other.asked.1;
+                let is_left_behind = self.dropped.iter().any(left_behind);
                 assert!(
-                    plan.owners || !in_line || !overtook || vanished,
+                    plan.owners || !in_line || !overtook || vanished || is_left_behind,
                     "overtaken: {one:?} {other:?}"
                 );
             }

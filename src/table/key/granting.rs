@@ -39,8 +39,8 @@ impl KeyAt<'_> {
         Ok(grant)
     }
 
-    /// The store has granted a hold for those who wait: the first whom it fits gets it. Returns `false` if there is none: it must be
-    /// released.
+    /// The store has granted a hold for those who wait: the first whom it fits gets it, even if an earlier request asks the store itself.
+    /// Returns `false` if there is none: it must be released.
     pub(crate) fn given(&mut self, held: &Arc<Held>, fair: Option<u64>) -> bool {
         if self.closed {
             return false;

@@ -40,6 +40,32 @@ fn a_task_without_requests() {
     );
 }
 
+/// A request leaves while the task asks for it. The next one finds no line, and asks the store itself, which the task's question
+/// precedes. Its grant goes to the one that waits: to release it would leave the key idle. The one that asks is the next.
+#[tokio::test(start_paused = true)]
+async fn a_grant_for_a_request_that_is_gone_goes_to_one_that_waits_behind_one_that_asks() {
+    let mut world = World::new(Instant::now());
+    let write = LockMode::Write;
+    for event in [
+        Event::Enters(0, write),
+        Event::Refused(0),
+        Event::Looks(0),
+        Event::Leaves(0),
+        Event::Enters(1, write),
+        Event::Enters(2, write),
+        Event::Gives(0),
+        Event::Polls(2),
+    ] {
+        world.apply(event);
+    }
+    assert!(matches!(world.requests[2], Place::Holds(_)));
+    world.apply(Event::Refused(1));
+    world.apply(Event::Ends(2));
+    world.apply(Event::Polls(1));
+    assert!(matches!(world.requests[1], Place::Holds(_)));
+    world.finish();
+}
+
 /// The second request waits for the first: in a fair queue until that has its place, otherwise because they are of one owner.
 #[tokio::test(start_paused = true)]
 async fn those_that_wait_for_a_request_which_fails_are_woken() {
