@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use redis::AsyncTypedCommands;
-use tower_distributed_lock::LockMode;
+use tokio::time::{Instant, timeout};
 use tower_distributed_lock::store::{LockStore, WAITER_LIVENESS};
+use tower_distributed_lock::{LockClient, LockMode};
 
 use super::*;
 use crate::support::{Dump, eventually};
@@ -293,4 +294,64 @@ async fn a_writer_that_waits_for_passes_listens_to_redisson() {
     let mut redis = server.connection().await;
     redis.publish("redisson_rwlock:{k}", "0").await.unwrap();
     woken(&mut wakeups).await;
+}
+
+/// A waiter asks again after three quarters of a second at the earliest. A wake-up takes less than this.
+const WITHOUT_POLL: Duration = Duration::from_millis(500);
+
+/// What Redisson does for a read lock and for its release. KEYS: the lock, Redisson's channel, the prefix of the thread's timeouts. ARGV:
+/// the thread.
+const REDISSON_READS: &str = "redis.call('hset', KEYS[1], 'mode', 'read') \
+     redis.call('hset', KEYS[1], ARGV[1], 1) \
+     redis.call('set', KEYS[3] .. ':1', 1, 'PX', 30000) \
+     redis.call('pexpire', KEYS[1], 30000)";
+const REDISSON_LEAVES: &str = "redis.call('hincrby', KEYS[1], ARGV[1], -1) \
+     redis.call('hdel', KEYS[1], ARGV[1]) \
+     redis.call('del', KEYS[3] .. ':1') \
+     if redis.call('hlen', KEYS[1]) == 1 then \
+       redis.call('del', KEYS[1]) \
+       redis.call('publish', KEYS[2], 0) \
+     end";
+
+/// A reader of Redisson comes in while the writer waits for a reader of ours with a pass, and stays longer than that one. Its end is
+/// announced on Redisson's channel only, to which the writer must listen before it knows of that reader.
+#[tokio::test]
+async fn a_writer_is_woken_by_a_reader_of_redisson_that_came_in_beside_a_pass() {
+    let (server, store) = server_and_store().await;
+    let client = LockClient::new(RedisStore::connect(server.url()).await.unwrap());
+    let java = "0b5a3c1e-51ab-4d22-8c11-9f1f3a9a1b2c:1";
+    let timeouts = format!("{{k}}:{java}:rwlock_timeout");
+    let channel = "redisson_rwlock:{k}";
+    let mut waited = Vec::new();
+    for _ in 0..5 {
+        let (writing, passing) = (write(), read());
+        assert!(asks(&store, &writing).await && !asks(&store, &passing).await);
+        assert!(releases(&store, &writing).await);
+        let request = client.lock("k").mode(LockMode::Write);
+        let writer =
+            tokio::spawn(async move { request.await.map(|guard| (guard, Instant::now())) });
+        eventually("it listens", WAITER_LIVENESS, async || {
+            server.pubsub_channels().await.contains_key(channel)
+        })
+        .await;
+
+        let reader = |script| ["EVAL", script, "3", "k", channel, &timeouts, java];
+        let () = server.ask(&reader(REDISSON_READS)).await;
+        store.withdraw(&passing, false).await.unwrap();
+        let released = Instant::now();
+        let () = server.ask(&reader(REDISSON_LEAVES)).await;
+        let granted = timeout(LEASE, writer).await.expect("in time").unwrap();
+        let (guard, at) = granted.unwrap();
+        waited.push(at - released);
+        guard.release().await.unwrap();
+        eventually("it listens no more", LEASE, async || {
+            !server.pubsub_channels().await.contains_key(channel)
+        })
+        .await;
+    }
+    waited.sort_unstable();
+    assert!(
+        waited[2] < WITHOUT_POLL,
+        "it waits for its poll: {waited:?}"
+    );
 }
