@@ -8,12 +8,12 @@
 //!   expire would take locks that never end.
 //! * It knows nothing of connections that are silent, and nothing of sentinels.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use redis::{RedisResult, ServerErrorKind, Value};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -63,6 +63,8 @@ pub(super) struct Link {
     purpose: Purpose,
     /// Takes in messages, if it is the connection for wake-ups.
     on_push: Option<OnPush>,
+    /// Notified by a caller that finds no connection.
+    wanted: Notify,
     /// Only the task changes it, until `close`, which is final.
     state: watch::Sender<State>,
     /// Protected by the mutex, which is held neither across an await nor while other code runs. `None` before the first caller.
@@ -102,6 +104,7 @@ impl Link {
             context: context.clone(),
             purpose,
             on_push,
+            wanted: Notify::new(),
             state: watch::Sender::new(State::Opening),
             task: Mutex::default(),
         })
@@ -136,6 +139,7 @@ impl Link {
         let known = self.state.borrow().known();
         if !matches!(known, Some(Ok(_))) {
             self.start(None);
+            self.wanted.notify_one();
         }
         known
     }
@@ -185,7 +189,8 @@ impl Link {
                     failing.reset();
                     let wire = Arc::new(wire);
                     drop(self.set(State::Up(wire.clone())));
-                    match self.serve(&wire).await {
+                    let mut moved = pin!(replaced(wire.master.clone()));
+                    match self.serve(&wire, moved.as_mut()).await {
                         Some(Ok(another)) => {
                             opened = Some(another);
                             wire.give_up();
@@ -196,14 +201,7 @@ impl Link {
                         }
                         None => {
                             drop(self.set(State::Opening));
-                            let since = wire.since;
-                            // It is counted as up until then.
-                            drop(wire);
-                            // A server may accept connections and end them.
-                            match since.elapsed() < Backoff::LONGEST {
-                                true => short_lived.pause().await,
-                                false => short_lived.reset(),
-                            }
+                            self.until_wanted(wire, moved, &mut short_lived).await;
                         }
                     }
                 }
@@ -217,10 +215,36 @@ impl Link {
         }
     }
 
+    /// Waits until the next connection is to be opened. `ended` is dropped first, because it is counted as up until then.
+    async fn until_wanted(
+        &self,
+        ended: Arc<Wire>,
+        moved: Pin<&mut impl Future<Output = ()>>,
+        short_lived: &mut Backoff,
+    ) {
+        let (was_ended, since) = (ended.was_ended(), ended.since);
+        drop(ended);
+        // A server may end connections that are idle: it gets another one when a caller wants it. A new master gets one at once.
+        if !was_ended {
+            tokio::select! {
+                () = self.wanted.notified() => {}
+                () = moved => {}
+            }
+        }
+        // A server may accept connections and end them.
+        match since.elapsed() < Backoff::LONGEST {
+            true => short_lived.pause().await,
+            false => short_lived.reset(),
+        }
+    }
+
     /// Waits until the connection ends, or another server is the master. If the connection is silent, returns the one that answers
     /// instead; its error means that the server answers on none.
-    async fn serve(&self, wire: &Wire) -> Option<Result<Wire, StoreError>> {
-        let mut moved = pin!(replaced(wire.master.clone()));
+    async fn serve(
+        &self,
+        wire: &Wire,
+        mut moved: Pin<&mut impl Future<Output = ()>>,
+    ) -> Option<Result<Wire, StoreError>> {
         let mut late = self.context.late.subscribe();
         let ended = loop {
             tokio::select! {

@@ -59,6 +59,11 @@ impl Wire {
         self.raw.ended.cancel();
     }
 
+    /// Whether the store has ended it, rather than the server or the network.
+    pub(super) fn was_ended(&self) -> bool {
+        self.why.get().is_some()
+    }
+
     /// Why it has ended.
     pub(crate) fn why(&self) -> &'static str {
         self.why.get().unwrap_or(&"it broke")
