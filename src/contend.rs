@@ -295,10 +295,14 @@ impl Drop for Contending {
         }
         if !self.is_moved {
             // It begins anew, because its timers belong to the runtime that has ended.
+            // An unanswered question is withdrawn. The next one has another id, and in a fair queue another channel.
+            let pending = self.pending.take().filter(|pending| !pending.is_asking());
+            let listening = pending
+                .as_ref()
+                .map(|_| std::mem::take(&mut self.listening));
             let moved = Self {
-                // An unanswered question is withdrawn, and the next one has another id.
-                pending: self.pending.take().filter(|pending| !pending.is_asking()),
-                listening: std::mem::take(&mut self.listening),
+                pending,
+                listening: listening.unwrap_or_default(),
                 core: self.core.clone(),
                 key: self.key.clone(),
                 task: self.task.clone(),

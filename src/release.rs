@@ -292,14 +292,14 @@ impl Core {
         let (holds, outs) = self.table.close();
         outs.into_iter().for_each(|out| self.run(out));
         let core = self.clone();
-        drop(self.kept(async move {
+        self.spawner.run(async move {
             let mut ends = Vec::new();
             for holds in holds.chunks(BATCH) {
                 ends.extend(holds.iter().filter_map(|held| core.abandon(held)));
                 tokio::task::yield_now().await;
             }
             drop(end_all(core, ends, false).await);
-        }));
+        });
     }
 
     /// A hold is lost by a shutdown. One whose release has begun is left to its guards, and one whose minimum is not over to the store.
@@ -328,7 +328,8 @@ impl<T: Send + 'static> Future for Kept<T> {
 impl<T: Send + 'static> Drop for Kept<T> {
     fn drop(&mut self) {
         if let Some((core, work)) = self.0.take() {
-            core.spawner.run(async move {
+            // Near its timers, if their runtime goes on.
+            core.spawner.run_near(async move {
                 drop(work.await);
             });
         }

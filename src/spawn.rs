@@ -2,15 +2,16 @@
 
 use std::sync::OnceLock;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::error::LockError;
 
-/// The runtime of a client's background work, which never moves: that of the store, else the one that was given to the client, else
-/// that of its first request.
+/// The runtime of a client's background work, which never changes: that of the store, else the one that was given to the client, else
+/// that of its first request. Two kinds of work begin nearer to their callers, and go on here if that runtime ends: the questions of
+/// requests that wait, and the releases of dropped guards.
 ///
 /// Its first task is the keeper, which lives as long as the client. It ends before only with its runtime, so it tells whether that
 /// still runs.
@@ -80,12 +81,14 @@ impl Spawner {
         self.run_untracked(self.tracker.track_future(work));
     }
 
-    /// The same on the caller's runtime, if it is inside of one: it is near those who wait for the work, and each step to another thread
-    /// takes longer than the work.
+    /// The same on the caller's runtime, because it is near those who wait for the work, and each step to another thread takes longer
+    /// than the work. Not on one that stands still between two `block_on`. Work that is dropped there must go on by [`run`](Self::run).
     pub(crate) fn run_near(&self, work: impl Future<Output = ()> + Send + 'static) {
         match Handle::try_current() {
-            Ok(near) => drop(spawn(&near, self.tracker.track_future(work))),
-            Err(_) => self.run(work),
+            Ok(near) if near.runtime_flavor() == RuntimeFlavor::MultiThread => {
+                drop(spawn(&near, self.tracker.track_future(work)));
+            }
+            _ => self.run(work),
         }
     }
 

@@ -253,7 +253,8 @@ impl LockRequest {
     ///
     /// # Errors
     ///
-    /// Only errors that do not end by waiting: [`LockError::Shutdown`], `Conflict`, `Unsupported`, `Invalid`, `Upgrade`. A store
+    /// Only errors that do not end by waiting: [`LockError::Shutdown`], `Conflict`, `Unsupported`, `Upgrade`, and `Invalid`, such as for
+    /// several keys, an owner, or a mode that is not exclusive, which would have several leaders. A store
     /// that cannot be reached or that refuses is asked again, with growing pauses of at most two seconds; a warning once a minute
     /// has the cause, such as a right that the Redis user lacks. If `work` ended and its release was not
     /// confirmed, the result is that error: its term may have overlapped the next.
@@ -266,6 +267,11 @@ impl LockRequest {
         F: FnMut(LockHandle) -> W,
         W: Future,
     {
+        if !self.is_exclusive() || self.unshared_key().is_none() {
+            return Err(LockError::invalid(
+                "a leader has one name, an exclusive mode, and a hold that no other request joins: name one key, and no owner",
+            ));
+        }
         let request = self.wait(FOR_EVER).fenced_if_supported();
         let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let failures = Seldom::default();

@@ -156,10 +156,11 @@ impl LockClientBuilder {
         self
     }
 
-    /// Runs the background work of the client on `runtime`: renewals, releases of dropped guards, and the questions of requests that
-    /// wait (default: on the store's runtime, which `RedisStore` has; otherwise on that of the first request).
+    /// Runs the background work of the client on `runtime`: renewals, and what a caller leaves (default: on the store's runtime, which
+    /// `RedisStore` has; otherwise on that of the first request). The releases of dropped guards and the questions of requests that
+    /// wait run on the multi-threaded runtime of their callers, if there is one, and here when that has ended.
     ///
-    /// The work never moves. So give a client a runtime if it outlives the one of its first request, as a client that several tests
+    /// This runtime never changes. So give a client a runtime if it outlives the one of its first request, as a client that several tests
     /// share does, or if it is used outside of every runtime; and if a [`MemoryStore`](crate::MemoryStore) has users that block all
     /// workers of their runtime for longer than a lease. The runtime must be driven as long as locks are held. When it has ended,
     /// requests fail with [`LockError::Invalid`], and a guard that is dropped is free when its lease is over.

@@ -95,6 +95,15 @@ impl Ending {
         }
     }
 
+    /// Asks where no caller waits: so many releases of a partition at a time.
+    pub(super) async fn in_turn(mut self) {
+        if self.answer.is_none() && self.place.is_none() {
+            let partition = self.core.store.partition_of(&self.held.hold.key);
+            self.place = self.core.place(partition).acquire_owned().await.ok();
+        }
+        drop(self.released().await);
+    }
+
     /// Asks until the release is decided.
     pub(super) async fn released(mut self) -> Result<(), LockError> {
         let released = match self.answer.take() {
@@ -198,9 +207,7 @@ impl Drop for Ending {
         }
         if self.moves < 2 {
             let moved = self.moved();
-            self.core.spawner.run(async move {
-                drop(moved.released().await);
-            });
+            self.core.spawner.run(moved.in_turn());
             return;
         }
         self.freed(HoldStatus::Unknown.into());

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use smallvec::{SmallVec, smallvec};
 
 use super::ending::{Ending, release_together};
@@ -30,8 +30,10 @@ type Holds = SmallVec<[Arc<Held>; 1]>;
 
 pub(super) enum Work {
     Done(Option<Result<(), LockError>>),
-    /// The store was asked once. A release that must be repeated is `Kept`.
+    /// The store was asked once.
     Asked(Option<Ending>),
+    /// A question about a hold that goes on, or a release that is repeated: if it is dropped, it goes on by itself.
+    Waits(BoxFuture<'static, Result<(), LockError>>, Holds),
     /// It is driven to its end.
     Kept(Kept<Result<(), LockError>>, Holds),
 }
@@ -47,12 +49,12 @@ impl ShareRelease {
     }
 
     /// Waits for the verdict about a share that ended after the question `last`.
-    pub(super) fn confirmed(core: &Arc<Core>, held: &Arc<Held>, last: Question) -> Self {
+    pub(super) fn confirmed(held: &Arc<Held>, last: Question) -> Self {
         match held.verdict(last) {
             Some(verdict) => Self::done(verdict),
             None => {
-                let work = core.kept(Core::confirmed(held.clone(), last));
-                Self::new(Work::Kept(work, smallvec![held.clone()]))
+                let work = Box::pin(Core::confirmed(held.clone(), last));
+                Self::new(Work::Waits(work, smallvec![held.clone()]))
             }
         }
     }
@@ -66,7 +68,9 @@ impl ShareRelease {
     /// Whether it fails as lost, by what is known now, whatever the store still answers.
     pub(crate) fn is_lost(&self) -> bool {
         let seen_lost = match &self.work {
-            Work::Kept(_, holds) => holds.iter().any(|held| held.was_lost()),
+            Work::Waits(_, holds) | Work::Kept(_, holds) => {
+                holds.iter().any(|held| held.was_lost())
+            }
             Work::Done(_) | Work::Asked(_) => false,
         };
         self.is_lost || seen_lost
@@ -89,11 +93,11 @@ impl Future for ShareRelease {
                     match ending.answered(released) {
                         Some(result) => break result,
                         None => {
-                            let core = ending.core.clone();
-                            self.work = Work::Kept(core.kept(ending.repeated()), SmallVec::new());
+                            self.work = Work::Waits(Box::pin(ending.repeated()), SmallVec::new());
                         }
                     }
                 }
+                Work::Waits(work, _) => break ready!(work.as_mut().poll(cx)),
                 Work::Kept(work, _) => break ready!(Pin::new(work).poll(cx)),
             }
         };
@@ -125,19 +129,13 @@ impl Ending {
     }
 
     /// The same where no caller waits.
-    pub(super) fn in_background(mut self) {
+    pub(super) fn in_background(self) {
         let core = self.core.clone();
         if core.store.answers_at_once() {
             drop(self.begin(None));
             return;
         }
-        core.spawner.run_near(async move {
-            let place = self
-                .core
-                .place(self.core.store.partition_of(&self.held.hold.key));
-            self.place = place.acquire_owned().await.ok();
-            drop(self.released().await);
-        });
+        core.spawner.run_near(self.in_turn());
     }
 }
 

@@ -78,7 +78,7 @@ impl Share {
             EndedShare::Shared(core, held) => {
                 let last = held.latest_question();
                 core.check(&held);
-                ShareRelease::confirmed(&core, &held, last)
+                ShareRelease::confirmed(&held, last)
             }
         }
     }
@@ -103,7 +103,7 @@ impl Share {
             }
         }
         let checks = shared.iter();
-        let checks = checks.map(|(held, last)| ShareRelease::confirmed(&core, held, *last));
+        let checks = checks.map(|(held, last)| ShareRelease::confirmed(held, *last));
         let checks = join_all(checks.collect::<Vec<_>>());
         let work = end_all(core.clone(), last, false);
         let released = core.kept(async move {

@@ -103,7 +103,8 @@ impl LockRequest {
     ///
     /// # Errors
     ///
-    /// [`OnceError`] says whether `work` was started, and what is remembered.
+    /// [`OnceError`] says whether `work` was started, and what is remembered. It is not started for several keys, with an
+    /// [`owner`](Self::owner), in a mode that is not exclusive, or with a retention of less than a millisecond.
     ///
     /// # Cancel safety
     ///

@@ -66,7 +66,9 @@ where
                 let rest = (Some(body), Some((guard, timed)), length);
                 return Ok(frame.map(|frame| ((frame, false), rest)));
             }
-            let rest = (length != Some(0) || !may_exceed).then_some(body);
+            // What can follow is an end that was not seen yet, or trailers. Nothing else of the handler outlives the lock.
+            let may_follow = length == Some(0) && !may_exceed && !body.is_end_stream();
+            let rest = may_follow.then_some(body);
             confirm(how, guard, None).await.map_err(cut_off)?;
             let is_end = rest.as_ref().is_none_or(|body| body.is_end_stream());
             Ok(frame.map(|frame| ((frame, is_end), (rest, None, length))))

@@ -47,7 +47,7 @@ mod servers;
 #[must_use = "a builder does nothing until it connects"]
 pub struct RedisStoreBuilder {
     servers: Result<Servers, StoreError>,
-    /// The kind of channels; `None`: the store asks the server.
+    /// The kind of channels; `None`: each server's version decides.
     channels: Option<Channels>,
     timeouts: Timeouts,
     tls: Tls,

@@ -127,9 +127,10 @@ impl Link {
 
     /// The kind of channels of the server, which each connection to it tells.
     pub(super) async fn channels(self: &Arc<Self>) -> Result<Channels, StoreError> {
-        if let Some(kind) = self.context.channels() {
+        if let Some(kind) = self.context.settings.channels {
             return Ok(kind);
         }
+        // A server may have been upgraded between two connections.
         self.wire().await?;
         Ok(self.context.channels().unwrap_or(Channels::Plain))
     }

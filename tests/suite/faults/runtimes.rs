@@ -135,8 +135,10 @@ async fn a_guard_that_is_dropped_just_before_its_runtime_ends_is_released() {
     }));
     let guards = guards.await;
     let ended = tokio::task::spawn_blocking(|| {
-        let last = Builder::new_current_thread().enable_all().build();
-        last.expect("a runtime").block_on(async { drop(guards) });
+        let last = runtime();
+        // Its only worker is busy until it ends.
+        last.spawn(async { std::thread::sleep(Duration::from_millis(500)) });
+        last.block_on(async { drop(guards) });
     });
     ended.await.expect("no panic");
     eventually("all are free", SOON, async || {

@@ -29,7 +29,7 @@ pub(crate) struct LinkSettings {
     /// How many replicas must acknowledge a change.
     pub(crate) replicas: usize,
     pub(crate) background: Arc<ConnectionThread>,
-    /// The kind of channels; `None`: the newest that the server has.
+    /// The kind of channels; `None`: each server's version decides.
     pub(crate) channels: Option<Channels>,
 }
 

@@ -98,7 +98,9 @@ impl AclRules {
     /// Adds the rights of a store [in a Cluster](crate::RedisStore::cluster).
     ///
     /// Redis 6.2 does not know `+spublish`, `+ssubscribe` and `+sunsubscribe`, and refuses a user with them: there, leave
-    /// these three out of [`iter`](Self::iter).
+    /// these three out of [`iter`](Self::iter). Before such a Cluster is upgraded, set
+    /// [`sharded_channels(false)`](crate::store::redis::RedisStoreBuilder::sharded_channels) until each server has them: a store uses sharded
+    /// channels on a server from version 7 on.
     #[must_use]
     pub fn cluster(self) -> Self {
         self.and(ROUTING)

@@ -12,7 +12,8 @@
 
 use std::sync::Arc;
 
-use futures_util::future::select_ok;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use redis::Value;
 
 mod map;
@@ -25,6 +26,7 @@ use crate::lock::LockKey;
 use crate::store::redis::link::Purpose;
 use crate::store::redis::link::wire::Wire;
 use crate::store::redis::protocol::channels::Channels;
+use crate::store::redis::protocol::failure;
 use crate::store::redis::protocol::failure::{refused, transient};
 use crate::store::redis::protocol::names::share_a_slot;
 use crate::store::redis::protocol::script::Call;
@@ -38,8 +40,15 @@ impl Cluster {
     pub(crate) async fn connect(self: &Arc<Self>) -> Result<(), StoreError> {
         let map = self.map().await?;
         let links = map.masters.iter().map(|node| node.first(Purpose::Commands));
-        let opening = links.map(|link| Box::pin(link.wire()));
-        select_ok(opening).await.map(drop)
+        let mut opening: FuturesUnordered<_> = links.map(async |link| link.wire().await).collect();
+        let mut failed = None;
+        while let Some(opened) = opening.next().await {
+            match opened {
+                Ok(_) => return Ok(()),
+                Err(error) => failed = Some(failure::more_telling(failed, error)),
+            }
+        }
+        failed.map_or(Ok(()), Err)
     }
 
     /// Every server that has slots, in the order of their addresses.
