@@ -3,7 +3,7 @@
 //! ```text
 //! bench-heap pairs <url>             allocations a pair on Redis, a pair in memory, a section that is handed over, two
 //!                                    scripts on a bare handle
-//! bench-heap holds <url> <number>    takes that many locks, then answers each line with figures; see `holds`
+//! bench-heap holds <urls> <number>   takes that many locks, then answers each line with figures; see `holds`
 //! ```
 
 use std::alloc::System;
@@ -22,7 +22,7 @@ async fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["pairs", url] => pairs(url).await,
-        ["holds", url, number] => holds(url, number.parse()?).await,
+        ["holds", urls, number] => holds(urls, number.parse()?).await,
         _ => bail!("this is run by the benches"),
     }
 }
@@ -107,10 +107,14 @@ async fn count(work: impl Future<Output = Result<()>>) -> Result<usize> {
     Ok(allocations(HEAP.stats()) - before)
 }
 
-/// Prints how many bytes a hold takes once all are held. Then it answers each line with the number of live tasks,
-/// and holds until its input ends.
-async fn holds(url: &str, number: usize) -> Result<()> {
-    let client = LockClient::new(RedisStore::connect(url).await?);
+/// Prints how many bytes a hold takes once all are held. Then it answers each line with the number of live tasks and that of lost
+/// holds, and holds until its input ends. Several addresses, with commas between them, are nodes of a cluster.
+async fn holds(urls: &str, number: usize) -> Result<()> {
+    let store = match urls.contains(',') {
+        true => RedisStore::cluster(urls.split(',')).connect().await?,
+        false => RedisStore::connect(urls).await?,
+    };
+    let client = LockClient::new(store);
     // The one-time allocations of a connection and a queue come before the count.
     take(&client, "warm", 1_000).await?;
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;

@@ -1,5 +1,6 @@
 //! Measures this crate, its limits and its peers. See `benches/README.md`.
 
+mod cluster;
 mod contender;
 mod cores;
 mod crowd;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use std::{env, fs};
@@ -21,29 +22,28 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start() -> Result<Self> {
+        Self::start_as(None).await
+    }
+
+    /// A node of a cluster, without slots. It keeps what it knows of the other nodes in this file.
+    pub(crate) async fn start_node(file: &Path) -> Result<Self> {
+        Self::start_as(Some(file)).await
+    }
+
+    async fn start_as(node: Option<&Path>) -> Result<Self> {
         // Another process may take the port before the server starts; then the server ends, and the next attempt uses another
         // port.
         for _ in 0..5 {
-            if let Some(server) = Self::try_start().await? {
+            if let Some(server) = Self::try_start(node).await? {
                 return Ok(server);
             }
         }
         bail!("redis-server found no port to listen on")
     }
 
-    async fn try_start() -> Result<Option<Self>> {
-        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let binary = env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
-        let mut process = Command::new(&binary)
-            .args(["--bind", "127.0.0.1", "--save", "", "--maxclients", "2000"])
-            .args(["--port", &port.to_string(), "--dir", "/"])
-            .stdout(Stdio::null())
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .with_context(|| {
-                format!("`{binary}` cannot be run: install Redis, or set REDIS_SERVER")
-            })?;
+    async fn try_start(node: Option<&Path>) -> Result<Option<Self>> {
+        let port = free_port()?;
+        let mut process = spawn(port, node)?;
         let url = format!("redis://127.0.0.1:{port}");
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(10) {
@@ -89,6 +89,14 @@ impl Server {
         Ok(command.query_async(&mut self.watch.clone()).await?)
     }
 
+    /// How many times the server has read from its clients so far. What a client has pipelined is read at once.
+    pub(crate) async fn reads(&self) -> Result<u64> {
+        let stats: String = self.ask(&["INFO", "stats"]).await?;
+        let read = |line: &str| line.strip_prefix("total_reads_processed:")?.parse().ok();
+        let reads = stats.lines().find_map(read);
+        reads.context("a server that does not count its reads")
+    }
+
     /// The number of scripts that clients have called so far.
     pub(crate) async fn scripts(&self) -> Result<u64> {
         let calls = self.calls().await?;
@@ -127,6 +135,31 @@ impl Server {
         let id = self.id().context("the server has ended")?;
         cpu_time(&format!("/proc/{id}/stat"))
     }
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+/// Starts the program; `node`: as a node of a cluster, with this file.
+fn spawn(port: u16, node: Option<&Path>) -> Result<Child> {
+    let binary = env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
+    let mut command = Command::new(&binary);
+    command
+        .args(["--bind", "127.0.0.1", "--save", "", "--maxclients", "2000"])
+        .args(["--port", &port.to_string(), "--dir", "/"]);
+    if let Some(file) = node {
+        command
+            .args(["--cluster-enabled", "yes", "--cluster-config-file"])
+            .arg(file)
+            .args(["--cluster-port", &free_port()?.to_string()]);
+    }
+    let spawned = command
+        .stdout(Stdio::null())
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .spawn();
+    spawned.with_context(|| format!("`{binary}` cannot be run: install Redis, or set REDIS_SERVER"))
 }
 
 /// The processor time of a process, from its `/proc/…/stat`, in steps of 10 ms.
