@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -284,7 +284,8 @@ impl Core {
         let (now, counted) = (Instant::now(), &self.spawner.tracker);
         let ends = holds.into_iter();
         let ends = ends.map(|held| Ending::new(self.clone(), held, false, now, counted.token()));
-        drop(self.kept(end_all(self.clone(), ends.collect(), true)));
+        let released = end_all(self.clone(), ends.collect(), true);
+        self.spawner.run(released.map(drop));
     }
 
     /// Gives up every hold: it is lost for its guards, and released in the store, or left there until the end of its minimum.

@@ -267,11 +267,7 @@ impl LockRequest {
         F: FnMut(LockHandle) -> W,
         W: Future,
     {
-        if !self.is_exclusive() || self.unshared_key().is_none() {
-            return Err(LockError::invalid(
-                "a leader has one name, an exclusive mode, and a hold that no other request joins: name one key, and no owner",
-            ));
-        }
+        self.sole_key()?;
         let request = self.wait(FOR_EVER).fenced_if_supported();
         let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let failures = Seldom::default();

@@ -366,11 +366,20 @@ impl LockRequest {
         &self.client
     }
 
-    /// The only key, if no other request can join its hold.
-    pub(crate) fn unshared_key(&self) -> Option<&LockKey> {
+    /// The key of work that one process does at a time.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if several could do it at once.
+    pub(crate) fn sole_key(&self) -> Result<&LockKey, LockError> {
         match &self.targets {
-            Targets::One(target) if self.terms.owner.is_none() => Some(target.key()),
-            _ => None,
+            Targets::One(target) if self.terms.owner.is_none() && self.is_exclusive() => {
+                Ok(target.key())
+            }
+            _ => Err(LockError::invalid(
+                "work that one process does at a time has one name, an exclusive mode, and a hold that no other request joins: name one \
+                 key, and no owner",
+            )),
         }
     }
 

@@ -95,24 +95,18 @@ impl Ending {
         }
     }
 
-    /// Asks where no caller waits: so many releases of a partition at a time.
+    /// Asks until the release is decided, where no caller waits: so many of a partition at a time.
     pub(super) async fn in_turn(mut self) {
         if self.answer.is_none() && self.place.is_none() {
             let partition = self.core.store.partition_of(&self.held.hold.key);
             self.place = self.core.place(partition).acquire_owned().await.ok();
         }
-        drop(self.released().await);
-    }
-
-    /// Asks until the release is decided.
-    pub(super) async fn released(mut self) -> Result<(), LockError> {
         let released = match self.answer.take() {
             Some(answer) => answer.await,
             None => self.ask().answer().await,
         };
-        match self.answered(released) {
-            Some(result) => result,
-            None => self.repeated().await,
+        if self.answered(released).is_none() {
+            drop(self.repeated().await);
         }
     }
 

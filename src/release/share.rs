@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
+use futures_util::future::{FutureExt, join_all};
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout};
 
@@ -221,7 +221,10 @@ impl Drop for Shares {
             let ends: Vec<_> = ends.collect();
             match core.store.answers_at_once() {
                 true => ends.into_iter().for_each(Ending::in_background),
-                false => drop(core.kept(end_all(core.clone(), ends, true))),
+                false => {
+                    let released = end_all(core.clone(), ends, true);
+                    core.spawner.run_near(released.map(drop));
+                }
             }
         }
     }

@@ -174,17 +174,8 @@ impl Records {
                 "a value that is remembered for no time is done again at once: choose a longer retention",
             ));
         }
-        if !request.is_exclusive() {
-            return Err(LockError::invalid(
-                "work that is done once needs an exclusive mode: a read hold does not keep others from running it",
-            ));
-        }
-        match request.unshared_key().cloned() {
-            Some(key) => Ok(Self { client, key }),
-            None => Err(LockError::invalid(
-                "work that is done once has one name, and a hold that no other request joins: name one key, and no owner",
-            )),
-        }
+        let key = request.sole_key()?.clone();
+        Ok(Self { client, key })
     }
 
     async fn read<T: DeserializeOwned, E>(&self) -> Result<Option<T>, OnceError<E>> {

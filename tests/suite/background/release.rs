@@ -322,7 +322,7 @@ async fn one_lost_key_of_many_is_a_loss() {
     assert!(store.is_empty());
 }
 
-/// The caller is dropped while the store grants many keys: they are given back by few questions.
+/// The caller is dropped while the store grants many keys: each is given back.
 #[tokio::test(start_paused = true)]
 async fn many_keys_of_a_caller_that_left_are_given_back() {
     let store = Wired::default();

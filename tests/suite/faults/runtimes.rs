@@ -124,6 +124,18 @@ async fn a_release_that_ends_with_its_runtime_is_answered() {
     }
 }
 
+/// Waits until none of the keys `there …` is held.
+async fn are_free(server: &RedisServer) {
+    eventually("all are free", SOON, async || {
+        !server
+            .dump()
+            .await
+            .keys()
+            .any(|key| key.starts_with("there"))
+    })
+    .await;
+}
+
 /// L7. Guards are dropped, and their runtime ends before it has done anything for their release.
 #[tokio::test]
 async fn a_guard_that_is_dropped_just_before_its_runtime_ends_is_released() {
@@ -141,14 +153,7 @@ async fn a_guard_that_is_dropped_just_before_its_runtime_ends_is_released() {
         last.block_on(async { drop(guards) });
     });
     ended.await.expect("no panic");
-    eventually("all are free", SOON, async || {
-        !server
-            .dump()
-            .await
-            .keys()
-            .any(|key| key.starts_with("there"))
-    })
-    .await;
+    are_free(&server).await;
     works_again(&server, &[&locks]).await;
 }
 
@@ -182,14 +187,7 @@ async fn releases_begun_on_a_runtime_that_ended_go_on() {
     end(first).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     proxy.accept().await;
-    eventually("all are free", SOON, async || {
-        !server
-            .dump()
-            .await
-            .keys()
-            .any(|key| key.starts_with("there"))
-    })
-    .await;
+    are_free(&server).await;
     tokio::time::sleep(lease * 2).await;
     assert!(!here.is_lost(), "it is renewed");
     here.release().await.expect("held all the time");
