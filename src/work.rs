@@ -173,9 +173,10 @@ impl LockGuard {
     /// Keeps the keys taken for at least this long from now, also after the release, and also when the process ends before.
     ///
     /// [`LockGuard::release`] says at once whether the lock was held until then, and does not wait. The store keeps the hold, which is
-    /// renewed no more, and this process releases it when the time is over; [`LockClient::shutdown`] leaves it in the store. If the
-    /// process ends earlier, the key is free when the time is over and the lease too: choose a lease that is not longer than this
-    /// time for a process that runs one job. It costs one round trip.
+    /// renewed no more, and this process releases it when the time is over;
+    /// [`LockClient::shutdown`](crate::LockClient::shutdown) leaves it in the store. If the process ends earlier, the key is free
+    /// when the time is over and the lease too: choose a lease that is not longer than this time for a process that runs one job.
+    /// It costs one round trip.
     ///
     /// # Errors
     ///
