@@ -5,7 +5,7 @@ use tokio::{sync::watch, time::Instant};
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, LATENESS, LockStore, Outcome, Release, Released, Renewal,
+    Attempt, Capabilities, HoldStatus, LATENESS, LockStore, Outcome, Record, Released, Renewal,
     Wakeups,
 };
 use tower_distributed_lock::{LockKey, LockMode};
@@ -109,9 +109,8 @@ impl LockStore for WorkedStore {
         Ok(renewals.iter().map(renew).collect())
     }
 
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        let end = |Release { hold, .. }: &Release| self.with(&hold.key, |row, _| row.end(hold));
-        Ok(releases.iter().map(end).collect())
+    async fn release(&self, hold: &Hold, _: Option<&Record>) -> Result<Released, StoreError> {
+        Ok(self.with(&hold.key, |row, _| row.end(hold)))
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {

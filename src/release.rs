@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -49,8 +49,11 @@ pub(crate) struct Core {
     pub(crate) token_retention: Option<Duration>,
     /// The log of losses: one line a second.
     losses: Seldom,
-    /// Limits the releases that no caller waits for, for each partition: guards that are dropped together are released in turn, and
-    /// a partition that is down does not delay another.
+    /// Limits the releases that no caller waits for and that run near their callers, where they may stand still. The others run in
+    /// the background.
+    near: Arc<Semaphore>,
+    /// Limits those of each partition in the background: guards that are dropped together are released in turn, and a partition
+    /// that is down does not delay another.
     places: Mutex<HashMap<u16, Arc<Semaphore>>>,
 }
 
@@ -89,6 +92,7 @@ impl Core {
             events,
             token_retention,
             losses: Seldom::every(Duration::from_secs(1)),
+            near: Arc::new(Semaphore::new(BATCH)),
             places: Mutex::default(),
         }
     }
@@ -284,8 +288,7 @@ impl Core {
         let (now, counted) = (Instant::now(), &self.spawner.tracker);
         let ends = holds.into_iter();
         let ends = ends.map(|held| Ending::new(self.clone(), held, false, now, counted.token()));
-        let released = end_all(self.clone(), ends.collect(), true);
-        self.spawner.run(released.map(drop));
+        self.spawner.run(end_all(self.clone(), ends.collect()));
     }
 
     /// Gives up every hold: it is lost for its guards, and released in the store, or left there until the end of its minimum.
@@ -299,7 +302,7 @@ impl Core {
                 ends.extend(holds.iter().filter_map(|held| core.abandon(held)));
                 tokio::task::yield_now().await;
             }
-            drop(end_all(core, ends, false).await);
+            end_all(core, ends).await;
         });
     }
 

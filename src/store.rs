@@ -39,7 +39,7 @@ pub use inspection::{Holder, Inspection};
 pub use listing::{ListQuery, LockEntry, Page, RecordEntry};
 pub(crate) use process::MAX_ROUTES;
 pub use process::ProcessInfo;
-pub use question::{Attempt, Fencing, Record, Release, Renewal, Want};
+pub use question::{Attempt, Fencing, Record, Renewal, Want};
 pub use wakeups::Wakeups;
 
 /// How long a waiter counts as waiting after its last question.
@@ -191,21 +191,21 @@ pub trait LockStore: Send + Sync + 'static {
         renewals: &[Renewal],
     ) -> impl Future<Output = Result<Vec<HoldStatus>, StoreError>> + Send;
 
-    /// Releases several holds, and answers for each whether the store carried it. If the store carried a hold that leaves a
-    /// [`Record`], it keeps the record under the hold's key in the same step: no other holder of the key can begin before the
-    /// record exists. Records are separate from locks.
+    /// Releases a hold, and answers whether the store carried it. If it did and leaves a [`Record`], the store keeps the record
+    /// under the hold's key in the same step: no other holder of the key can begin before the record exists. Records are separate
+    /// from locks.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](StoreErrorKind::Conflict) if a hold has ended and its key also has data that is not a hold, which was kept;
-    /// among several holds, such a hold is [`HoldStatus::Unknown`].
+    /// [`Conflict`](StoreErrorKind::Conflict) if the hold has ended and its key also has data that is not a hold, which was kept.
     ///
     /// A `Read` hold or a permit that leaves a record is refused, and is not released. Clients leave records only in a store
     /// whose [`capabilities`](Self::capabilities) have them.
     fn release(
         &self,
-        releases: &[Release],
-    ) -> impl Future<Output = Result<Vec<Released>, StoreError>> + Send;
+        hold: &Hold,
+        record: Option<&Record>,
+    ) -> impl Future<Output = Result<Released, StoreError>> + Send;
 
     /// Withdraws an attempt: its hold, its entries as a waiter. If it went `unanswered`, a copy of it may still arrive, and must
     /// be refused as withdrawn.

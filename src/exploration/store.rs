@@ -10,8 +10,8 @@ use crate::error::StoreError;
 use crate::lock::{Hold, HoldId, LockMode};
 use crate::store::memory::MemoryStore;
 use crate::store::{
-    Attempt, Capabilities, HoldStatus, LockStore, LockStoreExt, Outcome, Release, Released,
-    Renewal, Wakeups,
+    Attempt, Capabilities, HoldStatus, LockStore, LockStoreExt, Outcome, Record, Released, Renewal,
+    Wakeups,
 };
 
 /// [`MemoryStore`] with yields to other tasks before and after each step, and a record of grants and releases.
@@ -43,7 +43,7 @@ impl Paced {
 
     /// Ends a hold without its holder.
     pub(super) async fn steal(&self, hold: &Hold) {
-        let stolen = self.store.release_one(hold).await.unwrap();
+        let stolen = self.store.release(hold, None).await.unwrap();
         if stolen.status == HoldStatus::Held {
             self.page(hold, |page| page.ended += 1);
         }
@@ -90,16 +90,14 @@ impl LockStore for Paced {
         renewed
     }
 
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+    async fn release(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
         yield_now().await;
-        let mut released = self.store.release(releases).await?;
-        for (Release { hold, .. }, released) in releases.iter().zip(&mut released) {
-            if released.status == HoldStatus::Held {
-                self.page(hold, |page| page.ended += 1);
-            }
-            // Yielding to other processes depends on time, which does not pass here.
-            released.notified = 0;
+        let mut released = self.store.release(hold, record).await?;
+        if released.status == HoldStatus::Held {
+            self.page(hold, |page| page.ended += 1);
         }
+        // Yielding to other processes depends on time, which does not pass here.
+        released.notified = 0;
         yield_now().await;
         Ok(released)
     }

@@ -11,7 +11,7 @@ use super::Core;
 use crate::backoff::Backoff;
 use crate::error::{LockError, StoreError, StoreErrorKind};
 use crate::hold::{End, Held, Question};
-use crate::store::{Answer, Asked, BATCH, HoldStatus, Record, Release, Released, undecided};
+use crate::store::{Answer, Asked, HoldStatus, Record, Released, undecided};
 
 /// The pause between two tries of a release that the store refuses.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
@@ -124,7 +124,7 @@ impl Ending {
 
     pub(super) fn ask(&self) -> Asked<Released> {
         let record = self.record.as_deref().cloned();
-        self.core.store.release_one(&self.held.hold, record)
+        self.core.store.release(&self.held.hold, record)
     }
 
     /// The result by the store's answer; `None` if it must be asked again.
@@ -226,41 +226,12 @@ fn finish(core: &Core, held: &mut Arc<Held>, question: Question, result: &Result
     held.finish(question, end);
 }
 
-/// Releases many holds of one partition, up to [`BATCH`] in a question. Each result is known as soon as its batch is answered.
-pub(super) async fn release_together(
-    core: &Arc<Core>,
-    mut ends: Vec<Ending>,
-) -> Vec<Result<(), LockError>> {
-    let mut results = Vec::with_capacity(ends.len());
-    let mut backoff = Backoff::STORE;
-    loop {
-        let mut open = Vec::new();
-        while !ends.is_empty() {
-            let batch: Vec<_> = ends.drain(..ends.len().min(BATCH)).collect();
-            let releases = batch.iter().map(|end| Release::new(end.held.hold.clone()));
-            let answer = core.store.release(releases.collect()).answer().await;
-            for (index, mut end) in batch.into_iter().enumerate() {
-                let released = answer.as_ref().map(|released| released[index]);
-                match end.answered(released.map_err(Clone::clone)) {
-                    Some(result) => results.push(result),
-                    None => open.push(end),
-                }
-            }
-        }
-        if open.is_empty() {
-            return results;
-        }
-        ends = open;
-        backoff.pause().await;
-    }
-}
-
 /// Repeats a refused release until the lease is over, because the cause may end: rights and passwords may be restored.
 async fn retry_refused(core: Arc<Core>, held: Arc<Held>) {
     let over = Instant::now() + held.longest_rest(Instant::now());
     while Instant::now() < over {
         tokio::time::sleep(REFUSED_PAUSE).await;
-        let released = core.store.release_one(&held.hold, None).answer().await;
+        let released = core.store.release(&held.hold, None).answer().await;
         let is_refused = |error: &StoreError| error.kind() == StoreErrorKind::Refused;
         let is_undecided = |error: &StoreError| is_refused(error) || !error.is_final();
         if !released.is_err_and(|error| is_undecided(&error)) {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::future::{BoxFuture, join_all};
+use futures_util::stream::{self, StreamExt};
 use smallvec::{SmallVec, smallvec};
 
-use super::ending::{Ending, release_together};
-use super::{Core, Kept};
-use crate::error::{LockError, worst};
+use super::Core;
+use super::ending::Ending;
+use crate::error::LockError;
 use crate::hold::{Held, Question};
-use crate::store::{Asked, Record, undecided};
+use crate::store::{Asked, BATCH, Record, undecided};
 
 /// The release of shares, as a future. It is small, because each request of a layer has one.
 ///
@@ -32,10 +33,8 @@ pub(super) enum Work {
     Done(Option<Result<(), LockError>>),
     /// The store was asked once.
     Asked(Option<Ending>),
-    /// A question about a hold that goes on, or a release that is repeated: if it is dropped, it goes on by itself.
+    /// A question about a hold that goes on, or releases that wait or are repeated: if they are dropped, they go on by themselves.
     Waits(BoxFuture<'static, Result<(), LockError>>, Holds),
-    /// It is driven to its end.
-    Kept(Kept<Result<(), LockError>>, Holds),
 }
 
 impl ShareRelease {
@@ -68,9 +67,7 @@ impl ShareRelease {
     /// Whether it fails as lost, by what is known now, whatever the store still answers.
     pub(crate) fn is_lost(&self) -> bool {
         let seen_lost = match &self.work {
-            Work::Waits(_, holds) | Work::Kept(_, holds) => {
-                holds.iter().any(|held| held.was_lost())
-            }
+            Work::Waits(_, holds) => holds.iter().any(|held| held.was_lost()),
             Work::Done(_) | Work::Asked(_) => false,
         };
         self.is_lost || seen_lost
@@ -98,7 +95,6 @@ impl Future for ShareRelease {
                     }
                 }
                 Work::Waits(work, _) => break ready!(work.as_mut().poll(cx)),
-                Work::Kept(work, _) => break ready!(Pin::new(work).poll(cx)),
             }
         };
         Poll::Ready(match self.is_lost {
@@ -128,35 +124,25 @@ impl Ending {
         .lost_if(!is_held)
     }
 
-    /// The same where no caller waits.
-    pub(super) fn in_background(self) {
+    /// The same where no caller waits: near its caller, unless many others are there already.
+    pub(super) fn in_background(mut self) {
         let core = self.core.clone();
         if core.store.answers_at_once() {
             drop(self.begin(None));
             return;
         }
-        core.spawner.run_near(self.in_turn());
+        self.place = core.near.clone().try_acquire_owned().ok();
+        match self.place.is_some() {
+            true => core.spawner.run_near(self.in_turn()),
+            false => core.spawner.run(self.in_turn()),
+        }
     }
 }
 
-/// Ends several holds together, those of one partition in few questions. Returns whether the store carried all of them until then.
-pub(super) fn end_all(
-    core: Arc<Core>,
-    ends: Vec<Ending>,
-    background: bool,
-) -> impl Future<Output = Result<(), LockError>> + Send + 'static {
+/// Ends holds where no caller waits, so many of a partition at a time.
+pub(super) async fn end_all(core: Arc<Core>, ends: Vec<Ending>) {
     let partitions = core.store.by_partition(ends, |end| &end.held.hold.key);
-    async move {
-        let releases = partitions.into_iter().map(|(partition, mut ends)| {
-            let core = core.clone();
-            async move {
-                if background {
-                    let place = core.place(partition).acquire_owned().await.ok();
-                    ends[0].place = place;
-                }
-                release_together(&core, ends).await
-            }
-        });
-        worst(join_all(releases).await.into_iter().flatten())
-    }
+    let ended = partitions.into_values();
+    let ended = ended.map(|ends| stream::iter(ends).for_each_concurrent(BATCH, Ending::in_turn));
+    join_all(ended).await;
 }

@@ -3,13 +3,13 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use futures_util::future::{FutureExt, join_all};
+use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout};
 
 use super::Core;
 use super::ending::Ending;
-use super::releasing::{ShareRelease, Work, end_all};
+use super::releasing::{ShareRelease, Work};
 use crate::error::{LockError, worst};
 use crate::hold::Held;
 use crate::limits::ANSWER_TIME;
@@ -83,34 +83,13 @@ impl Share {
         }
     }
 
-    /// Ends all shares at once, those of one partition in few questions. The release returns whether the store carried every hold
-    /// until now.
+    /// Ends all shares at once. The release returns whether the store carried every hold until now.
     pub(crate) fn release_all(shares: SmallVec<[Self; 1]>, now: Instant) -> ShareRelease {
-        let is_lost = shares.iter().any(|share| share.held().is_lost(now));
-        let Some(core) = shares.first().map(|share| share.core().clone()) else {
-            return ShareRelease::done(Ok(()));
-        };
-        let holds: SmallVec<_> = shares.iter().map(|share| share.held().clone()).collect();
-        let (mut last, mut shared) = (Vec::new(), Vec::new());
-        for mut share in shares {
-            let question = share.held().latest_question();
-            match share.end(true, now) {
-                EndedShare::Last(ending) => last.push(ending),
-                EndedShare::Shared(core, held) => {
-                    core.check(&held);
-                    shared.push((held, question));
-                }
-            }
-        }
-        let checks = shared.iter();
-        let checks = checks.map(|(held, last)| ShareRelease::confirmed(held, *last));
-        let checks = join_all(checks.collect::<Vec<_>>());
-        let work = end_all(core.clone(), last, false);
-        let released = core.kept(async move {
-            let (released, checked) = tokio::join!(work, checks);
-            worst(checked.into_iter().chain([released]))
-        });
-        ShareRelease::new(Work::Kept(released, holds)).lost_if(is_lost)
+        let holds = shares.iter().map(|share| share.held().clone()).collect();
+        let releases = shares.into_iter();
+        let releases: Vec<_> = releases.map(|share| share.release(None, now)).collect();
+        let released = async { worst(join_all(releases).await) };
+        ShareRelease::new(Work::Waits(Box::pin(released), holds))
     }
 
     /// Ends the share in this process.
@@ -140,7 +119,7 @@ impl Drop for Share {
     }
 }
 
-/// The shares that one request has taken. If they are dropped, they end together, and their holds are released in few questions.
+/// The shares that one request has taken.
 pub(crate) struct Shares(SmallVec<[Share; 1]>);
 
 impl Shares {
@@ -205,27 +184,5 @@ impl Deref for Shares {
 
     fn deref(&self) -> &[Share] {
         &self.0
-    }
-}
-
-impl Drop for Shares {
-    fn drop(&mut self) {
-        if self.0.len() > 1 {
-            let now = Instant::now();
-            let core = self.0[0].core().clone();
-            let shares = self.0.drain(..);
-            let ends = shares.filter_map(|mut share| match share.end(true, now) {
-                EndedShare::Last(ending) => Some(ending),
-                EndedShare::Shared(..) => None,
-            });
-            let ends: Vec<_> = ends.collect();
-            match core.store.answers_at_once() {
-                true => ends.into_iter().for_each(Ending::in_background),
-                false => {
-                    let released = end_all(core.clone(), ends, true);
-                    core.spawner.run_near(released.map(drop));
-                }
-            }
-        }
     }
 }

@@ -3,18 +3,17 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::slice;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::ext::{misfit, only, wrong_size};
+use super::ext::{misfit, wrong_size};
 use super::memory::MemoryStore;
 use super::{
-    Attempt, Capabilities, Feature, Grant, HoldStatus, LockStore, Record, Release, Released,
-    Renewal, Reply, SeveralOutcome, Unsupported, Wakeups, Want, check_record, grouped,
+    Attempt, Capabilities, Feature, Grant, HoldStatus, LockStore, Record, Released, Renewal, Reply,
+    SeveralOutcome, Unsupported, Wakeups, Want, check_record, grouped,
 };
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
@@ -31,7 +30,7 @@ macro_rules! questions {
         trait DynStore: Send + Sync {
             $(fn $method(self: Arc<Self>, $($argument: $type),*) -> Answer<$answer>;)*
             fn acquire(self: Arc<Self>, attempt: Attempt) -> Answer<Reply>;
-            fn release_one(self: Arc<Self>, release: Release) -> Answer<Released>;
+            fn release(self: Arc<Self>, hold: Hold, record: Option<Record>) -> Answer<Released>;
             fn partition(&self, key: &LockKey) -> Result<u16, Unsupported>;
         }
 
@@ -48,8 +47,8 @@ macro_rules! questions {
                 answer(async move { Ok(self.0.acquire(&attempt).await?.into()) })
             }
 
-            fn release_one(self: Arc<Self>, release: Release) -> Answer<Released> {
-                answer(async move { only(self.0.release(slice::from_ref(&release)).await?) })
+            fn release(self: Arc<Self>, hold: Hold, record: Option<Record>) -> Answer<Released> {
+                answer(async move { self.0.release(&hold, record.as_ref()).await })
             }
 
             fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {
@@ -76,10 +75,6 @@ questions! {
 
     fn renew(store, renewals: Vec<Renewal>) -> Vec<HoldStatus> {
         sized(renewals.len(), store.renew(&renewals).await)
-    }
-
-    fn release(store, releases: Vec<Release>) -> Vec<Released> {
-        sized(releases.len(), store.release(&releases).await)
     }
 
     fn withdraw(store, attempt: Attempt, unanswered: bool) -> () {
@@ -186,7 +181,7 @@ impl Store {
         statuses.first().copied()
     }
 
-    pub(crate) fn release_one(&self, hold: &Hold, record: Option<Record>) -> Asked<Released> {
+    pub(crate) fn release(&self, hold: &Hold, record: Option<Record>) -> Asked<Released> {
         if let Some(record) = &record {
             let kept = self.capabilities.check(Feature::Records);
             let kept = kept.map_err(|missing| StoreError::new(StoreErrorKind::Refused, missing));
@@ -196,10 +191,7 @@ impl Store {
         }
         match &self.kind {
             Kind::Memory(store) => Asked::Now(Ok(store.release_now(hold, record.as_ref()))),
-            Kind::Other(store) => {
-                let release = Release::new(hold.clone()).record(record);
-                Asked::Later(store.clone().release_one(release))
-            }
+            Kind::Other(store) => Asked::Later(store.clone().release(hold.clone(), record)),
         }
     }
 

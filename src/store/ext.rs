@@ -1,8 +1,6 @@
 //! Operations on single holds, for direct calls of a store.
 
-use std::slice::from_ref;
-
-use super::{HoldStatus, LockStore, Record, Release, Released, Renewal};
+use super::{HoldStatus, LockStore, Renewal};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::Hold;
 
@@ -16,25 +14,6 @@ pub trait LockStoreExt: LockStore {
     ) -> impl Future<Output = Result<Vec<HoldStatus>, StoreError>> + Send {
         let checks: Vec<_> = holds.iter().cloned().map(Renewal::check).collect();
         async move { self.renew(&checks).await }
-    }
-
-    /// Releases one hold.
-    fn release_one(
-        &self,
-        hold: &Hold,
-    ) -> impl Future<Output = Result<Released, StoreError>> + Send {
-        let release = Release::new(hold.clone());
-        async move { only(self.release(from_ref(&release)).await?) }
-    }
-
-    /// Releases one hold and leaves `record` under its key.
-    fn release_recording(
-        &self,
-        hold: &Hold,
-        record: &Record,
-    ) -> impl Future<Output = Result<Released, StoreError>> + Send {
-        let release = Release::new(hold.clone()).record(record.clone());
-        async move { only(self.release(from_ref(&release)).await?) }
     }
 }
 

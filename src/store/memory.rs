@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{
-    Attempt, Capabilities, HoldStatus, LATENESS, LockStore, Outcome, Record, Release, Released,
-    Renewal, SeveralOutcome, Wakeups, Want, check_record, several,
+    Attempt, Capabilities, HoldStatus, LATENESS, LockStore, Outcome, Record, Released, Renewal,
+    SeveralOutcome, Wakeups, Want, check_record, several,
 };
 use crate::audit::{Audit, Deployment};
 use crate::error::StoreError;
@@ -168,12 +168,9 @@ impl LockStore for MemoryStore {
         Ok(renewals.iter().map(renew).collect())
     }
 
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        for Release { hold, record } in releases {
-            check_record(hold, record.as_ref())?;
-        }
-        let release = |Release { hold, record }: &Release| self.release_now(hold, record.as_ref());
-        Ok(releases.iter().map(release).collect())
+    async fn release(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
+        check_record(hold, record)?;
+        Ok(self.release_now(hold, record))
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -126,30 +126,6 @@ impl Renewal {
     }
 }
 
-/// A hold to release.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Release {
-    /// The hold.
-    pub hold: Hold,
-    /// The record for its key, in the same step, if the store carried the hold until now.
-    pub record: Option<Record>,
-}
-
-impl Release {
-    /// Releases `hold` without a record.
-    pub fn new(hold: Hold) -> Self {
-        Self { hold, record: None }
-    }
-
-    /// Leaves `record` behind.
-    #[must_use]
-    pub fn record(mut self, record: impl Into<Option<Record>>) -> Self {
-        self.record = record.into();
-        self
-    }
-}
-
 /// The result of finished work under its key, such as the response to an idempotent request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

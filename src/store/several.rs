@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use super::{
-    Attempt, Grant, HoldStatus, LockStore, Outcome, Release, Released, SeveralOutcome, Want,
-    undecided,
-};
+use super::{Attempt, Grant, HoldStatus, LockStore, Outcome, SeveralOutcome, Want, undecided};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// Whether no key occurs twice. Only then the answers to the attempts are independent.
@@ -56,18 +53,14 @@ async fn release_granted<S: LockStore + ?Sized>(
     store: &S,
     granted: &[Attempt],
 ) -> Result<(), StoreError> {
-    let granted = granted.iter().map(|attempt| attempt.hold.clone());
-    let releases: Vec<_> = granted.map(Release::new).collect();
-    if releases.is_empty() {
-        return Ok(());
+    for attempt in granted {
+        match store.release(&attempt.hold, None).await {
+            Ok(released) if released.status == HoldStatus::Unknown => return Err(undecided()),
+            Ok(_) => {}
+            Err(error) => return Err(StoreError::new(StoreErrorKind::Unanswered, error)),
+        }
     }
-    let released = store.release(&releases).await;
-    let released = released.map_err(|error| StoreError::new(StoreErrorKind::Unanswered, error))?;
-    let is_decided = |released: &&Released| released.status != HoldStatus::Unknown;
-    match released.iter().filter(is_decided).count() == releases.len() {
-        true => Ok(()),
-        false => Err(undecided()),
-    }
+    Ok(())
 }
 
 async fn any<S: LockStore + ?Sized>(
@@ -98,26 +91,18 @@ async fn any<S: LockStore + ?Sized>(
     }
 }
 
-/// Asks about each of several holds. It fails if every question failed.
-#[cfg(feature = "redis")]
-pub(super) async fn of_each<A: From<HoldStatus>>(
-    answers: impl IntoIterator<Item = impl Future<Output = Result<A, StoreError>>>,
-) -> Result<Vec<A>, StoreError> {
-    known(futures_util::future::join_all(answers).await)
-}
-
 /// The answers about several holds. It fails if every question failed; otherwise a hold whose question failed is unknown.
 #[cfg(feature = "redis")]
-pub(super) fn known<A: From<HoldStatus>>(
-    mut answers: Vec<Result<A, StoreError>>,
-) -> Result<Vec<A>, StoreError> {
+pub(super) fn known(
+    mut answers: Vec<Result<HoldStatus, StoreError>>,
+) -> Result<Vec<HoldStatus>, StoreError> {
     if !answers.is_empty() && answers.iter().all(Result::is_err) {
         // The error of a question that may have had an effect is that of all.
         answers.sort_by_key(|answer| answer.as_ref().is_err_and(StoreError::is_without_effect));
         return answers.into_iter().collect();
     }
     let answers = answers.into_iter();
-    let known = answers.map(|answer| answer.unwrap_or_else(|_| HoldStatus::Unknown.into()));
+    let known = answers.map(|answer| answer.unwrap_or(HoldStatus::Unknown));
     Ok(known.collect())
 }
 
@@ -128,7 +113,7 @@ mod tests {
     use super::*;
     use crate::lock::{Hold, HoldId, LockMode};
     use crate::store::memory::MemoryStore;
-    use crate::store::{Capabilities, LockStoreExt, Renewal, Wakeups};
+    use crate::store::{Capabilities, LockStoreExt, Record, Released, Renewal, Wakeups};
 
     /// A memory store that cannot decide about the releases of a key.
     struct Undecided {
@@ -145,15 +130,15 @@ mod tests {
             self.inner.renew(renewals).await
         }
 
-        async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-            let mut released = Vec::new();
-            for release in releases {
-                released.push(match self.key == Some(release.hold.key.as_str()) {
-                    true => HoldStatus::Unknown.into(),
-                    false => self.inner.release_one(&release.hold).await?,
-                });
+        async fn release(
+            &self,
+            hold: &Hold,
+            record: Option<&Record>,
+        ) -> Result<Released, StoreError> {
+            match self.key == Some(hold.key.as_str()) {
+                true => Ok(HoldStatus::Unknown.into()),
+                false => self.inner.release(hold, record).await,
             }
-            Ok(released)
         }
 
         async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
@@ -182,7 +167,7 @@ mod tests {
     #[test]
     fn failed_questions_are_without_effect_only_if_each_is() {
         let failed = [StoreErrorKind::Transient, StoreErrorKind::Unanswered]
-            .map(|kind| Err::<HoldStatus, _>(StoreError::new(kind, "it failed")));
+            .map(|kind| Err(StoreError::new(kind, "it failed")));
         let error = known(failed.into()).expect_err("every question failed");
         assert_eq!(error.kind(), StoreErrorKind::Unanswered);
     }

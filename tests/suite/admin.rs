@@ -12,7 +12,7 @@ use serde_json::json;
 use tower_distributed_lock::error::StoreErrorKind;
 use tower_distributed_lock::store::{
     Capabilities, Feature, HoldStatus, Holder, Inspect, Inspection, ListQuery, LockEntry,
-    LockStore, LockStoreExt, Page, Record, RecordEntry,
+    LockStore, Page, Record, RecordEntry,
 };
 use tower_distributed_lock::{
     LockAdmin, LockClient, LockError, LockKey, LockMode, MemoryStore, RedisStore,
@@ -118,7 +118,7 @@ async fn lists_records(store: impl Inspect + Clone) {
         let attempt = attempt(key, LockMode::Reentrant);
         store.acquire(&attempt).await.unwrap();
         let record = Record::new(vec![b'x'; size], retention);
-        let left = store.release_recording(&attempt.hold, &record).await;
+        let left = store.release(&attempt.hold, Some(&record)).await;
         assert_eq!(left.unwrap().status, HoldStatus::Held);
     };
     let mut expected = BTreeSet::new();

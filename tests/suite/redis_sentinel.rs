@@ -8,7 +8,7 @@ mod sentinels;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tower_distributed_lock::store::{LockStore, LockStoreExt};
+use tower_distributed_lock::store::LockStore;
 use tower_distributed_lock::{LockClient, LockMode, RedisStore};
 
 use crate::support::{RedisSentinels, RedisServer, Replicated, eventually};
@@ -79,7 +79,7 @@ async fn works(store: &RedisStore, key: &str) {
     let attempt = crate::redis_store::attempt(key, LockMode::Reentrant);
     eventually("the store works", LIMIT, async || {
         store.acquire(&attempt).await?;
-        store.release_one(&attempt.hold).await
+        store.release(&attempt.hold, None).await
     })
     .await;
 }

@@ -122,7 +122,7 @@ pub(crate) async fn retry_after(store: &RedisStore, attempt: &Attempt) -> Durati
 }
 
 pub(crate) async fn releases(store: &RedisStore, attempt: &Attempt) -> bool {
-    store.release_one(&attempt.hold).await.unwrap().status == HoldStatus::Held
+    store.release(&attempt.hold, None).await.unwrap().status == HoldStatus::Held
 }
 
 pub(crate) async fn holds(store: &RedisStore, attempt: &Attempt) -> bool {

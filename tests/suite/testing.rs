@@ -93,7 +93,7 @@ async fn a_call_that_is_served_twice_is_answered_once() {
     let store = always(Fault::Twice);
     let granted = store.acquire(&attempt(1)).await.unwrap();
     assert!(matches!(granted, Outcome::Granted { .. }));
-    let released = store.release_one(&attempt(1).hold).await.unwrap();
+    let released = store.release(&attempt(1).hold, None).await.unwrap();
     assert_eq!(released.status, HoldStatus::Held);
     assert_eq!(store.tally().of(Fault::Twice), 2);
 }

@@ -215,24 +215,21 @@ BEGIN
   END IF;
 END $$;
 
--- Ends holds, leaves the records that are given, and says of each whether there was such a hold.
-CREATE OR REPLACE FUNCTION tower_lock.release(keys text[], modes text[], ids text[], contents bytea[], retentions bigint[])
-RETURNS boolean[] LANGUAGE plpgsql AS $$
+-- Ends a hold, leaves the record that is given, and says whether there was such a hold.
+CREATE OR REPLACE FUNCTION tower_lock.release(k text, mode text, i text, content bytea, retention bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
 DECLARE
-  present timestamptz := tower_lock.enter(VARIADIC keys);
-  ended boolean[] := '{}';
+  present timestamptz := tower_lock.enter(k);
 BEGIN
-  FOR n IN 1 .. cardinality(keys) LOOP
-    ended := array_append(ended, tower_lock.remove(keys[n], ids[n], tower_lock.kind(modes[n])));
-    CONTINUE WHEN NOT ended[n];
-    IF contents[n] IS NOT NULL THEN
-      INSERT INTO tower_lock.record (key, value, until)
-        VALUES (keys[n], contents[n], tower_lock.after(present, retentions[n]))
-        ON CONFLICT (key) DO UPDATE SET value = excluded.value, until = excluded.until;
-    END IF;
-    PERFORM tower_lock.ended(keys[n], modes[n]);
-  END LOOP;
-  RETURN ended;
+  IF NOT tower_lock.remove(k, i, tower_lock.kind(mode)) THEN
+    RETURN false;
+  END IF;
+  IF content IS NOT NULL THEN
+    INSERT INTO tower_lock.record (key, value, until) VALUES (k, content, tower_lock.after(present, retention))
+      ON CONFLICT (key) DO UPDATE SET value = excluded.value, until = excluded.until;
+  END IF;
+  PERFORM tower_lock.ended(k, mode);
+  RETURN true;
 END $$;
 
 -- Takes back whatever an attempt has left. It is refused for as long as `memory` says, if that is not null.

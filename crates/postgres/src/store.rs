@@ -13,9 +13,10 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{NoTls, Row};
 use tower_distributed_lock::audit::{Audit, Deployment, Warning};
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
     Attempt, Capabilities, Feature, Grant, HoldStatus, Holder, Inspect, Inspection, LATENESS,
-    LockStore, Outcome, Release, Released, Renewal, SeveralOutcome, Unsupported, WAITER_LIVENESS,
+    LockStore, Outcome, Record, Released, Renewal, SeveralOutcome, Unsupported, WAITER_LIVENESS,
     Wakeups, Want,
 };
 use tower_distributed_lock::{FencingToken, LockKey, LockMode};
@@ -222,26 +223,17 @@ impl LockStore for PostgresStore {
         Ok(held.into_iter().map(status).collect())
     }
 
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        let shares =
-            |release: &Release| release.record.is_some() && release.hold.mode == LockMode::Read;
-        if releases.iter().any(shares) {
+    async fn release(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
+        if record.is_some() && hold.mode == LockMode::Read {
             let shared = "a read hold leaves no record: others may hold the key at the same time";
             return Err(StoreError::new(StoreErrorKind::Refused, shared));
         }
-        let Names { keys, modes, ids } = Names::of(releases.iter().map(|release| &release.hold));
-        let records = releases.iter().map(|release| release.record.as_ref());
-        let values: Vec<_> = records
-            .clone()
-            .map(|record| Some(record?.value.as_ref()))
-            .collect();
-        let retentions: Vec<_> = records
-            .map(|record| Some(micros(record?.retention)))
-            .collect();
+        let Names { keys, modes, ids } = Names::of([hold]);
+        let value = record.map(|record| record.value.as_ref());
+        let retention = record.map(|record| micros(record.retention));
         let question = "SELECT tower_lock.release($1, $2, $3, $4, $5)";
-        let with: [&(dyn ToSql + Sync); 5] = [&keys, &modes, &ids, &values, &retentions];
-        let ended: Vec<bool> = self.ask(question, &with).await?.get(0);
-        Ok(ended.into_iter().map(|held| status(held).into()).collect())
+        let with: [&(dyn ToSql + Sync); 5] = [&keys[0], &modes[0], &ids[0], &value, &retention];
+        Ok(status(self.ask(question, &with).await?.get(0)).into())
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {

@@ -53,19 +53,19 @@ mod postgres {
     use tower_distributed_lock::audit::Deployment;
     use tower_distributed_lock::error::{StoreError, StoreErrorKind};
     use tower_distributed_lock::lock::HoldId;
-    use tower_distributed_lock::store::{LockStore, Release};
+    use tower_distributed_lock::store::{LockStore, Renewal};
     use tower_distributed_lock::{LockKey, LockMode};
 
     use super::*;
 
     tower_distributed_lock_testing::conformance!(super::Postgres: reentrant fair read write, fenced, records);
 
-    fn release(key: &str) -> Release {
-        Release::new(Hold {
+    fn hold(key: &str) -> Hold {
+        Hold {
             key: LockKey::new(key),
             mode: LockMode::Write,
             id: HoldId::new(uuid::Uuid::nil(), 1),
-        })
+        }
     }
 
     /// The number of processes of the server that wait for a key.
@@ -95,8 +95,8 @@ mod postgres {
             let leaves = format!("SELECT pg_advisory_unlock{}", key("min"));
             other.simple_query(&leaves).await.unwrap();
         };
-        let releases = [release("k"), release("l")];
-        let (failed, ()) = tokio::join!(store.release(&releases), first);
+        let checks = ["k", "l"].map(|key| Renewal::check(hold(key)));
+        let (failed, ()) = tokio::join!(store.renew(&checks), first);
         let failed = failed.unwrap_err();
         assert_eq!(failed.kind(), StoreErrorKind::Transient, "{failed}");
         assert_eq!(waiting(&other).await, 0);
@@ -111,7 +111,7 @@ mod postgres {
         let other = database.client().await;
         let enters = "SELECT pg_advisory_lock(hashtextextended('k', 4242))";
         other.simple_query(enters).await.unwrap();
-        let failed = store.release(&[release("k")]).await.unwrap_err();
+        let failed = store.release(&hold("k"), None).await.unwrap_err();
         assert_eq!(failed.kind(), StoreErrorKind::Transient, "{failed}");
         assert_eq!(waiting(&other).await, 0);
     }
@@ -149,7 +149,7 @@ mod postgres {
         let settings = "application_name=shop options='-c default_transaction_read_only=on'";
         let config = format!("{} {settings}", database.config());
         let store = PostgresStore::connect(&config).await.unwrap();
-        let refused = store.release(&[release("k")]).await.unwrap_err();
+        let refused = store.release(&hold("k"), None).await.unwrap_err();
         let source = std::error::Error::source(&refused).unwrap();
         let source = std::error::Error::source(source).unwrap().to_string();
         assert!(source.contains("read-only"), "{source}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tower_distributed_lock::error::StoreErrorKind::{Transient, Unreachable};
 use tower_distributed_lock::lock::Hold;
-use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore, LockStoreExt, Released};
+use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore, Released};
 
 use crate::QuorumStore;
 use crate::ballot::Vote;
@@ -28,7 +28,7 @@ impl<S: LockStore> QuorumStore<S> {
             // Nothing that counts is there. The rest is withdrawn.
             return Ok(HoldStatus::Gone.into());
         }
-        let answer = self.shared.stores[at].release_one(&hold).await;
+        let answer = self.shared.stores[at].release(&hold, None).await;
         let status = answer.as_ref().map(|released| released.status);
         if let Ok(HoldStatus::Held | HoldStatus::Gone) = status {
             *left = Left::Nothing;

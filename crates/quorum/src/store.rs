@@ -12,13 +12,13 @@ use tower_distributed_lock::audit::Audit;
 use tower_distributed_lock::error::StoreError;
 use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+    Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Record, Released, Renewal,
     Unsupported, Wakeups,
 };
 
-use crate::ballot::{Vote, Votes, majority, most_answered, no_majority, open};
+use crate::ballot::{Votes, majority, most_answered, no_majority, open};
 use crate::grants::{grants, is_grant, outcome};
-use crate::ledger::{FOREIGN, Left, NEW, Proof, is_unanswered};
+use crate::ledger::{FOREIGN, Left, NEW, Proof};
 use crate::wakeups::listen;
 use crate::{QuorumStore, Shared};
 
@@ -117,20 +117,25 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         Ok(statuses.into_iter().map(known).collect())
     }
 
-    /// Each hold has its own decision: one that has none is [`HoldStatus::Unknown`], unless none has one.
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        if releases.iter().any(|release| release.record.is_some()) {
+    async fn release(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
+        if record.is_some() {
             self.require(Feature::Records)?;
         }
-        let holds = releases.iter().map(|release| &release.hold);
-        let mut answers = join_all(holds.map(|hold| self.release_hold(hold))).await;
-        if answers.iter().all(Result::is_err) {
-            // A release that may have had an effect comes first.
-            answers.sort_by_key(|answer| !answer.as_ref().is_err_and(is_unanswered));
-            return answers.into_iter().collect();
-        }
-        let unknown = |answer: Vote<_>| answer.unwrap_or(HoldStatus::Unknown.into());
-        Ok(answers.into_iter().map(unknown).collect())
+        let entry = self.entry(hold, FOREIGN, Duration::ZERO);
+        let release = |quorum: Self, at| quorum.release_in(at, hold.clone(), entry.clone());
+        let decide = |votes: &Votes<Released>| {
+            let carried = |_, proof| (proof == Proof::Released).then_some(HoldStatus::Held);
+            let status = entry.known().unbroken(carried)?;
+            // As many as any of the stores has woken.
+            let notified = votes.iter().flatten().flatten().map(|vote| vote.notified);
+            Some(Released::new(status, notified.max().unwrap_or_default()))
+        };
+        let released = self.ask(true, release, decide).await?;
+        entry.known().decide(Left::Nothing, |_| false);
+        // It names the hold where it has to be withdrawn.
+        let attempt = Attempt::new(hold.clone(), Duration::ZERO);
+        self.clear(&outside_lines(&attempt), &entry);
+        Ok(released)
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {
@@ -181,24 +186,6 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
 
 impl<S: LockStore> QuorumStore<S> {
     /// A release that too few stores answered may be repeated: what they said is kept.
-    async fn release_hold(&self, hold: &Hold) -> Vote<Released> {
-        let entry = self.entry(hold, FOREIGN, Duration::ZERO);
-        let release = |quorum: Self, at| quorum.release_in(at, hold.clone(), entry.clone());
-        let decide = |votes: &Votes<Released>| {
-            let carried = |_, proof| (proof == Proof::Released).then_some(HoldStatus::Held);
-            let status = entry.known().unbroken(carried)?;
-            // As many as any of the stores has woken.
-            let notified = votes.iter().flatten().flatten().map(|vote| vote.notified);
-            Some(Released::new(status, notified.max().unwrap_or_default()))
-        };
-        let released = self.ask(true, release, decide).await?;
-        entry.known().decide(Left::Nothing, |_| false);
-        // It names the hold where it has to be withdrawn.
-        let attempt = Attempt::new(hold.clone(), Duration::ZERO);
-        self.clear(&outside_lines(&attempt), &entry);
-        Ok(released)
-    }
-
     /// The end of what the stores go on with. One that does not answer in time does not block the caller.
     async fn end(self) {
         let Shared {

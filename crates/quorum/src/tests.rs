@@ -7,7 +7,7 @@ use uuid::Uuid;
 use tower_distributed_lock::audit::Audit;
 use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::{
-    HoldStatus, LockStore, LockStoreExt, Outcome, Release, Released, Renewal, Wakeups,
+    HoldStatus, LockStore, LockStoreExt, Outcome, Record, Released, Renewal, Wakeups,
 };
 use tower_distributed_lock::{LockKey, LockMode, MemoryStore};
 
@@ -88,7 +88,11 @@ fn kind<T: fmt::Debug>(answer: Result<T, StoreError>) -> StoreErrorKind {
 }
 
 async fn release(quorum: &impl LockStore, n: u64) -> HoldStatus {
-    quorum.release_one(&reentrant(n).hold).await.unwrap().status
+    quorum
+        .release(&reentrant(n).hold, None)
+        .await
+        .unwrap()
+        .status
 }
 
 /// The number of stores with the attempt's hold.

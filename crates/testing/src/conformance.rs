@@ -65,7 +65,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tower_distributed_lock::LockMode;
 use tower_distributed_lock::lock::{Hold, HoldId};
-use tower_distributed_lock::store::{Feature, LockStore, LockStoreExt};
+use tower_distributed_lock::store::{Feature, LockStore};
 use uuid::Uuid;
 
 mod asked;
@@ -124,7 +124,7 @@ pub trait Testbed: Sized + 'static {
     /// eviction.
     fn steal(&self, hold: &Hold) -> impl Future<Output = ()> {
         async {
-            let released = self.connect().await.release_one(hold).await;
+            let released = self.connect().await.release(hold, None).await;
             released.expect("a hold can be released");
         }
     }
@@ -180,7 +180,7 @@ pub fn claim<T: Testbed>(modes: &'static [LockMode], claims: &[&str]) {
             mode: modes[0],
             id: HoldId::new(Uuid::nil(), 1),
         };
-        let released = store.release_one(&nothing).await;
+        let released = store.release(&nothing, None).await;
         let released = released.expect("a release of nothing is answered");
         for (claim, has) in [
             ("fenced", can.check(Feature::Fencing).is_ok()),

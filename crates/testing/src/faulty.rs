@@ -12,9 +12,9 @@ use super::server::FaultyServer;
 use super::{Fault, Faults, Tally, wakeups};
 use tower_distributed_lock::audit::Audit;
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
-use tower_distributed_lock::lock::LockKey;
+use tower_distributed_lock::lock::{Hold, LockKey};
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Record, Released, Renewal,
     SeveralOutcome, Unsupported, Wakeups, Want,
 };
 
@@ -212,9 +212,12 @@ impl<S: LockStore> LockStore for FaultyStore<S> {
             .await
     }
 
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        self.call(releases, async |server, of| server.release(&of).await)
-            .await
+    async fn release(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
+        let question = (hold.clone(), record.cloned());
+        self.call(&question, async |server, (hold, record)| {
+            server.release(&hold, record.as_ref()).await
+        })
+        .await
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {

@@ -10,7 +10,7 @@ use super::{Fault, Faults, Tally};
 use tower_distributed_lock::error::StoreError;
 use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
-    Attempt, HoldStatus, LockStore, LockStoreExt, Outcome, Release, Released, SeveralOutcome, Want,
+    Attempt, HoldStatus, LockStore, Outcome, Record, Released, SeveralOutcome, Want,
 };
 
 pub(super) struct FaultyServer<S> {
@@ -159,11 +159,13 @@ impl<S: LockStore> FaultyServer<S> {
         answer
     }
 
-    pub(super) async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        for release in releases {
-            self.state().ended(&release.hold);
-        }
-        self.store.release(releases).await
+    pub(super) async fn release(
+        &self,
+        hold: &Hold,
+        record: Option<&Record>,
+    ) -> Result<Released, StoreError> {
+        self.state().ended(hold);
+        self.store.release(hold, record).await
     }
 
     pub(super) async fn withdraw(
@@ -186,7 +188,7 @@ impl<S: LockStore> FaultyServer<S> {
                 let place = state.random.usize(..state.holds.len());
                 state.holds.swap_remove(place)
             };
-            let released = self.store.release_one(&hold).await;
+            let released = self.store.release(&hold, None).await;
             if released.is_ok_and(|released| released.status == HoldStatus::Held) {
                 self.state().tally.hit(Fault::Vanished);
                 return;
@@ -205,7 +207,7 @@ impl<S: LockStore> FaultyServer<S> {
         }
         // An error is ignored: a store that fails here has no more data to lose.
         for hold in holds {
-            let _ = self.store.release_one(&hold).await;
+            let _ = self.store.release(&hold, None).await;
         }
         for attempt in waiters {
             let _ = self.store.withdraw(&attempt, false).await;

@@ -85,7 +85,7 @@ fn refused_as_withdrawn(store: &MemoryStore, attempt: &Attempt) {
 #[track_caller]
 fn released(store: &MemoryStore, attempt: &Attempt) {
     assert_eq!(
-        at_once(store.release_one(&attempt.hold)).status,
+        at_once(store.release(&attempt.hold, None)).status,
         HoldStatus::Held
     );
 }

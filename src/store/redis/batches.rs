@@ -1,4 +1,4 @@
-//! Renewals and checks of many holds, in few scripts, and the release of each.
+//! Renewals and checks of many holds, in few scripts.
 
 use futures_util::future::join_all;
 
@@ -7,7 +7,7 @@ use super::link::Purpose;
 use super::protocol::{calls, failure, reply};
 use crate::error::StoreError;
 use crate::store::ext::only;
-use crate::store::{BATCH, HoldStatus, Release, Released, Renewal, grouped, several, shared_work};
+use crate::store::{BATCH, HoldStatus, Renewal, grouped, several};
 
 impl RedisStore {
     /// Renews the leases of holds; checks those whose renewal names no lease.
@@ -72,7 +72,7 @@ impl RedisStore {
         let each = batch
             .into_iter()
             .map(async |renewal| only(Box::pin(self.renew_batch(vec![renewal])).await?));
-        several::of_each(each).await
+        several::known(join_all(each).await)
     }
 
     /// Asks every server that has locks.
@@ -87,25 +87,6 @@ impl RedisStore {
             failure::accepted(answer?)?;
         }
         Ok(())
-    }
-
-    /// Releases one hold.
-    pub(super) async fn release_alone(&self, release: &Release) -> Result<Released, StoreError> {
-        let Release { hold, record } = release;
-        if record.is_some() && calls::shares(hold.mode) {
-            return Err(shared_work());
-        }
-        let call = |publish| match record {
-            None => calls::release(hold, publish),
-            Some(record) => calls::release_recording(hold, record, publish),
-        };
-        let (answer, sent) = self.call_counting(&hold.key, call).await?;
-        let released = reply::released(&answer)?.in_line(true);
-        if released.status == HoldStatus::Held {
-            // It is confirmed when enough replicas have acknowledged it.
-            sent.acknowledged().await?;
-        }
-        Ok(released)
     }
 }
 

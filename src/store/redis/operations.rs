@@ -16,10 +16,10 @@ use super::servers::Router;
 use super::{RedisStore, StoreInner};
 use crate::audit::Audit;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::lock::LockKey;
+use crate::lock::{Hold, LockKey};
 use crate::store::{
-    Attempt, BATCH, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
-    SeveralOutcome, Unsupported, Wakeups, Want, several,
+    Attempt, BATCH, Capabilities, HoldStatus, LockStore, Outcome, Record, Released, Renewal,
+    SeveralOutcome, Unsupported, Wakeups, Want, check_record, several,
 };
 
 impl LockStore for RedisStore {
@@ -46,15 +46,19 @@ impl LockStore for RedisStore {
         self.renew_or_check(renewals).await
     }
 
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        match releases {
-            [release] => Ok(vec![self.release_alone(release).await?]),
-            // Each has a script of its own. They are sent together, and one `WAIT` serves all of a connection.
-            releases => {
-                let each = releases.iter().map(|release| self.release_alone(release));
-                several::of_each(each).await
-            }
+    async fn release(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
+        check_record(hold, record)?;
+        let call = |publish| match record {
+            None => calls::release(hold, publish),
+            Some(record) => calls::release_recording(hold, record, publish),
+        };
+        let (answer, sent) = self.call_counting(&hold.key, call).await?;
+        let released = reply::released(&answer)?.in_line(true);
+        if released.status == HoldStatus::Held {
+            // It is confirmed when enough replicas have acknowledged it.
+            sent.acknowledged().await?;
         }
+        Ok(released)
     }
 
     async fn acquire_several(

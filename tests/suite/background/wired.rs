@@ -10,8 +10,9 @@ use tokio::runtime::Handle;
 use tokio::time::sleep;
 use tower_distributed_lock::audit::{Audit, Deployment};
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Record, Released, Renewal,
     SeveralOutcome, Unsupported, Wakeups, Want,
 };
 use tower_distributed_lock::{LockKey, MemoryStore};
@@ -248,14 +249,13 @@ impl LockStore for Wired {
         self.call(what, &keys, answer).await
     }
 
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        let keys: Vec<_> = releases.iter().map(|release| &release.hold.key).collect();
+    async fn release(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
         let answer = async {
             let panics = self.shared.release_panics.swap(false, Ordering::SeqCst);
             assert!(!panics, "the release that was to panic");
-            self.shared.inner.release(releases).await
+            self.shared.inner.release(hold, record).await
         };
-        self.call("release", &keys, answer).await
+        self.call("release", &[&hold.key], answer).await
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower_distributed_lock::lock::{Hold, HoldId};
-use tower_distributed_lock::store::{Attempt, LockStore, Outcome, Release};
+use tower_distributed_lock::store::{Attempt, LockStore, Outcome};
 use tower_distributed_lock::{LockClient, LockMode, LockRequest, MemoryStore};
 use uuid::Uuid;
 
@@ -60,8 +60,8 @@ async fn outsider(store: MemoryStore, mode: LockMode, in_a_row: usize, log: Log)
             Outcome::Granted { .. } => {
                 log.add(Side::Outsider);
                 sleep(WORK).await;
-                let release = Release::new(attempt.hold);
-                store.release(&[release]).await.expect("it is there");
+                let released = store.release(&attempt.hold, None).await;
+                released.expect("it is there");
                 number += 1;
                 if number % in_a_row as u64 == 0 {
                     sleep(WORK).await;

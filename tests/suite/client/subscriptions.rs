@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, sleep};
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
+use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal, Wakeups,
+    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Record, Released, Renewal, Wakeups,
 };
 use tower_distributed_lock::{LockClient, MemoryStore};
 use tower_distributed_lock_quorum::QuorumStore;
@@ -89,15 +90,12 @@ impl LockStore for Listened {
         self.memory.renew(renewals).await
     }
 
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        let mut released = self.memory.release(releases).await?;
-        if self.without_line {
-            released = released
-                .into_iter()
-                .map(|released| Released::new(released.status, 5))
-                .collect();
-        }
-        Ok(released)
+    async fn release(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
+        let released = self.memory.release(hold, record).await?;
+        Ok(match self.without_line {
+            true => Released::new(released.status, 5),
+            false => released,
+        })
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tower_distributed_lock::error::StoreErrorKind;
-use tower_distributed_lock::store::{HoldStatus, Inspect, LockStore, LockStoreExt, Renewal};
+use tower_distributed_lock::store::{HoldStatus, Inspect, LockStore, Renewal};
 use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, RedisStore};
 
 use super::{LIMIT, beginning, channels_on, sent, sharded, watch};
@@ -137,7 +137,7 @@ async fn listeners_on_plain_channels_are_counted_where_their_slot_has_gone() {
     to.ask::<()>(&["DEL", &name]).await;
     let holder = attempt(name.as_str(), LockMode::Reentrant);
     assert!(asks(&store, &holder).await);
-    let released = store.release_one(&holder.hold).await.unwrap();
+    let released = store.release(&holder.hold, None).await.unwrap();
     assert_eq!(released.notified, 1);
     store.withdraw(&first, false).await.unwrap();
 }

@@ -7,7 +7,7 @@ use futures_util::poll;
 use tokio::runtime::Builder;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use tower_distributed_lock::store::{Feature, LockStoreExt};
+use tower_distributed_lock::store::Feature;
 
 use tower_distributed_lock::error::StoreErrorKind;
 use tower_distributed_lock::store::{Fencing, HoldStatus, Inspect, LockStore, Record, Renewal};
@@ -102,7 +102,7 @@ async fn everything(store: &RedisStore, name: &str, mode: LockMode) {
     let value: &[u8] = b"done";
     if excluding {
         let record = Record::new(value, Duration::from_secs(60));
-        let released = store.release_recording(&holder.hold, &record).await;
+        let released = store.release(&holder.hold, Some(&record)).await;
         assert_eq!(released.unwrap().status, HoldStatus::Held);
         assert_eq!(store.record(&key).await.unwrap().as_deref(), Some(value));
     } else {

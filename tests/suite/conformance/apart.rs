@@ -5,7 +5,7 @@ use tower_distributed_lock::LockKey;
 use tower_distributed_lock::error::StoreError;
 use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Record, Released, Renewal,
     SeveralOutcome, Unsupported, Wakeups, Want,
 };
 
@@ -59,12 +59,8 @@ impl<S: LockStore> LockStore for Apart<S> {
         self.inner.renew(&renewals).await
     }
 
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        let mut releases = releases.to_vec();
-        for release in &mut releases {
-            release.hold = self.hold(&release.hold);
-        }
-        self.inner.release(&releases).await
+    async fn release(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
+        self.inner.release(&self.hold(hold), record).await
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {

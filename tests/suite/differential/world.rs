@@ -80,12 +80,12 @@ impl<S: Inspect> World<S> {
                 store.check(&holds).await.map(Reply::Standings).into()
             }
             Step::Release(who) => {
-                let released = store.release_one(&who.hold()).await;
+                let released = store.release(&who.hold(), None).await;
                 released.map(Reply::Released).into()
             }
             Step::ReleaseRecording(who, ticks) => {
                 let record = Record::new(format!("{who:?} {ticks}\0"), half_past(*ticks));
-                let released = store.release_recording(&who.hold(), &record).await;
+                let released = store.release(&who.hold(), Some(&record)).await;
                 released.map(Reply::Recorded).into()
             }
             Step::Record(of) => store.record(&key(*of)).await.map(Reply::Record).into(),

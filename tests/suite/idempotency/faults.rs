@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use tower_distributed_lock::lock::{Hold, HoldId};
-use tower_distributed_lock::store::{Attempt, LockStore, LockStoreExt, Record};
+use tower_distributed_lock::store::{Attempt, LockStore, Record};
 use tower_distributed_lock::{IdempotencyLayer, Lease, LockClient, LockKey, LockMode, MemoryStore};
 use tracing::Level;
 
@@ -267,7 +267,7 @@ async fn with_record(value: Bytes) -> LockClient {
     store.acquire(&attempt).await.unwrap();
     let retention = Duration::from_secs(60);
     let record = Record::new(value, retention);
-    store.release_recording(&hold, &record).await.unwrap();
+    store.release(&hold, Some(&record)).await.unwrap();
     locks
 }
 

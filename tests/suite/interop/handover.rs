@@ -5,9 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 use tower_distributed_lock::lock::{Hold, HoldId};
-use tower_distributed_lock::store::{
-    Attempt, Fencing, HoldStatus, LockStore, LockStoreExt, Outcome,
-};
+use tower_distributed_lock::store::{Attempt, Fencing, HoldStatus, LockStore, Outcome};
 use tower_distributed_lock::{Lease, RedisStore};
 use uuid::Uuid;
 
@@ -185,7 +183,7 @@ pub(super) async fn is_heard(store: &RedisStore, hold: Held, wanted: Kind, name:
     );
     let granted = store.acquire(&attempt).await.expect("Redis answers");
     assert!(matches!(granted, Outcome::Granted { .. }));
-    let released = store.release_one(&attempt.hold).await;
+    let released = store.release(&attempt.hold, None).await;
     assert_eq!(released.expect("Redis answers").status, HoldStatus::Held);
 }
 

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, LockStore, LockStoreExt, Outcome, Release, Released,
-    Renewal, Unsupported, Wakeups,
+    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Record, Released, Renewal, Unsupported,
+    Wakeups,
 };
 use tower_distributed_lock::{LockKey, MemoryStore};
 
@@ -48,7 +48,7 @@ impl TestStore {
         let granted = std::mem::take(&mut *self.granted.lock().unwrap());
         assert!(!granted.is_empty(), "there is nothing to steal");
         for hold in granted {
-            self.memory.release_one(&hold).await.unwrap();
+            self.memory.release(&hold, None).await.unwrap();
         }
     }
 
@@ -108,21 +108,20 @@ impl LockStore for TestStore {
         self.memory.renew(renewals).await
     }
 
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+    async fn release(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
         self.gate().await?;
-        if releases.iter().any(|of| of.hold.key.as_str() == SILENT) {
+        let key = hold.key.as_str();
+        if key == SILENT {
             std::future::pending::<()>().await;
         }
-        let mut released = self.memory.release(releases).await?;
-        for (released, of) in released.iter_mut().zip(releases) {
-            if of.hold.key.as_str() == UNDECIDED {
-                *released = HoldStatus::Unknown.into();
-            }
-        }
-        if releases.iter().any(|of| of.hold.key.as_str() == SLOW) {
+        let released = self.memory.release(hold, record).await?;
+        if key == SLOW {
             tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         }
-        Ok(released)
+        Ok(match key == UNDECIDED {
+            true => HoldStatus::Unknown.into(),
+            false => released,
+        })
     }
 
     fn partition(&self, key: &LockKey) -> Result<u16, Unsupported> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use tower_distributed_lock::lock::{Hold, HoldId};
-use tower_distributed_lock::store::{Attempt, Inspect, LockStore, Release};
+use tower_distributed_lock::store::{Attempt, Inspect, LockStore};
 use tower_distributed_lock::{LockClient, LockError, LockMode, LockRequest};
 use uuid::Uuid;
 
@@ -66,7 +66,7 @@ fn a_permit_comes_back_once() {
             .await
             .unwrap();
         sleep(LEASE * 2).await;
-        store.release(&[Release::new(hold)]).await.unwrap();
+        store.release(&hold, None).await.unwrap();
         expect_the_limit(count(|| client(&store)).await)
     });
 }

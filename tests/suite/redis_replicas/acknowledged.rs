@@ -6,9 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 use tower_distributed_lock::LockMode;
-use tower_distributed_lock::store::{
-    HoldStatus, LockStore, LockStoreExt, Record, Renewal, SeveralOutcome, Want,
-};
+use tower_distributed_lock::store::{HoldStatus, LockStore, Record, Renewal, SeveralOutcome, Want};
 
 use super::store;
 use crate::redis_store::{MODES, asks, attempt, lasting, releases};
@@ -104,7 +102,7 @@ async fn several_keys_renewals_and_records_are_in_the_replicas_when_answered() {
         assert!(dump["b"].ttl.unwrap() > Duration::from_secs(300));
     }
     let record = Record::new("done", lease);
-    let ending = store.release_recording(&both[0].hold, &record);
+    let ending = store.release(&both[0].hold, Some(&record));
     let ended = acknowledged(&replicated, 2, ending).await;
     assert_eq!(ended.unwrap().status, HoldStatus::Held);
     assert_eq!(everywhere(&replicated, "tower_lock_record:{a}").await, 2);

@@ -47,7 +47,7 @@ async fn a_release_on_a_replica_does_not_say_that_a_hold_is_gone() {
     let attempts: Vec<_> = modes.map(|mode| attempt(mode.as_str(), mode)).collect();
     demote(replicated.master()).await;
     for attempt in &attempts {
-        let released = store.release_one(&attempt.hold).await;
+        let released = store.release(&attempt.hold, None).await;
         let withdrawn = store.withdraw(attempt, false).await;
         for error in [released.map(drop), withdrawn].map(Result::unwrap_err) {
             assert_eq!(

@@ -41,7 +41,7 @@ async fn a_replaced_master_grants_and_confirms_nothing() {
     assert!(holds(&store, &idle).await);
     replace(&replicated).await;
     is_unacknowledged(store.acquire(&attempt("new", LockMode::Write)).await);
-    is_unacknowledged(store.release_one(&hold.hold).await);
+    is_unacknowledged(store.release(&hold.hold, None).await);
     // An owner check changes nothing, and its answer does not count without acknowledgements either.
     is_unacknowledged(store.check(std::slice::from_ref(&idle.hold)).await);
 }
@@ -56,7 +56,7 @@ async fn a_master_that_loses_its_replica_confirms_nothing_any_more() {
     replicated.links[0].refuse().await;
     assert!(replicated.links[0].cut(Ending::Close).await > 0);
     is_unacknowledged(store.check(std::slice::from_ref(&hold.hold)).await);
-    is_unacknowledged(store.release_one(&hold.hold).await);
+    is_unacknowledged(store.release(&hold.hold, None).await);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::future::IntoFuture;
 use std::time::Duration;
-use tower_distributed_lock::store::{LockStoreExt, Want};
+use tower_distributed_lock::store::Want;
 
 use tokio::runtime::Builder;
 use tokio::time::timeout;
@@ -48,7 +48,7 @@ async fn a_grant_that_too_few_acknowledge_is_taken_back_and_fails() {
             eventually("it works again", LIMIT, async || {
                 let hold = attempt("k", LockMode::Reentrant);
                 strict.acquire(&hold).await?;
-                strict.release_one(&hold.hold).await
+                strict.release(&hold.hold, None).await
             })
             .await;
         }
@@ -77,11 +77,11 @@ async fn a_release_that_too_few_acknowledge_has_ended_the_hold_and_confirms_noth
     }
     replicated.servers[2].pause();
     for hold in &holds[..3] {
-        is_unacknowledged(store.release_one(&hold.hold).await);
+        is_unacknowledged(store.release(&hold.hold, None).await);
         assert!(!releases(&store, hold).await, "it is gone");
     }
     let record = Record::new("done", Duration::from_secs(60));
-    is_unacknowledged(store.release_recording(&holds[3].hold, &record).await);
+    is_unacknowledged(store.release(&holds[3].hold, Some(&record)).await);
     assert_eq!(locks_in(replicated.master()).await, Vec::<String>::new());
     replicated.servers[2].resume();
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
 use tower_distributed_lock::error::StoreErrorKind;
-use tower_distributed_lock::store::{HoldStatus, LockStore, LockStoreExt, Renewal};
+use tower_distributed_lock::store::{HoldStatus, LockStore, Renewal};
 use tower_distributed_lock::{Lease, LockClient, LockError, LockMode, RedisStore};
 
 use super::{
@@ -84,7 +84,7 @@ async fn holds_that_survived_are_renewed_and_released_in_the_new_master_in_every
         assert!(ttl > Duration::from_secs(300), "{ttl:?}");
         // Renewals have a connection of their own, which may have been the first to find the new master.
         let released = eventually("the new master is found", LIMIT, async || {
-            store.release_one(&attempt.hold).await
+            store.release(&attempt.hold, None).await
         });
         assert_eq!(released.await.status, HoldStatus::Held);
     }
@@ -169,7 +169,7 @@ async fn a_replica_that_acknowledges_is_one_of_the_new_master() {
     sentinels.replicated.until_replicas(2).await;
     sentinels.replicated.servers[0].kill9();
     let ended = eventually("it is released", LIMIT, async || {
-        store.release_one(&hold.hold).await
+        store.release(&hold.hold, None).await
     });
     assert_eq!(ended.await.status, HoldStatus::Held);
     works(&store, "other").await;

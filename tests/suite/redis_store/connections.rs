@@ -27,7 +27,7 @@ async fn recovers(store: &RedisStore) {
     eventually("the store recovers", LIMIT, async || {
         let hold = reentrant("probe");
         store.acquire(&hold).await?;
-        store.release_one(&hold.hold).await
+        store.release(&hold.hold, None).await
     })
     .await;
 }

@@ -123,10 +123,7 @@ async fn scripts_about_a_key_with_many_waiters_cost_the_same_as_with_few() {
         assert!(seen.waiters.len() <= 100);
         assert!(!asks(&store, &reader).await && !asks(&store, &write()).await);
         let record = Record::new("done", LEASE);
-        store
-            .release_recording(&writer.hold, &record)
-            .await
-            .unwrap();
+        store.release(&writer.hold, Some(&record)).await.unwrap();
         assert!(
             asks(&store, &reader).await,
             "it waited when the writer left"

@@ -1,7 +1,7 @@
 //! The store works in the same way with both versions of Redis's protocol.
 
 use tower_distributed_lock::LockAdmin;
-use tower_distributed_lock::store::{Fencing, LockStore, LockStoreExt, Record, Want};
+use tower_distributed_lock::store::{Fencing, LockStore, Record, Want};
 
 use super::*;
 use crate::support::{Ending, Proxy, eventually};
@@ -66,7 +66,7 @@ async fn every_mode_excludes_wakes_and_records_in_both_protocols() {
             let report = LockAdmin::new(store.clone()).inspect(key).await.unwrap();
             assert_eq!(report.holders.len(), 1);
             let record = Record::new("done", LEASE);
-            let ended = store.release_recording(&waiter.hold, &record).await;
+            let ended = store.release(&waiter.hold, Some(&record)).await;
             assert_eq!(ended.unwrap().status, HoldStatus::Held);
             let kept = store.record(&waiter.hold.key).await.unwrap();
             assert_eq!(kept.as_deref(), Some(&b"done"[..]));
@@ -101,7 +101,7 @@ async fn a_cut_connection_subscribes_again_in_both_protocols() {
             let holder = attempt("k", LockMode::Reentrant);
             eventually("the store recovers", LIMIT, async || {
                 store.acquire(&holder).await?;
-                store.release_one(&holder.hold).await
+                store.release(&holder.hold, None).await
             })
             .await;
             woken(&mut wakeups).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::AsyncTypedCommands;
 use tower_distributed_lock::error::StoreErrorKind;
-use tower_distributed_lock::store::{HoldStatus, LockStore, LockStoreExt, Record};
+use tower_distributed_lock::store::{HoldStatus, LockStore, Record};
 use tower_distributed_lock::{LockKey, LockMode};
 
 use super::*;
@@ -22,9 +22,7 @@ async fn records(
     attempt: &Attempt,
     value: &'static [u8],
 ) -> Result<HoldStatus, StoreError> {
-    let released = store
-        .release_recording(&attempt.hold, &record(value))
-        .await?;
+    let released = store.release(&attempt.hold, Some(&record(value))).await?;
     Ok(released.status)
 }
 
@@ -91,7 +89,7 @@ async fn a_later_record_replaces_an_earlier_one_and_its_retention() {
 
     let second = Record::new("second", Duration::from_millis(80));
     assert!(asks(&store, &holder).await, "a record is no lock");
-    let answer = store.release_recording(&holder.hold, &second).await;
+    let answer = store.release(&holder.hold, Some(&second)).await;
     assert_eq!(answer.unwrap().status, HoldStatus::Held);
     eventually("the retention ends", Duration::from_secs(10), async || {
         remembered(&store, "k").await.is_none()

@@ -43,7 +43,7 @@ async fn a_release_leaves_the_applications_data_and_reports_the_conflict() {
         write_data(&server).await;
         let renewal = Renewal::new(hold.hold.clone(), LEASE);
         assert_eq!(store.renew(&[renewal]).await.unwrap(), [HoldStatus::Held]);
-        let error = store.release_one(&hold.hold).await.unwrap_err();
+        let error = store.release(&hold.hold, None).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Conflict, "{mode:?}");
         only_the_data_is_left(&server, &format!("{mode:?}")).await;
         if mode.family() == LockFamily::Exclusive {
@@ -82,7 +82,7 @@ async fn a_release_with_a_record_leaves_the_applications_data() {
         assert!(asks(&store, &hold).await);
         write_data(&server).await;
         let record = Record::new("done", LEASE);
-        let error = store.release_recording(&hold.hold, &record).await;
+        let error = store.release(&hold.hold, Some(&record)).await;
         assert_eq!(error.unwrap_err().kind(), StoreErrorKind::Conflict);
         let record = store.record(&hold.hold.key).await.unwrap();
         assert!(record.is_some(), "the work was done under the hold");
@@ -106,10 +106,10 @@ async fn data_beside_holds_of_others_goes_with_none_of_them() {
     }
     write_data(&server).await;
     for reader in &readers[..2] {
-        let _ = store.release_one(&reader.hold).await;
+        let _ = store.release(&reader.hold, None).await;
         assert!(holds(&store, &readers[2]).await);
     }
-    store.release_one(&readers[2].hold).await.unwrap_err();
+    store.release(&readers[2].hold, None).await.unwrap_err();
     only_the_data_is_left(&server, "the last reader").await;
 }
 
@@ -197,7 +197,7 @@ async fn a_hold_of_another_kind_beside_ours_survives_our_release() {
             .unwrap();
         let timeout = format!("{{k}}:{java}:rwlock_timeout:1");
         redis.pset_ex(timeout, "1", 20_000).await.unwrap();
-        let error = store.release_one(&hold.hold).await.unwrap_err();
+        let error = store.release(&hold.hold, None).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Conflict);
         let dump = server.dump().await;
         assert!(dump["k"].ttl.is_some(), "it is a lock, and expires");

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tower_distributed_lock::LockMode;
+use tower_distributed_lock::store::LockStore;
 use tower_distributed_lock::store::redis::RedisStoreBuilder;
-use tower_distributed_lock::store::{LockStore, LockStoreExt};
 
 use super::*;
 use crate::support::{Authority, Builder, Credentials, ReservedPort, eventually};
@@ -100,7 +100,7 @@ async fn until_locks_work(store: &RedisStore, key: &str) {
         for probe in &probes {
             store.subscribe(probe).await?;
             store.acquire(probe).await?;
-            store.release_one(&probe.hold).await?;
+            store.release(&probe.hold, None).await?;
         }
         Ok::<_, StoreError>(())
     })

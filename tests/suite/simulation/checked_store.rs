@@ -6,8 +6,8 @@ use bytes::Bytes;
 use tower_distributed_lock::error::StoreError;
 use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, Inspect, LockStore, LockStoreExt, Outcome, Release,
-    Released, Renewal, SeveralOutcome, Wakeups, Want,
+    Attempt, Capabilities, HoldStatus, Inspect, LockStore, LockStoreExt, Outcome, Record, Released,
+    Renewal, SeveralOutcome, Wakeups, Want,
 };
 use tower_distributed_lock::{FencingToken, LockKey};
 
@@ -182,19 +182,17 @@ impl<S: LockStore + Inspect> LockStore for CheckedStore<S> {
         Ok(statuses)
     }
 
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        let all = self.inner.release(releases).await?;
-        for (Release { hold, record, .. }, released) in releases.iter().zip(&all) {
-            let what = record.as_ref().map_or("released", |_| "recorded");
-            self.stands(what, hold, released.status, true);
-            if let Some(record) = record {
-                let kept = self.inner.record(&hold.key).await?;
-                let recorded = (released.status == HoldStatus::Held).then_some(&record.value);
-                self.recorded(&hold.key, recorded, kept.as_ref());
-            }
-            self.compare(&hold.key).await;
+    async fn release(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
+        let released = self.inner.release(hold, record).await?;
+        let what = record.map_or("released", |_| "recorded");
+        self.stands(what, hold, released.status, true);
+        if let Some(record) = record {
+            let kept = self.inner.record(&hold.key).await?;
+            let recorded = (released.status == HoldStatus::Held).then_some(&record.value);
+            self.recorded(&hold.key, recorded, kept.as_ref());
         }
-        Ok(all)
+        self.compare(&hold.key).await;
+        Ok(released)
     }
 
     fn capabilities(&self) -> Capabilities {

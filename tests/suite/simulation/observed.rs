@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+    Attempt, Capabilities, Feature, HoldStatus, LockStore, Outcome, Record, Released, Renewal,
     SeveralOutcome, Wakeups, Want,
 };
 
@@ -149,12 +149,11 @@ impl<S: LockStore> LockStore for Observed<S> {
         self.unless_dead(self.inner.renew(renewals)).await
     }
 
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        let mut released = self.unless_dead(self.inner.release(releases)).await?;
+    async fn release(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
+        let releasing = self.inner.release(hold, record);
+        let mut released = self.unless_dead(releasing).await?;
         if self.flaw == Flaw::Vouches {
-            for released in &mut released {
-                released.status = HoldStatus::Held;
-            }
+            released.status = HoldStatus::Held;
         }
         Ok(released)
     }

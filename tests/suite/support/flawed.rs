@@ -139,7 +139,7 @@ impl Flawed {
         if self.flaw == Flaw::ReleasesOthers && self.store.force_unlock(&hold.key).await? {
             return Ok(HoldStatus::Held.into());
         }
-        let released = self.store.release_one(hold).await?;
+        let released = self.store.release(hold, None).await?;
         if let (Flaw::PermitReturnsTwice, LockMode::Permit(limit), HoldStatus::Gone) =
             (self.flaw, hold.mode, released.status)
         {
@@ -152,9 +152,9 @@ impl Flawed {
     async fn end_recording(&self, hold: &Hold, record: &Record) -> Result<Released, StoreError> {
         let mut released = match self.flaw {
             Flaw::ForgetsRecords | Flaw::RecordsAfterRelease => {
-                self.store.release_one(hold).await?
+                self.store.release(hold, None).await?
             }
-            _ => self.store.release_recording(hold, record).await?,
+            _ => self.store.release(hold, Some(record)).await?,
         };
         let is_recorded_now = match self.flaw {
             Flaw::RecordsAlways => released.status == HoldStatus::Gone,
@@ -169,7 +169,7 @@ impl Flawed {
         if is_recorded_now {
             let again = Attempt::new(hold.clone(), record.retention);
             if let Ok(Outcome::Granted { .. }) = self.store.acquire(&again).await {
-                self.store.release_recording(hold, record).await?;
+                self.store.release(hold, Some(record)).await?;
             }
         }
         Ok(released)

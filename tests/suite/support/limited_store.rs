@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tower_distributed_lock::error::StoreError;
+use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, Inspect, Inspection, LockStore, Outcome, Release, Released,
+    Attempt, Capabilities, HoldStatus, Inspect, Inspection, LockStore, Outcome, Record, Released,
     Renewal, Wakeups,
 };
 use tower_distributed_lock::{LockKey, MemoryStore};
@@ -66,8 +67,8 @@ impl LockStore for LimitedStore {
         self.store.renew(renewals).await
     }
 
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        self.store.release(releases).await
+    async fn release(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
+        self.store.release(hold, record).await
     }
 
     async fn withdraw(&self, attempt: &Attempt, unanswered: bool) -> Result<(), StoreError> {

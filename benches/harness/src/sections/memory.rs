@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower_distributed_lock::lock::{Hold, HoldId};
-use tower_distributed_lock::store::{Attempt, LockStore, Outcome, Release};
+use tower_distributed_lock::store::{Attempt, LockStore, Outcome};
 use tower_distributed_lock::{LockClient, LockMode, MemoryStore};
 
 use crate::Bench;
@@ -205,7 +205,7 @@ async fn store_pairs(
         while store.acquire(&attempt).await? != (Outcome::Granted { token: None }) {
             tokio::task::yield_now().await;
         }
-        store.release(&[Release::new(attempt.hold)]).await?;
+        store.release(&attempt.hold, None).await?;
     }
     Ok(())
 }

@@ -224,7 +224,7 @@ async fn waiters_keep_their_places_in_the_stores_that_refused_them() {
     // The waiting writer blocks new readers, in every store.
     refused(&quorum, &attempt(LockMode::Read, 3)).await;
     quorum
-        .release_one(&attempt(LockMode::Read, 1).hold)
+        .release(&attempt(LockMode::Read, 1).hold, None)
         .await
         .unwrap();
     settle().await;
@@ -244,11 +244,11 @@ async fn a_granted_attempt_waits_no_longer_where_it_was_refused() {
     refused(&quorum, &writer).await;
     sleep(SECOND).await;
     stores[0]
-        .release_one(&attempt(LockMode::Read, 9).hold)
+        .release(&attempt(LockMode::Read, 9).hold, None)
         .await
         .unwrap();
     stores[1]
-        .release_one(&attempt(LockMode::Read, 9).hold)
+        .release(&attempt(LockMode::Read, 9).hold, None)
         .await
         .unwrap();
     granted(&quorum, &writer).await;

@@ -229,7 +229,7 @@ async fn cancelled_requests_leave_nothing() {
         for store in &stores {
             let probe = impatient(1000 + polls);
             granted(&store.memory(), &probe).await;
-            store.memory().release_one(&probe.hold).await.unwrap();
+            store.memory().release(&probe.hold, None).await.unwrap();
         }
     }
     all_empty(&stores).await;

@@ -48,7 +48,7 @@ async fn a_release_that_takes_several_tries_keeps_earlier_answers() {
     let (stores, quorum) = five();
     granted(&quorum, &reentrant(1)).await;
     set(&stores[2..], Mood::Failing(StoreErrorKind::Unreachable));
-    let answer = quorum.release_one(&reentrant(1).hold).await;
+    let answer = quorum.release(&reentrant(1).hold, None).await;
     assert_eq!(kind(answer), StoreErrorKind::Unanswered, "two released");
     stores[2].set(Mood::Well);
     let released = release(&quorum, 1).await;
@@ -67,10 +67,10 @@ async fn a_store_that_may_have_released_without_an_answer_does_not_count() {
     let (stores, quorum) = five();
     granted(&quorum, &reentrant(1)).await;
     set(&stores[..3], Mood::Unanswered);
-    let answer = quorum.release_one(&reentrant(1).hold).await;
+    let answer = quorum.release(&reentrant(1).hold, None).await;
     assert_eq!(kind(answer), StoreErrorKind::Unanswered);
     set(&stores, Mood::Well);
-    let answer = quorum.release_one(&reentrant(1).hold).await;
+    let answer = quorum.release(&reentrant(1).hold, None).await;
     assert_eq!(
         kind(answer),
         StoreErrorKind::Unanswered,
@@ -90,7 +90,11 @@ async fn a_late_grant_does_not_confirm_a_time_that_it_did_not_see() {
     // A second client takes the lock and releases it, confirmed.
     let other = QuorumStore::new(stores.clone()).unwrap();
     granted(&other, &reentrant(2)).await;
-    let released = other.release_one(&reentrant(2).hold).await.unwrap().status;
+    let released = other
+        .release(&reentrant(2).hold, None)
+        .await
+        .unwrap()
+        .status;
     assert_eq!(released, HoldStatus::Held);
     // Then the late grants arrive: a majority carries the first client's hold, but not all the time.
     sleep(2 * SECOND).await;
@@ -104,11 +108,11 @@ async fn a_release_that_reached_no_store_is_not_confirmed() {
     let (stores, quorum) = five();
     granted(&quorum, &reentrant(1)).await;
     set(&stores, Mood::Failing(StoreErrorKind::Unreachable));
-    let answer = quorum.release_one(&reentrant(1).hold).await;
+    let answer = quorum.release(&reentrant(1).hold, None).await;
     assert_eq!(kind(answer), StoreErrorKind::Unreachable);
     set(&stores, Mood::Hanging);
     let started = Instant::now();
-    let answer = quorum.release_one(&reentrant(1).hold).await;
+    let answer = quorum.release(&reentrant(1).hold, None).await;
     assert_eq!(kind(answer), StoreErrorKind::Unanswered);
     assert_eq!(started.elapsed(), STORE_TIMEOUT);
 }

@@ -121,13 +121,12 @@ impl LockStore for Scripted {
             .await
     }
 
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
+    async fn release(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
         if *self.0.mood.borrow() == Mood::Undecided {
-            let undecided = releases.iter().map(|_| HoldStatus::Unknown.into());
-            return Ok(undecided.collect());
+            return Ok(HoldStatus::Unknown.into());
         }
-        self.moody("release", async { self.memory().release(releases).await })
-            .await
+        let release = async { self.memory().release(hold, record).await };
+        self.moody("release", release).await
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {

@@ -16,7 +16,7 @@ async fn a_release_wakes_once_and_at_once() {
     settle().await;
     assert!(wakeups.wait().now_or_never().is_none());
     let released = Instant::now();
-    quorum.release_one(&reentrant(1).hold).await.unwrap();
+    quorum.release(&reentrant(1).hold, None).await.unwrap();
     assert!(wakeups.wait().await);
     assert_eq!(released.elapsed(), Duration::ZERO);
 }
@@ -32,7 +32,7 @@ async fn a_majority_wakes_and_a_store_that_is_late_as_soon_as_it_is_heard() {
     set(&stores, Mood::Well);
     settle().await;
     for (n, store) in stores.iter().enumerate() {
-        store.release_one(&reentrant(9).hold).await.unwrap();
+        store.release(&reentrant(9).hold, None).await.unwrap();
         // A client releases the lock in every store.
         let is_heard = wakes_within(&mut wakeups, MS).await;
         assert_eq!(is_heard, n != 1, "the store {n} wakes");
@@ -46,7 +46,7 @@ async fn a_waiter_asks_again_after_the_pause_of_a_split_vote() {
     let mut wakeups = quorum.subscribe(&reentrant(1)).await.unwrap();
     let pause = refused(&quorum, &reentrant(1)).await;
     let refused = Instant::now();
-    stores[0].release_one(&reentrant(9).hold).await.unwrap();
+    stores[0].release(&reentrant(9).hold, None).await.unwrap();
     assert!(wakes_within(&mut wakeups, SECOND).await);
     assert!(refused.elapsed() >= pause, "{pause:?}");
 }

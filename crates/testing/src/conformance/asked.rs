@@ -4,8 +4,9 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tower_distributed_lock::LockKey;
 use tower_distributed_lock::error::StoreError;
+use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Record, Released, Renewal,
     SeveralOutcome, Unsupported, Wakeups, Want,
 };
 
@@ -20,7 +21,7 @@ pub(super) trait Asked: Send + Sync {
         want: Want,
     ) -> Answer<'a, SeveralOutcome>;
     fn renew<'a>(&'a self, renewals: &'a [Renewal]) -> Answer<'a, Vec<HoldStatus>>;
-    fn release<'a>(&'a self, releases: &'a [Release]) -> Answer<'a, Vec<Released>>;
+    fn release<'a>(&'a self, hold: &'a Hold, record: Option<&'a Record>) -> Answer<'a, Released>;
     fn record<'a>(&'a self, key: &'a LockKey) -> Answer<'a, Option<Bytes>>;
     fn withdraw<'a>(&'a self, attempt: &'a Attempt, unanswered: bool) -> Answer<'a, ()>;
     fn subscribe<'a>(&'a self, attempt: &'a Attempt) -> Answer<'a, Wakeups>;
@@ -45,8 +46,8 @@ impl<S: LockStore> Asked for S {
         Box::pin(LockStore::renew(self, renewals))
     }
 
-    fn release<'a>(&'a self, releases: &'a [Release]) -> Answer<'a, Vec<Released>> {
-        Box::pin(LockStore::release(self, releases))
+    fn release<'a>(&'a self, hold: &'a Hold, record: Option<&'a Record>) -> Answer<'a, Released> {
+        Box::pin(LockStore::release(self, hold, record))
     }
 
     fn record<'a>(&'a self, key: &'a LockKey) -> Answer<'a, Option<Bytes>> {

@@ -11,7 +11,7 @@ use tower_distributed_lock::LockKey;
 use tower_distributed_lock::error::StoreError;
 use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal,
+    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Record, Released, Renewal,
     SeveralOutcome, Unsupported, Wakeups, Want,
 };
 
@@ -102,8 +102,8 @@ impl LockStore for RecordingStore {
         renewing.await
     }
 
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        self.ask(self.inner.release(releases)).await
+    async fn release(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
+        self.ask(self.inner.release(hold, record)).await
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {

@@ -20,7 +20,7 @@ async fn a_record_is_there_for_the_next_holder_until_its_retention_is_over() {
         granted(&store, &first);
         let done = record("done", 60 * SECOND);
         assert_eq!(
-            at_once(store.release_recording(&first.hold, &done)).status,
+            at_once(store.release(&first.hold, Some(&done))).status,
             HoldStatus::Held
         );
         granted(&store, &second);
@@ -42,7 +42,7 @@ async fn a_lapsed_hold_records_nothing() {
         advance(LEASE).await;
         let stale = record("stale", SECOND);
         assert_eq!(
-            at_once(store.release_recording(&lapsed.hold, &stale)).status,
+            at_once(store.release(&lapsed.hold, Some(&stale))).status,
             HoldStatus::Gone
         );
         assert_eq!(recorded(&store), None);
@@ -55,7 +55,7 @@ async fn a_reader_cannot_record_and_goes_on_reading() {
     let reader = attempt(LockMode::Read, 1);
     granted(&store, &reader);
     let done = record("done", SECOND);
-    let answer = store.release_recording(&reader.hold, &done).now_or_never();
+    let answer = store.release(&reader.hold, Some(&done)).now_or_never();
     let error = answer.expect("it completes when first polled").unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused);
     assert_eq!(check(&store, &reader), HoldStatus::Held);
@@ -68,7 +68,7 @@ async fn a_release_that_records_wakes_like_any_other() {
     granted(&store, &holder);
     refused(&store, &waiter, LEASE);
     let mut wakeups = subscribe(&store, &waiter);
-    at_once(store.release_recording(&holder.hold, &record("done", SECOND)));
+    at_once(store.release(&holder.hold, Some(&record("done", SECOND))));
     assert!(woken(&mut wakeups));
 }
 
@@ -89,7 +89,7 @@ async fn force_ends_every_hold_and_wakes_the_waiters() {
         assert!(at_once(store.force_unlock(&key)));
         assert!(woken(&mut wakeups), "{held:?}");
         assert_eq!(
-            at_once(store.release_one(&holder.hold)).status,
+            at_once(store.release(&holder.hold, None)).status,
             HoldStatus::Gone
         );
         granted(&store, &waiter);
@@ -131,7 +131,7 @@ async fn the_oldest_records_go_when_the_store_has_no_room_for_more() {
         work.hold.key = LockKey::new(format!("key {n}"));
         granted(&store, &work);
         let done = Record::new(vec![b'x'; 1000], 60 * SECOND);
-        at_once(store.release_recording(&work.hold, &done));
+        at_once(store.release(&work.hold, Some(&done)));
     }
     let mut kept = Vec::new();
     for n in 0..100 {

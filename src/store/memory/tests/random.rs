@@ -69,7 +69,9 @@ async fn random_operations_keep_the_rule_and_leave_nothing() {
                 3 => {
                     let known = granted.carries(&attempt);
                     match random.bool() {
-                        true => assert_eq!(at_once(store.release_one(&attempt.hold)).status, known),
+                        true => {
+                            assert_eq!(at_once(store.release(&attempt.hold, None)).status, known)
+                        }
                         false => withdraw(&store, &attempt, random.u8(..8) == 0),
                     }
                     granted.strike_out(&attempt);

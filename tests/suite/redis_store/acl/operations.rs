@@ -46,7 +46,7 @@ async fn one_after_the_other(
     acquire(store, holder).await?;
     refused(store, waiter).await?;
     let mut wakeups = store.subscribe(waiter).await?;
-    store.release_one(&holder.hold).await?;
+    store.release(&holder.hold, None).await?;
     woken(&mut wakeups).await;
     acquire(store, waiter).await?;
     let renewal = Renewal::new(waiter.hold.clone(), LEASE);
@@ -64,12 +64,12 @@ async fn fair(store: &RedisStore, key: &str) -> Result<(), StoreError> {
     }
     let mut wakeups = store.subscribe(&first).await?;
     store.withdraw(&second, true).await?;
-    store.release_one(&holder.hold).await?;
+    store.release(&holder.hold, None).await?;
     woken(&mut wakeups).await;
     acquire(store, &first).await?;
-    store.release_one(&first.hold).await?;
+    store.release(&first.hold, None).await?;
     acquire(store, &third).await?;
-    store.release_one(&third.hold).await.map(drop)
+    store.release(&third.hold, None).await.map(drop)
 }
 
 async fn read_write(store: &RedisStore, key: &str) -> Result<(), StoreError> {
@@ -82,17 +82,17 @@ async fn read_write(store: &RedisStore, key: &str) -> Result<(), StoreError> {
     refused(store, &other).await?;
     refused(store, &late).await?;
     let mut wakeups = store.subscribe(&writer).await?;
-    store.release_one(&one.hold).await?;
-    store.release_one(&two.hold).await?;
+    store.release(&one.hold, None).await?;
+    store.release(&two.hold, None).await?;
     woken(&mut wakeups).await;
     acquire(store, &writer).await?;
     refused(store, &late).await?;
     refused(store, &later).await?;
-    store.release_one(&writer.hold).await?;
+    store.release(&writer.hold, None).await?;
     acquire(store, &late).await?;
     store.withdraw(&other, true).await?;
     store.withdraw(&later, true).await?;
-    store.release_one(&late.hold).await.map(drop)
+    store.release(&late.hold, None).await.map(drop)
 }
 
 async fn permits(store: &RedisStore, key: &str) -> Result<(), StoreError> {
@@ -104,10 +104,10 @@ async fn several(store: &RedisStore, prefix: &str) -> Result<(), StoreError> {
     let attempts = MODES.map(|mode| attempt(name(prefix, mode.as_str()), mode));
     store.acquire_several(&attempts, Want::All).await?;
     for attempt in &attempts {
-        store.release_one(&attempt.hold).await?;
+        store.release(&attempt.hold, None).await?;
     }
     store.acquire_several(&attempts, Want::Any).await?;
-    store.release_one(&attempts[0].hold).await.map(drop)
+    store.release(&attempts[0].hold, None).await.map(drop)
 }
 
 async fn records(store: &RedisStore, prefix: &str) -> Result<(), StoreError> {
@@ -115,7 +115,7 @@ async fn records(store: &RedisStore, prefix: &str) -> Result<(), StoreError> {
     for mode in [LockMode::Reentrant, LockMode::Fair, LockMode::Write] {
         let work = attempt(name(prefix, mode.as_str()), mode);
         acquire(store, &work).await?;
-        store.release_recording(&work.hold, &record).await?;
+        store.release(&work.hold, Some(&record)).await?;
         assert!(store.record(&work.hold.key).await?.is_some());
     }
     Ok(())

@@ -88,7 +88,7 @@ async fn while_redis_is_down_calls_fail_at_once_and_when_it_is_back_they_do_not(
             let began = Instant::now();
             assert_eq!(error_kind(&store, &hold).await, StoreErrorKind::Unreachable);
             assert_eq!(
-                store.release_one(&hold.hold).await.unwrap_err().kind(),
+                store.release(&hold.hold, None).await.unwrap_err().kind(),
                 StoreErrorKind::Unreachable
             );
             assert!(store.withdraw(&hold, true).await.is_err());
@@ -168,7 +168,7 @@ async fn a_connection_whose_probe_fails_is_soon_replaced_each_time() {
         })
         .await;
         down += began.elapsed();
-        store.release_one(&hold.hold).await.unwrap();
+        store.release(&hold.hold, None).await.unwrap();
     }
     // If they doubled from one time to the next, they would be four seconds.
     assert!(down < Duration::from_secs(2), "{down:?}");

@@ -91,11 +91,8 @@ async fn permits_go_with_locks_in_one_question() {
     );
     let any = store.acquire_several(&again, Want::Any).await.unwrap();
     assert!(matches!(any, SeveralOutcome::Granted(grants) if grants[0].index == 0));
-    let releases: Vec<_> = attempts
-        .iter()
-        .map(|attempt| tower_distributed_lock::store::Release::new(attempt.hold.clone()))
-        .collect();
-    for released in store.release(&releases).await.unwrap() {
+    for attempt in &attempts {
+        let released = store.release(&attempt.hold, None).await.unwrap();
         assert_eq!(released.status, HoldStatus::Held);
     }
     assert!(asks(&store, &permit("c", 1)).await && asks(&store, &permit("b", 2)).await);

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tower_distributed_lock::error::StoreError;
+use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{
-    Attempt, Capabilities, HoldStatus, Inspect, Inspection, LockStore, Outcome, Release, Released,
+    Attempt, Capabilities, HoldStatus, Inspect, Inspection, LockStore, Outcome, Record, Released,
     Renewal, SeveralOutcome, Wakeups, Want,
 };
 use tower_distributed_lock::{FencingToken, LockKey, MemoryStore};
@@ -86,19 +87,15 @@ impl LockStore for Flawed {
         Ok(statuses)
     }
 
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        let mut all = Vec::with_capacity(releases.len());
-        for release in releases {
-            let mut released = match &release.record {
-                None => self.end(&release.hold).await?,
-                Some(record) => self.end_recording(&release.hold, record).await?,
-            };
-            if self.flaw == Flaw::Confirms {
-                released.status = HoldStatus::Held;
-            }
-            all.push(released);
+    async fn release(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
+        let mut released = match record {
+            None => self.end(hold).await?,
+            Some(record) => self.end_recording(hold, record).await?,
+        };
+        if self.flaw == Flaw::Confirms {
+            released.status = HoldStatus::Held;
         }
-        Ok(all)
+        Ok(released)
     }
 
     async fn record(&self, key: &LockKey) -> Result<Option<Bytes>, StoreError> {

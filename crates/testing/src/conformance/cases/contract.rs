@@ -11,7 +11,7 @@ use super::*;
 use tower_distributed_lock::error::StoreErrorKind;
 use tower_distributed_lock::lock::{Hold, HoldId};
 use tower_distributed_lock::store::{
-    Attempt, HoldStatus, LATENESS, LockStore, LockStoreExt, Outcome, Record, Release, Renewal, Want,
+    Attempt, HoldStatus, LATENESS, LockStore, LockStoreExt, Outcome, Record, Renewal, Want,
 };
 
 /// Longer than any of these cases takes, but for the time in which a store forgets withdrawals.
@@ -44,7 +44,7 @@ impl RecordingStore {
     }
 
     async fn released(&self, attempt: &Attempt) -> HoldStatus {
-        self.release_one(&attempt.hold).await.unwrap().status
+        self.release(&attempt.hold, None).await.unwrap().status
     }
 }
 
@@ -172,12 +172,13 @@ pub async fn several_holds_are_answered_in_their_order(env: &Harness) {
     }
     let holds = attempts.map(|attempt| attempt.hold);
     let renewals = holds.clone().map(|hold| Renewal::new(hold, LEASE));
-    let releases = holds.clone().map(Release::new);
     let statuses = [Held, Gone, Held, Held, Gone];
     assert_eq!(store.renew(&renewals).await.unwrap(), statuses);
     assert_eq!(store.check(&holds).await.unwrap(), statuses);
-    let released = store.release(&releases).await.unwrap().into_iter();
-    assert!(released.map(|released| released.status).eq(statuses));
+    for (hold, status) in holds.iter().zip(statuses) {
+        let released = store.release(hold, None).await;
+        assert_eq!(released.unwrap().status, status);
+    }
     assert_eq!(store.check(&holds).await.unwrap(), [Gone; 5]);
 }
 
@@ -186,7 +187,7 @@ pub async fn a_record_is_there_for_the_next_holder(env: &Harness) {
     let retention = env.short_lease();
     let release_leaving = async |attempt: &Attempt, value: &'static str| {
         let record = Record::new(value, retention);
-        let released = store.release_recording(&attempt.hold, &record);
+        let released = store.release(&attempt.hold, Some(&record));
         released.await.unwrap().status
     };
     let record = async || store.record(&KEY.into()).await.unwrap();
