@@ -17,6 +17,7 @@ use crate::limits::{CONFIRMATION, FOR_EVER};
 use crate::lock::{LockKey, LockMode, Namespace, ResourceKey};
 use crate::release::Core;
 use crate::store::{Asked, DynInspect, Feature, LockStore, Unsupported};
+use crate::sync::call_outside;
 pub use crate::table::{HoldSnapshot, KeySnapshot, WaiterSnapshot};
 use crate::telemetry::{self, Events};
 
@@ -246,7 +247,7 @@ impl LockClient {
     /// Dropping the future does not undo the shutdown. If it was waiting for handlers, every hold is lost then, as at its end.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), LockError> {
         let core = &self.inner.core;
-        core.closing.cancel();
+        call_outside("a waker", || core.closing.cancel());
         core.table
             .close()
             .1

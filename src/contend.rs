@@ -280,7 +280,7 @@ impl Contending {
         let until = Instant::now() + time;
         let again = self
             .listening
-            .begin(&self.core, pending.attempt(), until)
+            .begin(&self.core, pending.attempt(), until, &self.task.work)
             .await;
         let listens = self.listening.is_on();
         self.event(Instant::now(), |key, task| key.listens(task, listens));

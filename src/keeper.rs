@@ -86,9 +86,8 @@ impl Keeper {
         for shard in 0..SHARDS {
             while self.visit(&core, shard, now, &mut left, &mut losses).await {}
         }
-        if !left.is_empty() {
-            core.release_left(left);
-        }
+        left.into_iter()
+            .for_each(|held| core.release_unwanted(held));
         self.renewals.ask(&core, running, now);
         self.ask(&core, agenda, running, now);
         let mut alarm = now + Duration::from_secs(3600);

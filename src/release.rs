@@ -31,7 +31,6 @@ mod tests;
 
 use ending::Ending;
 pub(crate) use releasing::ShareRelease;
-use releasing::end_all;
 pub(crate) use share::{Share, Shares};
 
 /// What a client has in this process: its store, its table, and where its background work runs.
@@ -229,7 +228,7 @@ impl Core {
         Kept(Some((self.clone(), Box::pin(work))))
     }
 
-    /// A hold that no request wants is released.
+    /// A hold that no request wants, or whose minimum is over, is released.
     pub(crate) fn release_unwanted(self: &Arc<Self>, held: Arc<Held>) {
         let counted = self.spawner.tracker.token();
         Ending::new(self.clone(), held, false, Instant::now(), counted).in_background();
@@ -283,26 +282,17 @@ impl Core {
         Ok(())
     }
 
-    /// The minimum of these holds is over: they are released.
-    pub(crate) fn release_left(self: &Arc<Self>, holds: Vec<Arc<Held>>) {
-        let (now, counted) = (Instant::now(), &self.spawner.tracker);
-        let ends = holds.into_iter();
-        let ends = ends.map(|held| Ending::new(self.clone(), held, false, now, counted.token()));
-        self.spawner.run(end_all(self.clone(), ends.collect()));
-    }
-
     /// Gives up every hold: it is lost for its guards, and released in the store, or left there until the end of its minimum.
     pub(crate) fn abandon_all(self: &Arc<Self>) {
         let (holds, outs) = self.table.close();
         outs.into_iter().for_each(|out| self.run(out));
         let core = self.clone();
         self.spawner.run(async move {
-            let mut ends = Vec::new();
             for holds in holds.chunks(BATCH) {
-                ends.extend(holds.iter().filter_map(|held| core.abandon(held)));
+                let ends = holds.iter().filter_map(|held| core.abandon(held));
+                ends.for_each(Ending::in_background);
                 tokio::task::yield_now().await;
             }
-            end_all(core, ends).await;
         });
     }
 

@@ -152,16 +152,17 @@ pub(crate) fn lost(
     hold: &Hold,
     reason: &'static str,
 ) {
-    events.tell(&hold.key, Some(hold.mode), route, || LockEventKind::Lost {
-        reason,
-    });
     let mode = hold.mode.as_str();
     let name = route.template().unwrap_or("none");
     if let Some(left_out) = losses.due() {
         let key = digests(|| [&hold.key]);
-        tracing::warn!(target: TARGET, %key, mode, route = name, reason, left_out, "a lock was lost");
+        call_outside("a subscriber", || {
+            tracing::warn!(target: TARGET, %key, mode, route = name, reason, left_out, "a lock was lost");
+        });
     }
     call_outside("a recorder", || metrics::lost(route, mode, reason));
+    let told = LockEventKind::Lost { reason };
+    events.tell(&hold.key, Some(hold.mode), route, || told);
 }
 
 /// The short name of a refusal, as the spans of waits have it.

@@ -3,8 +3,8 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep_until};
 
 use crate::error::StoreError;
 use crate::limits::POLL;
@@ -32,7 +32,8 @@ impl Listening {
         self.answered = None;
     }
 
-    /// Subscribes, unless there is a subscription that lasts, and waits for that until `until`. Without wake-ups the task polls.
+    /// Subscribes, unless there is a subscription that lasts, and waits for that until `until`, or until there is other work. Without
+    /// wake-ups the task polls.
     ///
     /// Returns whether to ask again: something may have happened before the new subscription, and the former one may have been
     /// woken before its end.
@@ -41,6 +42,7 @@ impl Listening {
         core: &Arc<Core>,
         attempt: &Attempt,
         until: Instant,
+        work: &Notify,
     ) -> bool {
         if self
             .wakeups
@@ -64,9 +66,14 @@ impl Listening {
             self.under_way = Some(answer);
         }
         let answer = self.under_way.as_mut().expect("it was begun");
-        match timeout_at(until, answer).await {
-            Ok(answer) => self.answered(answer.ok()) || ended,
-            Err(_) => ended,
+        tokio::select! {
+            biased; // without chance, a simulation replays
+            answer = answer => self.answered(answer.ok()) || ended,
+            () = sleep_until(until) => ended,
+            () = work.notified() => {
+                work.notify_one();
+                ended
+            }
         }
     }
 

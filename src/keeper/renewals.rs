@@ -14,6 +14,7 @@ use crate::hold::Held;
 use crate::limits::LAST_MOMENT;
 use crate::release::Core;
 use crate::store::{BATCH, HoldStatus, Renewal, undecided};
+use crate::sync::call_outside;
 use crate::telemetry::{self, Seldom};
 
 /// How many questions about one partition are under way at a time, unless they hang: the server serves others between them.
@@ -138,7 +139,9 @@ impl Renewals {
         if !self.is_any_failing()
             && let Some(since) = self.failing_since.take()
         {
-            tracing::info!(outage = ?since.elapsed(), "renewals are answered again");
+            call_outside("a subscriber", || {
+                tracing::info!(outage = ?since.elapsed(), "renewals are answered again");
+            });
         }
         if unknown > 0 {
             self.warn(&undecided(), unknown, false);
@@ -173,7 +176,9 @@ impl Renewals {
     fn warn(&self, error: &StoreError, holds: usize, is_new: bool) {
         if let Some(left_out) = self.failures.due_if(is_new) {
             let error = error as &dyn Error;
-            tracing::warn!(error, holds, left_out, "could not renew");
+            call_outside("a subscriber", || {
+                tracing::warn!(error, holds, left_out, "could not renew");
+            });
         }
     }
 }

@@ -4,15 +4,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use futures_util::future::{BoxFuture, join_all};
-use futures_util::stream::{self, StreamExt};
+use futures_util::future::BoxFuture;
 use smallvec::{SmallVec, smallvec};
 
 use super::Core;
 use super::ending::Ending;
 use crate::error::LockError;
 use crate::hold::{Held, Question};
-use crate::store::{Asked, BATCH, Record, undecided};
+use crate::store::{Asked, Record, undecided};
 
 /// The release of shares, as a future. It is small, because each request of a layer has one.
 ///
@@ -137,12 +136,4 @@ impl Ending {
             false => core.spawner.run(self.in_turn()),
         }
     }
-}
-
-/// Ends holds where no caller waits, so many of a partition at a time.
-pub(super) async fn end_all(core: Arc<Core>, ends: Vec<Ending>) {
-    let partitions = core.store.by_partition(ends, |end| &end.held.hold.key);
-    let ended = partitions.into_values();
-    let ended = ended.map(|ends| stream::iter(ends).for_each_concurrent(BATCH, Ending::in_turn));
-    join_all(ended).await;
 }

@@ -53,14 +53,15 @@ async fn release_granted<S: LockStore + ?Sized>(
     store: &S,
     granted: &[Attempt],
 ) -> Result<(), StoreError> {
+    let mut open = None;
     for attempt in granted {
         match store.release(&attempt.hold, None).await {
-            Ok(released) if released.status == HoldStatus::Unknown => return Err(undecided()),
+            Ok(released) if released.status == HoldStatus::Unknown => open = Some(undecided()),
             Ok(_) => {}
-            Err(error) => return Err(StoreError::new(StoreErrorKind::Unanswered, error)),
+            Err(error) => open = Some(StoreError::new(StoreErrorKind::Unanswered, error)),
         }
     }
-    Ok(())
+    open.map_or(Ok(()), Err)
 }
 
 async fn any<S: LockStore + ?Sized>(

@@ -9,6 +9,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::Route;
 use crate::error::LockError;
 use crate::lock::{LockKey, LockMode};
+use crate::sync::caught;
 
 /// How many events are kept for a listener that is slow.
 const KEPT: usize = 1024;
@@ -73,7 +74,7 @@ impl LockEvents {
     pub async fn next(&mut self) -> Option<LockEvent> {
         let mut missed = 0;
         loop {
-            match self.0.recv().await {
+            match caught(self.0.recv()).await {
                 Ok(event) => return Some(LockEvent { missed, ..event }),
                 Err(RecvError::Lagged(more)) => missed += more,
                 Err(RecvError::Closed) => return None,

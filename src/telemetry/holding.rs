@@ -8,6 +8,7 @@ use tracing::field::Empty;
 use super::database;
 use super::{Labels, ObservedHold, TARGET, digests, metrics};
 use crate::error::LockError;
+use crate::sync::call_outside;
 
 /// Observes the holds of a guard, from the grant until the release, confirmed or not. If it is dropped before, it reports
 /// a drop.
@@ -95,7 +96,7 @@ impl Holding {
 impl Drop for Holding {
     fn drop(&mut self) {
         if self.is_counted {
-            self.gauges.record_hold(self.granted);
+            call_outside("a recorder", || self.gauges.record_hold(self.granted));
         }
         if self.span.is_disabled() {
             return;

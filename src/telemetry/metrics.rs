@@ -154,7 +154,7 @@ fn count(key: &Key) -> Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.decrement(1);
+        call_outside("a recorder", || self.0.decrement(1));
     }
 }
 

@@ -242,7 +242,8 @@ impl Key {
                 let has_room = !is_behind && self.asking(side, now) < limit.get() as usize;
                 !is_refused && (!waits || has_room)
             }
-            LockMode::Read => !is_behind && !is_busy(),
+            // A read that does not wait cannot share what others ask for. It asks beside them.
+            LockMode::Read => !(is_behind || waits && is_busy()),
             LockMode::Fair => {
                 !waits || !is_behind && self.asking(side, now) == 0 && self.holds().next().is_none()
             }

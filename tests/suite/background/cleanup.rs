@@ -98,7 +98,8 @@ async fn guards_that_are_dropped_together_are_released_a_few_at_a_time() {
     sleep(1000 / AT_ONCE as u32 * 10 * MS).await;
     assert!(store.is_empty());
     let most = store.most_in_flight();
-    assert!(most <= AT_ONCE + 3, "{most} at once");
+    // So many near their caller, and so many in the background.
+    assert!(most <= 2 * AT_ONCE + 3, "{most} at once");
 }
 
 /// A partition that is down does not delay the clean-up of the others.

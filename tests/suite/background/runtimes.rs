@@ -72,6 +72,45 @@ fn a_client_with_a_runtime_of_its_own_serves_every_runtime() {
     }
 }
 
+/// Releases near their callers go on when the runtime of these does.
+#[test]
+fn a_runtime_that_stands_still_delays_no_release_of_another() {
+    let worker = || {
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(1).enable_all().build().unwrap()
+    };
+    let [given, stands, goes_on] = [worker(), worker(), worker()];
+    let store = Wired::default();
+    let locks = LockClient::builder(store.clone()).runtime(given.handle().clone());
+    let locks = locks.build();
+    let (resume, stopped) = std::sync::mpsc::channel::<()>();
+    let guards = given.block_on(async {
+        let asking = (0..300).map(|n| locks.lock(format!("1:{n}")).acquire());
+        futures_util::future::try_join_all(asking)
+            .await
+            .expect("free")
+    });
+    store.slow(Duration::from_millis(100));
+    let (began, begun) = tokio::sync::oneshot::channel();
+    let standing = stands.spawn(async move {
+        drop(guards);
+        // They are asked for.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let _ = began.send(());
+        let _ = stopped.recv_timeout(Duration::from_secs(20));
+    });
+    let free = goes_on.block_on(async {
+        let guard = locks.lock("1:n").await.expect("free");
+        begun.await.expect("it stands still");
+        goes_on.spawn(async move { drop(guard) });
+        let other = LockClient::new(store.inner());
+        other.lock("1:n").wait(Duration::from_secs(5)).await
+    });
+    drop(resume);
+    given.block_on(standing).expect("it goes on");
+    drop(free.expect("it is released"));
+}
+
 /// The task of a contended key runs near the first request that waits, and goes on elsewhere when the runtime of that has ended.
 #[test]
 fn a_request_that_waits_outlives_the_runtime_of_the_one_before() {

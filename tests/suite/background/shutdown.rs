@@ -17,6 +17,9 @@ use tracing::{Event, Metadata, Subscriber};
 use super::wired::Wired;
 use crate::support::RedisServer;
 
+/// How many releases of a partition are under way at a time.
+const AT_ONCE: u32 = 100;
+
 const LIMIT: Duration = Duration::from_secs(10);
 
 const TASKS: u64 = 32;
@@ -156,11 +159,10 @@ async fn a_shutdown_waits_for_releases_that_callers_await() {
     releasing.await.unwrap().expect("held");
 }
 
-/// Many holds are released by few questions, in several batches.
+/// As many at a time as a store answers soon.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_releases_many_holds_together() {
     const HOLDS: u32 = 2000;
-    const AT_ONCE: u32 = 100;
     let store = Wired::default();
     let locks = LockClient::new(store.clone());
     let guards = join_all((0..HOLDS).map(|n| locks.lock(format!("1:{n}")).acquire())).await;
@@ -171,18 +173,16 @@ async fn a_shutdown_releases_many_holds_together() {
     locks.shutdown(LIMIT).await.expect("in time");
     assert!(store.is_empty());
     assert!(began.elapsed() <= latency * (HOLDS / AT_ONCE + 1));
-    let asked = store.calls("release", 1);
-    assert_eq!(asked.len(), (HOLDS / AT_ONCE) as usize);
-    assert!(asked.iter().all(|call| call.holds == AT_ONCE as usize));
+    assert_eq!(store.calls("release", 1).len(), HOLDS as usize);
     let most = store.most_in_flight();
-    assert_eq!(most, 1, "one question after the other");
+    assert!(most <= AT_ONCE as usize, "{most} at once");
     drop(guards);
 }
 
-/// A shutdown repeats releases that fail, together and after growing pauses.
+/// Those that fail are repeated after growing pauses, and the others wait for that.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_during_an_outage_does_not_ask_for_each_hold() {
-    const HOLDS: usize = 250;
+    const HOLDS: u32 = 2000;
     let store = Wired::default();
     let locks = LockClient::new(store.clone());
     let guards = join_all((0..HOLDS).map(|n| locks.lock(format!("1:{n}")).acquire())).await;
@@ -192,9 +192,8 @@ async fn a_shutdown_during_an_outage_does_not_ask_for_each_hold() {
         tokio::spawn(async move { locks.shutdown(Duration::from_secs(25)).await })
     };
     sleep(Duration::from_secs(5)).await;
-    let asked = store.calls("release", 1);
-    assert!(asked.iter().all(|call| call.holds >= HOLDS % 100));
-    assert!((1..=3 * 12).contains(&asked.len()), "{}", asked.len());
+    let asked = store.calls("release", 1).len();
+    assert!((1..=12 * AT_ONCE as usize).contains(&asked), "{asked}");
     store.restore(1);
     ending.await.unwrap().expect("in time");
     assert!(store.is_empty());

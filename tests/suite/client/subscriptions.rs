@@ -189,6 +189,20 @@ async fn a_subscription_that_ends_is_subscribed_again_at_once() {
     }
 }
 
+/// Its place would be the first in line, and keep every other request out.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_while_its_subscription_hangs_leaves_the_line_at_once() {
+    let store = Listened::new(Manner::Hangs);
+    let [here, elsewhere, third] = [(); 3].map(|()| LockClient::new(store.clone()));
+    let held = elsewhere.lock("a").await.unwrap();
+    let waiting = tokio::spawn(here.lock("a").wait(60 * SECOND).acquire());
+    sleep(MOMENT).await;
+    waiting.abort();
+    sleep(MOMENT / 10).await;
+    held.release().await.unwrap();
+    drop(third.lock("a").wait(MOMENT).await.unwrap());
+}
+
 /// Nothing reports a release between the two subscriptions.
 #[tokio::test(start_paused = true)]
 async fn a_request_asks_as_soon_as_its_new_subscription_is_confirmed() {
