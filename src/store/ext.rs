@@ -19,14 +19,6 @@ pub trait LockStoreExt: LockStore {
 
 impl<S: LockStore + ?Sized> LockStoreExt for S {}
 
-/// The only answer of a question about one hold.
-pub(super) fn only<T>(answers: Vec<T>) -> Result<T, StoreError> {
-    match <[T; 1]>::try_from(answers) {
-        Ok([answer]) => Ok(answer),
-        Err(answers) => Err(wrong_size(1, answers.len())),
-    }
-}
-
 /// The error for an answer that does not fit the question. The question may have taken effect.
 pub(super) fn misfit(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
     StoreError::new(StoreErrorKind::Unanswered, why)

@@ -6,7 +6,6 @@ use super::RedisStore;
 use super::link::Purpose;
 use super::protocol::{calls, failure, reply};
 use crate::error::StoreError;
-use crate::store::ext::only;
 use crate::store::{BATCH, HoldStatus, Renewal, grouped, several};
 
 impl RedisStore {
@@ -71,7 +70,7 @@ impl RedisStore {
     async fn renew_each(&self, batch: Vec<&Renewal>) -> Result<Vec<HoldStatus>, StoreError> {
         let each = batch
             .into_iter()
-            .map(async |renewal| only(Box::pin(self.renew_batch(vec![renewal])).await?));
+            .map(async |renewal| Ok(Box::pin(self.renew_batch(vec![renewal])).await?[0]));
         several::known(join_all(each).await)
     }
 
