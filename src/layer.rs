@@ -161,6 +161,8 @@ pub(crate) use respond::RejectionLog;
 pub(crate) use respond::{Head, Responder};
 pub(crate) use serve::{Claim, FinalResponse, NotAdmitted, Protocol, serve, under};
 pub(crate) use serve_settings::ServeSettings;
+#[cfg(feature = "axum")]
+pub(crate) use serve_settings::{MAX_HOLD, WAIT};
 pub(crate) use service::service;
 pub(crate) use setters::{shared_setters, tenant_from};
 pub(crate) use take_body::{WholeBody, extract};

@@ -56,6 +56,8 @@ pub struct LockRequest {
     /// `None`: the mode of the target's resource, else `Reentrant`.
     mode: Option<LockMode>,
     terms: Terms,
+    /// Whether the caller has chosen the wait.
+    has_wait: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -81,6 +83,7 @@ impl LockRequest {
                 wait: WAIT,
                 route: Route::default(),
             },
+            has_wait: false,
         }
     }
 
@@ -123,7 +126,19 @@ impl LockRequest {
     #[inline]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.terms.wait = wait.min(FOR_EVER);
+        self.has_wait = true;
         self
+    }
+
+    /// Limits the request of a stranger where the program has not: how long it waits, and how long it holds, which is never shorter
+    /// than its lease.
+    pub(crate) fn or_limits(mut self, wait: Duration, max_hold: Duration) -> Self {
+        let max_hold = max_hold.max(self.terms.lease.duration());
+        self.terms.max_hold.get_or_insert(max_hold);
+        match self.has_wait {
+            true => self,
+            false => self.wait(wait),
+        }
     }
 
     /// Sets how long the hold lives without renewal, and whether it is renewed.

@@ -8,7 +8,7 @@ use super::owner;
 use crate::client::{LockClient, LockRequest};
 use crate::guard::LockGuard;
 use crate::key::route_of;
-use crate::layer::Rejection;
+use crate::layer::{MAX_HOLD, Rejection, WAIT};
 use crate::lock::Owner;
 use crate::telemetry::Route;
 
@@ -18,16 +18,23 @@ use crate::telemetry::Route;
 /// itself. The [`LockClient`] comes from the router's state. The lock belongs to the request: it joins a hold that the layer
 /// or another extractor has already.
 ///
+/// As in a [`DistributedLockLayer`](crate::DistributedLockLayer), it waits up to 10 s and is held for up to 5 min (or its lease, if
+/// that is longer), unless its [`LockRequest`] says otherwise.
+///
+/// **Extractors run in the order of the arguments, so one that follows `Locked<Path<_>>` reads the request's body under the lock**, and a
+/// slow sender holds it for those 5 min. `Locked<Json<_>>` reads the body first, and so does the layer. A handler with another
+/// body takes the lock itself, as `replace` does below.
+///
 /// The handler owns the guard. **A handler that does not await [`LockGuard::release`] is answered unconfirmed**: its guard releases
 /// when it is dropped, in the background, and the response goes out without a confirmation. A layer confirms every response.
 ///
 /// ```
-/// use axum::Router;
-/// use axum::extract::Path;
+/// use axum::extract::{Path, State};
 /// use axum::routing::post;
+/// use axum::{Json, Router};
 /// use serde::Deserialize;
 /// use tower_distributed_lock::extract::{Lockable, Locked};
-/// use tower_distributed_lock::{LockClient, LockRequest, MemoryStore, Rejection, Resource};
+/// use tower_distributed_lock::{LockClient, LockRequest, MemoryStore, Owner, Rejection, Resource};
 ///
 /// const ORDERS: Resource = Resource::new("lock:order");
 ///
@@ -46,7 +53,19 @@ use crate::telemetry::Route;
 ///     Ok(receipt)
 /// }
 ///
+/// async fn replace(
+///     State(locks): State<LockClient>,
+///     owner: Owner,
+///     Path(order): Path<OrderId>,
+///     Json(lines): Json<Vec<String>>,
+/// ) -> Result<(), Rejection> {
+///     let guard = order.lock(&locks).owner(&owner).await?; // the body is here already
+///     println!("order {} has {} lines", order.0, lines.len());
+///     Ok(guard.release().await?)
+/// }
+///
 /// let app: Router = Router::new()
+///     .route("/orders/{id}", post(replace))
 ///     .route("/orders/{id}/payment", post(pay))
 ///     .with_state(LockClient::new(MemoryStore::new()));
 /// ```
@@ -127,6 +146,7 @@ where
 {
     let request = extracted.lock(&LockClient::from_ref(state));
     let takes_permits = request.takes_permits();
+    let request = request.or_limits(WAIT, MAX_HOLD);
     match request.owner(&owner).route(route).acquire().await {
         Ok(guard) => Ok(Locked(extracted, guard)),
         Err(error) => Err(LockedRejection::Lock(Rejection::of(error, takes_permits))),

@@ -1,12 +1,11 @@
 //! The settings of the layer.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::request::Parts;
 
 use super::mode::{ModePolicy, by_method};
-use super::serve_settings::ServeSettings;
+use super::serve_settings::{ServeSettings, WAIT};
 use super::settings::{Confirm, OnLost, OnMissing, OnUnavailable, ReadPolicy, ReleaseOn};
 use crate::client::LockClient;
 use crate::key::{AnyKey, DefaultKey, KeyError, Keys};
@@ -45,7 +44,7 @@ impl Policy {
         let mut modes = [LockMode::Read, LockMode::Write].into_iter();
         Self {
             shares_reads: modes.all(|mode| client.supports(mode, false).is_ok()),
-            serve: ServeSettings::new(client, Duration::from_secs(10), 1024),
+            serve: ServeSettings::new(client, WAIT, 1024),
             key: AnyKey::Default(DefaultKey::default()),
             mode: None,
             fenced: false,

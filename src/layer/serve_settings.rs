@@ -20,8 +20,11 @@ use crate::limits::{self, FOR_EVER};
 use crate::lock::Lease;
 use crate::telemetry::Route;
 
-/// How long a request may hold its lock, unless the layer has another limit or a longer lease.
-const MAX_HOLD: Duration = Duration::from_secs(300);
+/// How long a request may hold its lock, unless the program has set another limit or a longer lease.
+pub(crate) const MAX_HOLD: Duration = Duration::from_secs(300);
+
+/// How long a request waits for its lock, unless the program says so.
+pub(crate) const WAIT: Duration = Duration::from_secs(10);
 
 /// How a layer of this crate serves a request under its lock.
 #[derive(Clone)]
@@ -76,13 +79,15 @@ impl ServeSettings {
         wait: Duration,
         route: &Route,
     ) -> LockRequest {
-        let max_hold = self.max_hold;
-        let max_hold = max_hold.unwrap_or_else(|| MAX_HOLD.max(self.lease.duration()));
+        let request = match self.max_hold {
+            Some(max_hold) => request.max_hold(max_hold),
+            None => request,
+        };
         request
             .wait(wait)
             .lease(self.lease)
             .max_waiters(self.max_waiters)
-            .max_hold(max_hold)
+            .or_limits(WAIT, MAX_HOLD)
             .route(*route)
     }
 

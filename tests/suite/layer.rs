@@ -19,6 +19,7 @@ mod choices;
 mod confirmed;
 mod contract;
 pub(crate) mod costs;
+mod extracted;
 mod grpc;
 mod hyper;
 mod keys;
