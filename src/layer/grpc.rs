@@ -5,6 +5,7 @@ use tonic::body::Body;
 
 use super::DistributedLockLayer;
 use super::rejection::{Rejection, RejectionKind};
+use super::settings::ReleaseOn;
 use crate::client::LockClient;
 use crate::error::LockError;
 use crate::key;
@@ -16,6 +17,10 @@ impl DistributedLockLayer<true> {
     ///
     /// **By default the calls of a method run one after the other, in all processes.** Choose a [`key`](Self::key) from the
     /// metadata if they need not.
+    ///
+    /// A call that streams holds its lock until its stream ends ([`ReleaseOn::BodyEnd`]): the trailers, which have the status of a
+    /// call, are withheld until the release is confirmed. If it is not, or if the lock is lost, the stream is reset, and the client
+    /// sees an error without the name of a [`RejectionKind`].
     ///
     /// ```
     /// # use tower_distributed_lock::{DistributedLockLayer, LockClient, MemoryStore, key};
@@ -31,6 +36,7 @@ impl DistributedLockLayer<true> {
             .stream_body()
             .key(key::path())
             .mode(LockMode::Reentrant)
+            .release_on(ReleaseOn::BodyEnd)
             .rejection(|rejection| Status::from(rejection).into_http::<Body>())
     }
 }

@@ -24,7 +24,7 @@ use tracing::Level;
 use super::store::TestStore;
 use super::uploads::dribbling;
 use super::{locking, send};
-use crate::support::Log;
+use crate::support::{Log, eventually};
 
 async fn health(layer: DistributedLockLayer<true>) -> HealthClient<Channel> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -47,7 +47,7 @@ async fn a_call_is_served_under_its_lock() {
         let (store, layer) = by_method_name();
         let mut client = health(match change {
             0 => layer,
-            1 => layer.release_on(ReleaseOn::BodyEnd),
+            1 => layer.release_on(ReleaseOn::Head),
             _ => layer.on_cancel(OnCancel::RunToCompletion),
         })
         .await;
@@ -57,6 +57,23 @@ async fn a_call_is_served_under_its_lock() {
         }
         assert_eq!(store.asked(), 3);
     }
+}
+
+/// The service sends a status whenever it changes.
+#[tokio::test]
+async fn a_call_that_streams_holds_its_lock_until_its_stream_ends() {
+    let (_store, layer) = by_method_name();
+    let mut client = health(layer.wait(Duration::ZERO)).await;
+    let watch = client.watch(HealthCheckRequest::default()).await;
+    let mut watch = watch.unwrap().into_inner();
+    assert!(watch.message().await.unwrap().is_some());
+    let refused = client.watch(HealthCheckRequest::default()).await;
+    assert_eq!(refused.unwrap_err().code(), Code::Aborted);
+    drop(watch);
+    eventually("the lock is free", Duration::from_secs(10), async || {
+        client.watch(HealthCheckRequest::default()).await
+    })
+    .await;
 }
 
 #[tokio::test]
