@@ -154,15 +154,14 @@ pub use wait::WaitPolicy;
 pub(crate) use admission::granted;
 pub(crate) use body::{local, whole};
 pub(crate) use confirm::{confirm, in_time};
-pub(crate) use policy::TenantOf;
 pub(crate) use request_lock::RequestLock;
 #[cfg(feature = "axum")]
 pub(crate) use respond::RejectionLog;
 pub(crate) use respond::{Head, Responder};
 pub(crate) use serve::{Claim, FinalResponse, NotAdmitted, Protocol, serve, under};
-pub(crate) use serve_settings::ServeSettings;
 #[cfg(feature = "axum")]
 pub(crate) use serve_settings::{MAX_HOLD, WAIT};
+pub(crate) use serve_settings::{ServeSettings, TenantOf};
 pub(crate) use service::service;
 pub(crate) use setters::{shared_setters, tenant_from};
 pub(crate) use take_body::{WholeBody, extract};

@@ -158,7 +158,7 @@ impl<C> IdempotencyLayer<C> {
     }
 
     fn of(self, tenant: Option<TenantOf>) -> IdempotencyLayer {
-        let Self { settings, .. } = self.change(|settings| settings.tenant = tenant);
+        let Self { settings, .. } = self.serve(|serve| serve.tenant = tenant);
         IdempotencyLayer {
             settings,
             clients: PhantomData,
@@ -197,11 +197,6 @@ impl<C> IdempotencyLayer<C> {
         F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     {
         self.of(Some(Arc::new(tenant)))
-    }
-
-    /// Allows requests without a [`tenant`](Self::tenant), which share their keys as [`shared`](Self::shared) says.
-    pub fn anonymous(self) -> Self {
-        self.change(|settings| settings.anonymous = true)
     }
 
     /// Serves the keys of all clients as one.

@@ -18,18 +18,9 @@ impl IdempotencySettings {
     ///
     /// The program has put no tenant into the request, and requests without one are not `anonymous`.
     pub(super) fn name(&self, parts: &Parts, keys: Keys) -> Result<(LockKey, Arc<str>), LockError> {
-        let tenant = match self.tenant.as_ref().map(|tenant| tenant(parts)) {
-            // A request without a tenant and the tenant with the empty name are two scopes.
-            Some(Some(tenant)) => format!("={tenant}"),
-            Some(None) if !self.anonymous => {
-                return Err(LockError::invalid(
-                    "a request has no tenant, so that it would share its idempotency keys with strangers: put the \
-                     authentication outside of `IdempotencyLayer` (axum runs the layer that is added last first), or call \
-                     `anonymous` if requests without a tenant are meant to share their keys",
-                ));
-            }
-            _ => String::new(),
-        };
+        // A request without a tenant and the tenant with the empty name are two scopes.
+        let tenant = self.serve.tenant(parts)?.map(|tenant| format!("={tenant}"));
+        let tenant = tenant.unwrap_or_default();
         let scope = [parts.method.as_str(), &route(parts), &tenant];
         let keys = keys.into_targets();
         let keys: SmallVec<[&LockKey; 1]> = keys.iter().map(ResourceKey::key).collect();

@@ -9,7 +9,7 @@ use super::key::idempotency_key;
 use super::local::LocalRecords;
 use crate::client::LockClient;
 use crate::key::AnyKey;
-use crate::layer::{OnCancel, OnMissing, ServeSettings, TenantOf};
+use crate::layer::{OnCancel, OnMissing, ServeSettings};
 use crate::limits::{self, FOR_EVER};
 use crate::lock::LockMode;
 use crate::telemetry::Seldom;
@@ -23,10 +23,6 @@ pub(super) struct IdempotencySettings {
     pub(super) serve: ServeSettings,
     pub(super) key: AnyKey,
     pub(super) on_missing: OnMissing,
-    /// Whose keys a request shares; `None`: those of all clients are one.
-    pub(super) tenant: Option<TenantOf>,
-    /// Whether requests without a tenant share their keys.
-    pub(super) anonymous: bool,
     /// In place of the default one.
     pub(super) fingerprint: Option<Arc<FingerprintOf>>,
     pub(super) retention: Duration,
@@ -49,8 +45,6 @@ impl IdempotencySettings {
             },
             key: AnyKey::new(idempotency_key()),
             on_missing: OnMissing::Skip,
-            tenant: None,
-            anonymous: false,
             fingerprint: None,
             retention: Duration::from_secs(24 * 60 * 60),
             record_if: Arc::new(|response| is_final(response.status)),

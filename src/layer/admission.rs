@@ -43,7 +43,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
             let known = parts.extensions.get::<RequestLock>();
             let is_nested = known.is_some();
             let owner = known.map_or_else(Owner::new, |known| known.owner.clone());
-            let mut request = self.request(parts, keys, mode, &owner, route);
+            let mut request = self.request(parts, keys, mode, &owner, route)?;
             let reads_only = request.is_read() || reads && request.is_exclusive();
             let on_unavailable = policy.on_unavailable(reads_only);
             let mut foreseen = Duration::ZERO;
@@ -92,9 +92,9 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
         mode: LockMode,
         owner: &Owner,
         route: &Route,
-    ) -> LockRequest {
+    ) -> Result<LockRequest, LockError> {
         let serve = &self.policy.serve;
-        let tenant = self.policy.tenant.as_ref().and_then(|of| of(parts));
+        let tenant = serve.tenant(parts)?;
         let mut targets = keys.into_targets();
         for target in &mut targets {
             target.or_mode(mode);
@@ -107,10 +107,10 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
             Err(targets) => serve.client.lock_all(targets),
         };
         let request = serve.request(request.owner(owner), serve.wait(parts), route);
-        match self.policy.fenced && request.has_exclusive() {
+        Ok(match self.policy.fenced && request.has_exclusive() {
             true => request.fenced(),
             false => request,
-        }
+        })
     }
 }
 

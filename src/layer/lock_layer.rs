@@ -110,7 +110,11 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
     /// A key `lock:order:42` of the tenant `acme` is `lock:order:42:@acme`, as [`ResourceKey::tenant`] makes it for a job. Take
     /// the tenant from the server's own state, such as an extension that the authentication has set, never from a header
     /// that the client controls: see [`tenant_from`](Self::tenant_from). The request's body ([`key::body`](crate::key::body)) is not
-    /// there. Requests for which the closure returns `None` lock the key as it is.
+    /// there.
+    ///
+    /// If the closure returns `None`, the authentication is probably on the wrong side of the layer. The request gets a 500
+    /// `lock-misconfigured`, the reason is logged as an error, and nothing runs, unless [`anonymous`](Self::anonymous) allows such
+    /// requests.
     ///
     /// [`ResourceKey::tenant`]: crate::lock::ResourceKey::tenant
     #[track_caller]
@@ -118,7 +122,7 @@ impl<const STREAMED: bool> DistributedLockLayer<STREAMED> {
     where
         F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     {
-        self.change(|policy| policy.tenant = Some(Arc::new(tenant)))
+        self.serve(|serve| serve.tenant = Some(Arc::new(tenant)))
     }
 
     tenant_from!(Self);

@@ -12,9 +12,6 @@ use crate::key::{AnyKey, DefaultKey, KeyError, Keys};
 use crate::lock::{LockKey, LockMode};
 use crate::telemetry::Seldom;
 
-/// The tenant of a request, by its head.
-pub(crate) type TenantOf = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
-
 /// Every setting of the layer that is not a type parameter.
 #[derive(Clone)]
 pub(super) struct Policy {
@@ -33,8 +30,6 @@ pub(super) struct Policy {
     /// `None`: reads have no policy of their own.
     pub(super) reads: Option<ReadPolicy>,
     pub(super) release_on: ReleaseOn,
-    /// Whose things a request locks.
-    pub(super) tenant: Option<TenantOf>,
     /// Limits the log of requests that continue without their lock.
     pub(super) unlocked: Arc<Seldom>,
 }
@@ -54,7 +49,6 @@ impl Policy {
             confirm: None,
             reads: None,
             release_on: ReleaseOn::default(),
-            tenant: None,
             unlocked: Arc::default(),
         }
     }

@@ -26,10 +26,17 @@ pub(crate) const MAX_HOLD: Duration = Duration::from_secs(300);
 /// How long a request waits for its lock, unless the program says so.
 pub(crate) const WAIT: Duration = Duration::from_secs(10);
 
+/// The tenant of a request, by its head.
+pub(crate) type TenantOf = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
+
 /// How a layer of this crate serves a request under its lock.
 #[derive(Clone)]
 pub(crate) struct ServeSettings {
     pub(crate) client: LockClient,
+    /// Whose things a request locks; `None`: those of all clients are one.
+    pub(crate) tenant: Option<TenantOf>,
+    /// Whether requests without a tenant share their keys.
+    pub(crate) anonymous: bool,
     pub(crate) wait: Arc<dyn WaitPolicy>,
     pub(crate) lease: Lease,
     /// `None`: the default.
@@ -49,6 +56,8 @@ impl ServeSettings {
     pub(crate) fn new(client: LockClient, wait: Duration, max_waiters: usize) -> Self {
         Self {
             client,
+            tenant: None,
+            anonymous: false,
             wait: Arc::new(wait),
             lease: Lease::default(),
             max_hold: None,
@@ -65,6 +74,25 @@ impl ServeSettings {
     /// Checks the settings; the error names what is wrong.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         limits::check(self.lease, self.max_hold)
+    }
+
+    /// The tenant of a request; `None`: it shares its keys with all such requests.
+    ///
+    /// # Errors
+    ///
+    /// The program has put no tenant into the request, and requests without one are not `anonymous`.
+    pub(crate) fn tenant(&self, parts: &Parts) -> Result<Option<String>, LockError> {
+        let Some(tenant) = &self.tenant else {
+            return Ok(None);
+        };
+        match tenant(parts) {
+            None if !self.anonymous => Err(LockError::invalid(
+                "a request has no tenant, so that it would share its keys with strangers: put the authentication outside of the \
+                 layer (axum runs the layer that is added last first), or call `anonymous` if requests without a tenant are meant \
+                 to share their keys",
+            )),
+            tenant => Ok(tenant),
+        }
     }
 
     /// How long a request may wait.

@@ -9,6 +9,11 @@ macro_rules! shared_setters {
             self.change(|settings| change(&mut settings.serve))
         }
 
+        /// Allows requests without a [`tenant`](Self::tenant): their keys are the same for all of them.
+        pub fn anonymous(self) -> Self {
+            self.serve(|serve| serve.anonymous = true)
+        }
+
         /// Sets the wait for the lock: a `Duration`, or a closure over `&Parts` that chooses it for each request. Zero: one attempt.
         ///
         /// The server does not always notice a disconnected client while its request waits (HTTP/1 with an unread body, or with any

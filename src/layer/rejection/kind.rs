@@ -76,7 +76,7 @@ kinds! {
     /// logged, not sent.
     RecordUnreadable = INTERNAL_SERVER_ERROR, "record-unreadable", DataLoss, "The response to the first such request cannot be read";
     /// The program requests the lock in a wrong way: 500 `lock-misconfigured`. The route lacks the parameter of the key, the
-    /// key is locked in another family of modes or has other data, or a handler writes inside its own read. The reason is
-    /// logged at error, not sent.
+    /// request has no tenant, the key is locked in another family of modes or has other data, or a handler writes inside its own read.
+    /// The reason is logged at error, not sent.
     Misconfigured = INTERNAL_SERVER_ERROR, "lock-misconfigured", Internal, "The resource cannot be locked as the server asks for it";
 }

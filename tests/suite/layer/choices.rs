@@ -7,8 +7,10 @@ use tokio::time::Instant;
 use tower::ServiceBuilder;
 use tower_distributed_lock::layer::{ConfirmedBy, LockTiming};
 use tower_distributed_lock::{LockMode, ReleaseOn, Resource, key};
+use tracing::Level;
 
-use super::{locking, orders, put, request, send, slow_orders, text};
+use super::{locking, orders, problem, put, request, send, slow_orders, text};
+use crate::support::Log;
 
 const ORDERS: Resource = Resource::new("lock:order");
 
@@ -29,7 +31,7 @@ async fn tenants_lock_things_of_their_own_and_a_job_finds_them() {
         .key(key::param(ORDERS, "id"))
         .tenant_from::<Tenant>()
         .wait(Duration::ZERO);
-    let app = orders().layer(layer);
+    let app = orders().layer(layer.clone());
     let of = |tenant| {
         let mut request = request("PUT", "/orders/42");
         request.extensions_mut().insert(Tenant(tenant));
@@ -37,8 +39,9 @@ async fn tenants_lock_things_of_their_own_and_a_job_finds_them() {
     };
     let locked = text(send(&app, of("acme")).await).await;
     assert_eq!(locked, "write lock:order:42:@acme");
+    let anonymous = orders().layer(layer.anonymous());
     assert_eq!(
-        text(put(&app, "/orders/42").await).await,
+        text(put(&anonymous, "/orders/42").await).await,
         "write lock:order:42"
     );
 
@@ -48,6 +51,21 @@ async fn tenants_lock_things_of_their_own_and_a_job_finds_them() {
     // Names of tenants do not leave their place.
     assert_eq!(send(&app, of("x:@acme")).await.status(), 200);
     job.release().await.unwrap();
+}
+
+/// The authentication is on the wrong side of the layer: its tenants would lock each other's things.
+#[tokio::test(start_paused = true)]
+async fn a_request_without_its_tenant_is_an_error_of_the_program_and_locks_nothing() {
+    let (log, _guard) = Log::at(Level::ERROR);
+    let (store, _locks, layer) = locking();
+    let app = orders().layer(layer.tenant_from::<Tenant>());
+    let (status, problem) = problem(put(&app, "/orders/42").await).await;
+    assert_eq!(
+        (status.as_u16(), &problem["type"]),
+        (500, &"lock-misconfigured".into())
+    );
+    assert_eq!(store.asked(), 0);
+    assert!(log.text().contains("tenant"), "{}", log.text());
 }
 
 #[tokio::test(start_paused = true)]
