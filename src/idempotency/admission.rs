@@ -71,7 +71,12 @@ impl IdempotencyLayer {
         let mut foreseen = Duration::ZERO;
         // Also if the key was found in the body, which is read then: one request too many does not ask the store.
         if !body.body.is_end_stream() && self.settings.local.get(&name).is_none() {
-            foreseen = serve.foresee(&mut request(), true).await?;
+            let record = in_time(Instant::now() + LOOK_UP, serve.client.record(&name));
+            foreseen = match serve.foresee(&mut request(), true).await {
+                // Those who wait may all be about to find the record.
+                Err(LockError::Overloaded) if matches!(record.await, Ok(Some(_))) => Duration::ZERO,
+                foreseen => foreseen?,
+            };
         }
         let (body, read, _room) = body
             .take::<WholeBody>(&serve.body_budget, parts, &name)
@@ -95,7 +100,7 @@ impl IdempotencyLayer {
         let owner = &RequestLock::of(&mut parts.extensions).owner;
         let left = until.saturating_duration_since(Instant::now());
         let request = request().owner(owner).wait(wait.min(left));
-        let guard = self.claim(request, until).await?;
+        let guard = self.claim(request, fingerprint, until).await?;
         let granted = Instant::now();
         // The response may have been recorded between the read and the grant. From here no other request records.
         let until = until.max(granted) + LAST_MOMENT;
@@ -118,17 +123,33 @@ impl IdempotencyLayer {
         Ok((body, claim))
     }
 
-    async fn claim(
+    /// Takes the lock of a request. Those who wait take it one after the other to look for the record, so the record may be there although
+    /// the wait was over before their turn.
+    async fn claim<B>(
         &self,
         mut request: LockRequest,
+        fingerprint: Fingerprint,
         until: Instant,
-    ) -> Result<LockGuard, Rejection> {
+    ) -> Result<LockGuard, NotAdmitted<B>> {
         // The one attempt of a wait that is spent has no two seconds of its own.
-        let acquired = in_time(until + LAST_MOMENT, granted(&mut request)).await;
-        acquired.map_err(|error| {
-            self.settings.serve.failed(&error);
-            Rejection::from(error).contended_as(RejectionKind::InProgress)
-        })
+        let error = match in_time(until + LAST_MOMENT, granted(&mut request)).await {
+            Ok(guard) => return Ok(guard),
+            Err(error) => error,
+        };
+        self.settings.serve.failed(&error);
+        if matches!(error, LockError::Busy { .. } | LockError::Overloaded) {
+            let until = Instant::now() + LAST_MOMENT;
+            let found = self.look_up(request.key(), fingerprint, until, |_| ());
+            match found.await {
+                Ok(Some(replay)) => return Err(NotAdmitted::Answer(replay.map(whole))),
+                Err(found) if found.kind() != RejectionKind::Unavailable => {
+                    return Err(found.into());
+                }
+                _ => {}
+            }
+        }
+        let refused = Rejection::from(error).contended_as(RejectionKind::InProgress);
+        Err(refused.into())
     }
 
     /// The recorded response to the request with this name and fingerprint. `refused` gets the error of the store.

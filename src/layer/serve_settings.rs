@@ -42,7 +42,7 @@ pub(crate) struct ServeSettings {
     /// `None`: the default.
     pub(crate) max_hold: Option<Duration>,
     pub(crate) max_waiters: usize,
-    /// Whether those who wait for a key hold it one after the other. Otherwise the end of one hold serves all of them.
+    /// Whether each of those who wait for a key holds it for as long as the first. Otherwise they hold it only to find its record.
     pub(crate) waiters_take_turns: bool,
     pub(crate) body_budget: BodyBudget,
     pub(crate) on_cancel: OnCancel,

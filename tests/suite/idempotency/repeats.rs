@@ -1,9 +1,10 @@
 //! Repeats of a request: afterwards, meanwhile, and with a different content.
 
+use std::future::pending;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tower_distributed_lock::{Lease, Rejection, RejectionKind};
+use tower_distributed_lock::{IdempotencyLayer, Lease, LockClient, Rejection, RejectionKind};
 
 use super::{Runs, is_replay, pay, payments, problem, remembering, request, send, settle, text};
 
@@ -41,6 +42,48 @@ async fn of_concurrent_duplicates_one_runs_and_all_get_its_answer() {
         assert_eq!(text(answer).await, "run 1");
     }
     assert_eq!(runs.count(), 1);
+}
+
+/// They take the key one after the other, and each look-up takes its time.
+#[tokio::test(start_paused = true)]
+async fn a_repeat_whose_turn_does_not_come_in_time_is_answered_by_the_record_that_is_there() {
+    let (store, _locks, layer) = remembering();
+    let app = payments(&Runs::default()).layer(layer.wait(Duration::from_millis(1500)));
+    store.delay_reads([Duration::from_millis(50); 100]);
+    let answers = join_all((0..30).map(|_| pay(&app))).await;
+    let replays = answers.iter().filter(|answer| is_replay(answer)).count();
+    assert_eq!(replays, 29);
+}
+
+/// More wait in this process than may, and the first request was served in another one.
+#[tokio::test(start_paused = true)]
+async fn a_repeat_that_finds_the_queue_full_is_answered_by_the_record_that_is_there() {
+    for body in ["{}", ""] {
+        let (store, locks, layer) = remembering();
+        let runs = Runs::default();
+        let elsewhere = IdempotencyLayer::new(LockClient::new(store)).shared();
+        let elsewhere = payments(&runs).layer(elsewhere);
+        let app = payments(&runs).layer(layer);
+        let refused = async {
+            settle().await;
+            for _ in 0..70 {
+                let key = "idempotency:POST:/payments::idempotency-key:k";
+                let waiting = locks.lock(key).acquire();
+                tokio::spawn(async {
+                    let _guard = waiting.await;
+                    pending::<()>().await;
+                });
+            }
+            settle().await;
+            send(&app, request("k", body)).await
+        };
+        let (first, refused) = tokio::join!(send(&elsewhere, request("k", body)), refused);
+        assert_eq!(first.status(), 201);
+        assert_eq!(problem(refused).await.1["type"], "lock-overloaded");
+        let repeat = send(&app, request("k", body)).await;
+        assert!(is_replay(&repeat), "{}", repeat.status());
+        assert_eq!(runs.count(), 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]
