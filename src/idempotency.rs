@@ -62,7 +62,7 @@
 //! | the lock was lost, or the store did not confirm the record | 500 `lock-lost`, `"outcome": "unknown"` |
 //! | the request has no tenant, although the program sets a [`tenant`](IdempotencyLayer::tenant) | 500 `lock-misconfigured` |
 //! | another program wrote the record | 500 `record-unreadable` |
-//! | the store does not answer, too many requests wait, or their bodies have no room | 503, with `Retry-After` |
+//! | the store does not answer, the lock is lost before the handler begins, too many requests wait, or their bodies have no room | 503, with `Retry-After` |
 //!
 //! # What is recorded
 //!

@@ -108,6 +108,7 @@ impl IdempotencyLayer {
             guard.discard();
             return Err(NotAdmitted::Answer(replay.map(whole)));
         }
+        self.may_begin(&guard)?;
         // Without its owner, so that it cannot be shared: the record needs the last share.
         RequestLock::of(&mut parts.extensions).lock = Some(guard.handle());
         let context = RecordContext {
@@ -150,6 +151,17 @@ impl IdempotencyLayer {
         }
         let refused = Rejection::from(error).contended_as(RejectionKind::InProgress);
         Err(refused.into())
+    }
+
+    /// Whether work may begin under `guard`: the second read may have taken longer than the lease, or the client may have been shut
+    /// down.
+    fn may_begin(&self, guard: &LockGuard) -> Result<(), Rejection> {
+        let error = match self.settings.serve.client.is_shut_down() {
+            true => LockError::Shutdown,
+            false if guard.is_lost() => LockError::Lost,
+            false => return Ok(()),
+        };
+        Err(Rejection::new(RejectionKind::Unavailable).with_cause(error))
     }
 
     /// The recorded response to the request with this name and fingerprint. `refused` gets the error of the store.

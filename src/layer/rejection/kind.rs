@@ -47,7 +47,8 @@ kinds! {
     NoPermit = TOO_MANY_REQUESTS, "no-permit", ResourceExhausted, "As many requests as may use the resource at a time are using it";
     /// Too many requests wait for this lock already: 503 `lock-overloaded`.
     Overloaded = SERVICE_UNAVAILABLE, "lock-overloaded", ResourceExhausted, "Too many requests wait for the resource";
-    /// The store could not be reached or refused; nothing was held: 503 `lock-unavailable`.
+    /// The store could not be reached or refused, or the lock had ended before the handler began, which did not run: 503
+    /// `lock-unavailable`.
     Unavailable = SERVICE_UNAVAILABLE, "lock-unavailable", Unavailable, "The resource cannot be locked at the moment";
     /// The lock was lost, or its release was not confirmed; the handler's work may have overlapped with other work, and its
     /// response was withheld: 500 `lock-lost`.

@@ -194,6 +194,43 @@ async fn a_record_that_the_store_does_not_return_is_503_in_two_seconds_and_the_h
     }
 }
 
+/// The lock ended while the record was read under it, or the client was shut down, whose holds are kept as long as another handler runs.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_has_ended_before_the_handler_is_503_and_the_handler_is_not_called() {
+    const LATE: Duration = Duration::from_millis(500);
+    for shuts_down in [false, true] {
+        let (store, locks, layer) = remembering();
+        let runs = Runs::default();
+        let layer = match shuts_down {
+            true => layer,
+            false => layer.lease(Lease::Fixed(LATE / 2)),
+        };
+        let app = payments(&runs).layer(layer);
+        if shuts_down {
+            let other = app.clone();
+            tokio::spawn(async move { super::send(&other, super::request("other", "{}")).await });
+            settle().await;
+        }
+        let others = runs.count();
+        store.delay_reads([Duration::ZERO, LATE]);
+        let shutdown = async {
+            settle().await;
+            if shuts_down {
+                locks.shutdown(10 * LATE).await.unwrap();
+            }
+        };
+        let (answer, ()) = tokio::join!(pay(&app), shutdown);
+        let (status, problem) = problem(answer).await;
+        assert_eq!(
+            (status, &problem["type"]),
+            (503, &"lock-unavailable".into())
+        );
+        assert_eq!(runs.count(), others);
+        settle().await;
+        assert_eq!(locks.keys_in_use(), 0);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_reads_of_a_record_count_as_waiting() {
     const LATE: Duration = Duration::from_millis(1900);
