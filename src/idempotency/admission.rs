@@ -61,11 +61,10 @@ impl IdempotencyLayer {
         let (name, scope) = self.settings.name(parts, keys)?;
         let name = serve.client.named(name);
         let outer = parts.extensions.get::<IdempotencyKey>();
-        let Some(key) = IdempotencyKey::claimed(name.clone(), outer) else {
+        if outer.is_some_and(|outer| outer.covers(&name)) {
             // A layer further out holds the lock of this name for this request, which would wait for itself.
             return Err(NotAdmitted::Bypass(body.body));
-        };
-        parts.extensions.insert(key);
+        }
         let wait = serve.wait(parts);
         let request = || serve.request(serve.client.lock(&name), wait, route);
         let mut foreseen = Duration::ZERO;
@@ -85,6 +84,9 @@ impl IdempotencyLayer {
             Some(fingerprint) => fingerprint(parts, &read),
             None => Fingerprint::of(parts, &read),
         };
+        let outer = parts.extensions.remove();
+        let key = IdempotencyKey::within(outer, name.clone(), fingerprint);
+        parts.extensions.insert(key);
         // The record answers clients that accept other encodings.
         parts.headers.remove(ACCEPT_ENCODING);
         let began = Instant::now() - foreseen;

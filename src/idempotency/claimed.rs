@@ -2,15 +2,17 @@
 
 use std::fmt;
 
+use super::fingerprint::Fingerprint;
 use crate::lock::LockKey;
 
 /// The name under which an [`IdempotencyLayer`](super::IdempotencyLayer) keeps the record of a request: its method and route, its tenant
 /// and its key.
 ///
-/// It is in the extensions of each request that the layer has claimed, and an axum handler extracts it. Two requests have the same
-/// name exactly if the layer takes one for a repeat of the other. So it is the key to write into the handler's own transaction: see
+/// It is in the extensions of each request that the layer has claimed, and an axum handler extracts it. The layer takes a request for
+/// a repeat of another one if both have this name and the same [`fingerprint`](Self::fingerprint). So these two belong into the handler's
+/// own transaction: see
 /// [the guide](https://github.com/tower-distributed-lock/tower-distributed-lock/blob/main/docs/guide/exactly_once.md). The raw
-/// header is not, because it lacks the tenant, and `"k"` and `k` are one key.
+/// header does not, because it lacks the tenant, and `"k"` and `k` are one key.
 ///
 /// A request without a key passes the layer unclaimed: extract an `Option<IdempotencyKey>` there, or set
 /// [`required`](super::IdempotencyLayer::required). Of several layers, it is the name of the innermost one.
@@ -22,7 +24,7 @@ use crate::lock::LockKey;
 /// use tower_distributed_lock::idempotency::IdempotencyKey;
 ///
 /// async fn pay(key: IdempotencyKey) -> String {
-///     // INSERT INTO done (key, …) VALUES ($1, …) ON CONFLICT DO NOTHING
+///     // INSERT INTO done (key, request, …) VALUES ($1, $2, …) ON CONFLICT DO NOTHING
 ///     format!("paid under {key}")
 /// }
 /// # let locks = LockClient::new(MemoryStore::new());
@@ -33,21 +35,41 @@ use crate::lock::LockKey;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey {
     name: LockKey,
+    fingerprint: Fingerprint,
     /// The names of layers further out.
     outer: Vec<LockKey>,
 }
 
 impl IdempotencyKey {
-    /// The key of `name`, in a request that already has the key `outer`. `None`: a layer further out has claimed that name.
-    pub(super) fn claimed(name: LockKey, outer: Option<&Self>) -> Option<Self> {
-        let mut names = outer.map_or_else(Vec::new, |outer| outer.outer.clone());
-        names.extend(outer.map(|outer| outer.name.clone()));
-        (!names.contains(&name)).then_some(Self { name, outer: names })
+    /// The key of a request that already has the key `outer`.
+    pub(super) fn within(outer: Option<Self>, name: LockKey, fingerprint: Fingerprint) -> Self {
+        let mut names = Vec::new();
+        if let Some(outer) = outer {
+            names = outer.outer;
+            names.push(outer.name);
+        }
+        Self {
+            name,
+            fingerprint,
+            outer: names,
+        }
+    }
+
+    /// Whether the layer of this key or one further out has claimed that name.
+    pub(super) fn covers(&self, name: &LockKey) -> bool {
+        self.name == *name || self.outer.contains(name)
     }
 
     /// The name of the record.
     pub fn as_str(&self) -> &str {
         self.name.as_str()
+    }
+
+    /// The digest (SHA-256) of what makes a request with this name a repeat: by default method, host, path, query, content type, content
+    /// encoding and body, or what [`IdempotencyLayer::fingerprint`](super::IdempotencyLayer::fingerprint) says. While the record exists,
+    /// the layer compares it; a handler whose own row outlives the record does so itself, and answers 422 if it differs.
+    pub fn fingerprint(&self) -> &[u8] {
+        &self.fingerprint.0
     }
 
     /// The key of the record and of its lock, such as [`LockAdmin`](crate::LockAdmin) takes it.

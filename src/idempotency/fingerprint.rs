@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::key::{original_path, original_query};
 
 /// A digest of a request. Two requests with one fingerprint are repeats of each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Fingerprint(pub(super) [u8; 32]);
 
 impl Fingerprint {

@@ -24,8 +24,9 @@ fn app(bank: Bank, locks: LockClient) -> Router {
 /// tenant has its own.
 async fn handle(State(bank): State<Bank>, key: IdempotencyKey) -> Result<String, StatusCode> {
     step::reached("claimed");
-    let paid = bank.pay(key.to_string(), 30).await;
-    paid.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+    let paid = bank.pay(&key, 30).await;
+    let paid = paid.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    paid.ok_or(StatusCode::UNPROCESSABLE_ENTITY)
 }
 
 /// Sends one request to the app, as a client would.
@@ -64,6 +65,20 @@ mod tests {
         }
         let answer = "paid: balance 70".to_owned();
         assert_eq!(answers, [(false, answer.clone()), (true, answer)]);
+    }
+
+    /// The record is lost, and the client uses its key again for another payment.
+    #[tokio::test]
+    async fn a_key_that_is_used_for_another_request_gets_no_receipt_of_the_first() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let bank = Bank::open(&folder.path().join("bank.db")).await.unwrap();
+        for (body, status) in [("first", 200), ("second", 422), ("first", 200)] {
+            let app = app(bank.clone(), LockClient::new(MemoryStore::new()));
+            let request = Request::post("/payments").header("idempotency-key", "order-42");
+            let request = request.body(Body::from(body)).unwrap();
+            let response = app.oneshot(request).await.unwrap();
+            assert_eq!(response.status(), status, "{body}");
+        }
     }
 
     /// The database takes two spellings for one key, as the layer does, even if the record is lost.

@@ -63,6 +63,20 @@ async fn a_handler_gets_the_name_under_which_the_record_is_kept() {
     assert!(record.is_some(), "nothing is recorded under {name}");
 }
 
+/// The handler keeps it beside the name: after the record is lost, it still tells a repeat from another request.
+#[tokio::test(start_paused = true)]
+async fn a_handler_gets_the_fingerprint_that_tells_a_repeat_from_another_request() {
+    let fingerprint = async |body: &str| {
+        let (_store, _locks, layer) = remembering();
+        let told = async |key: IdempotencyKey| format!("{:?}", key.fingerprint());
+        let app = Router::new().route("/payments", post(told)).layer(layer);
+        text(send(&app, request("k", body)).await).await
+    };
+    let first = fingerprint("1").await;
+    assert_eq!(fingerprint("1").await, first);
+    assert_ne!(fingerprint("2").await, first);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_name_of_a_record_begins_with_the_name_space() {
     let locks = LockClient::builder(MemoryStore::new()).namespace("prod");
