@@ -78,10 +78,10 @@
 //! a warning, once a minute. A body that ends before its `Content-Length` is not recorded either, and its client sees an error
 //! instead of a response that looks whole.
 //!
-//! A record leaves out the headers that belong to one answer: hop-by-hop headers, `Date`, `Server-Timing`, trace and request ids, and
-//! CORS headers, so CORS belongs outside of this layer. It leaves out `Set-Cookie` unless the handler says [`Recording::WithCookies`].
-//! Compression belongs outside too: the layer removes `Accept-Encoding` from the request, because clients that accept other encodings
-//! may get the record.
+//! A record leaves out the headers that belong to one answer: hop-by-hop headers, `Date`, `Age`, `Via`, `Server-Timing`, `Retry-After`,
+//! rate limits, trace and request ids, and CORS headers, so CORS belongs outside of this layer. It leaves out `Set-Cookie` unless the
+//! handler says [`Recording::WithCookies`]. Compression belongs outside too: the layer removes `Accept-Encoding` from the request,
+//! because clients that accept other encodings may get the record.
 //!
 //! # What records cost
 //!

@@ -90,17 +90,21 @@ fn read(record: &Bytes, rest: &[u8]) -> Option<(Fingerprint, Response<Bytes>)> {
 /// Whether a header belongs to one connection, moment, trace or caller, so that a repeat must not get it.
 fn is_of_one_answer(name: &HeaderName) -> bool {
     let name = name.as_str();
-    let begins = ["access-control-", "ratelimit", "x-b3-"];
+    let begins = ["access-control-", "ratelimit", "x-b3-", "x-ratelimit-"];
     let ends = ["correlation-id", "request-id", "requestid", "trace-id"];
     begins.iter().any(|begin| name.starts_with(begin))
         || ends.iter().any(|end| name.ends_with(end))
         || matches!(
             name,
-            "b3" | "cf-ray"
+            "age"
+                | "b3"
+                | "cf-ray"
                 | "connection"
                 | "date"
                 | "keep-alive"
+                | "proxy-authenticate"
                 | "proxy-connection"
+                | "retry-after"
                 | "sentry-trace"
                 | "server-timing"
                 | "te"
@@ -110,6 +114,7 @@ fn is_of_one_answer(name: &HeaderName) -> bool {
                 | "trailer"
                 | "transfer-encoding"
                 | "upgrade"
+                | "via"
                 | "x-cloud-trace-context"
         )
 }
