@@ -116,7 +116,9 @@ impl Rejection {
         self.kind
     }
 
-    /// The status that the layer answers with.
+    /// The status that the layer answers with: that of the response whose extensions have this rejection, even after
+    /// [`rejection`](super::DistributedLockLayer::rejection). For a gRPC call, whose response is a 200, it is the status that HTTP
+    /// would have.
     pub fn status(&self) -> StatusCode {
         self.status
     }

@@ -46,6 +46,11 @@ impl Responder {
         if head.method == Method::HEAD {
             leave_out_body(&mut response);
         }
+        let rejection = match response.headers().contains_key("grpc-status") {
+            // Its HTTP status is 200 whatever the cause is.
+            true => rejection,
+            false => rejection.with_status(response.status()),
+        };
         response.extensions_mut().insert(rejection);
         response.map(ResponseBody::local)
     }

@@ -17,7 +17,8 @@ use tonic::transport::{Channel, Server};
 use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
-use tower_distributed_lock::{DistributedLockLayer, OnCancel, ReleaseOn, key};
+use tower::{Layer, ServiceExt};
+use tower_distributed_lock::{DistributedLockLayer, OnCancel, Rejection, ReleaseOn, key};
 use tower_service::Service;
 use tracing::Level;
 
@@ -103,6 +104,21 @@ async fn a_refusal_is_a_grpc_status() {
     assert_eq!(
         (unavailable.code(), unavailable.message()),
         (Code::Unavailable, "lock-unavailable")
+    );
+}
+
+/// Its response is a 200, which tells a layer further out nothing.
+#[tokio::test(start_paused = true)]
+async fn the_rejection_of_a_call_has_the_status_that_http_would_have() {
+    let (store, layer) = by_method_name();
+    store.unplug(true);
+    let call = Request::post("/chat.v1.Chat/Talk").body(tonic::body::Body::empty());
+    let service = layer.layer(Chat::<true>);
+    let refused = service.oneshot(call.unwrap()).await.unwrap();
+    let rejection = refused.extensions().get::<Rejection>().unwrap();
+    assert_eq!(
+        (refused.status().as_u16(), rejection.status().as_u16()),
+        (200, 503)
     );
 }
 
