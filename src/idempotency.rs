@@ -32,9 +32,10 @@
 //! 1. Requests that do not write (GET, HEAD, QUERY, OPTIONS, TRACE, CONNECT) pass. Requests without a
 //!    [`key`](IdempotencyLayer::key) pass too, unless it is [`required`](IdempotencyLayer::required). The layer does not read their
 //!    bodies.
-//! 2. The layer reads the body, up to axum's `DefaultBodyLimit` (2 MiB if it is not set, or without axum). Method, host (without its
-//!    port), path, query, content type, content encoding and body make the [`fingerprint`](IdempotencyLayer::fingerprint) of the
-//!    request. The boundary of a multipart form is left out, because a client's library draws a new one for each attempt.
+//! 2. The layer reads the body, up to axum's `DefaultBodyLimit` (2 MiB if it is not set, or without axum), and never more than 64 MiB.
+//!    Method, host (without its port), path, query, content type, content encoding and body make the
+//!    [`fingerprint`](IdempotencyLayer::fingerprint) of the request. The boundary of a multipart form is left out, because a client's
+//!    library draws a new one for each attempt.
 //! 3. The layer reads the record of the key. If there is one, it is the answer, with `Idempotent-Replayed: true`. Records do not
 //!    change, so a replay needs no lock.
 //! 4. Otherwise the layer takes the lock of the key, and reads the record again.

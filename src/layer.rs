@@ -65,8 +65,8 @@
 //!
 //! Outer to inner: request id, trace, catch-panic, CORS, timeout, authentication and signature checks, rate and body limits,
 //! **lock**, handler. A lock before authentication can be held by any client. Keep `wait` below the timeout, otherwise the timeout
-//! answers first. The layer reads bodies up to axum's `DefaultBodyLimit`, and does not see one that is further in, such as that of a
-//! handler.
+//! answers first. The layer reads bodies up to axum's `DefaultBodyLimit`, and never more than 64 MiB. It does not see a limit that is
+//! further in, such as that of a handler.
 //!
 //! The layer must be able to make a request's body of the bytes that it has read, as `axum::body::Body` can be made. In one
 //! `ServiceBuilder`, a layer that makes another type of the body (a body limit, a body time-out, decompression) therefore does not

@@ -22,9 +22,9 @@ use crate::layer::{OnMissing, TenantOf, service, shared_setters, tenant_from};
 /// [`shared`](Self::shared).
 ///
 /// By default the key is the header `Idempotency-Key`, which may be absent; a repeat waits 3 s for the first request; a record is kept
-/// for a day; recorded responses may have 64 KiB. Request bodies may be as long as axum's `DefaultBodyLimit` says (2 MiB). A handler
-/// runs to its end even if its client hangs up, for up to 5 min, or its lease if that is longer: work that takes longer belongs in a
-/// job. Of each key, 64 repeats may wait in a process.
+/// for a day; recorded responses may have 64 KiB. Request bodies may be as long as axum's `DefaultBodyLimit` says (2 MiB), up to 64 MiB. A
+/// handler runs to its end even if its client hangs up, for up to 5 min, or its lease if that is longer: work that takes longer belongs
+/// in a job. Of each key, 64 repeats may wait in a process.
 ///
 /// # Panics
 ///

@@ -10,7 +10,7 @@ use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
-use super::rejection::RejectionKind;
+use super::rejection::{Rejection, RejectionKind};
 use crate::error::BoxError;
 
 /// The longest body that is read (bytes), even if axum has no limit.
@@ -25,32 +25,35 @@ const DRAINED: usize = 256 * 1024;
 /// The time limit for that.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// Reads a body to its end, within a limit of time and of length, which is axum's `DefaultBodyLimit`. Trailers are dropped.
+/// Reads a body to its end, within a limit of time and of length, which is axum's `DefaultBodyLimit` up to [`LONGEST`]. Trailers are
+/// dropped.
 ///
 /// # Errors
 ///
-/// [`RejectionKind::BodyTooLarge`], [`RejectionKind::BodyTimeout`], or [`RejectionKind::BodyUnreadable`].
-pub(super) async fn read<B>(parts: &mut Parts, body: B) -> Result<Bytes, RejectionKind>
+/// [`RejectionKind::BodyTooLarge`], with the limit, [`RejectionKind::BodyTimeout`], or [`RejectionKind::BodyUnreadable`].
+pub(super) async fn read<B>(parts: &mut Parts, body: B) -> Result<Bytes, Rejection>
 where
     B: Body<Error: Into<BoxError>>,
 {
     let limit = limit(parts).min(LONGEST);
+    let too_large = || {
+        let detail = format!("a body that is read before its lock may have {limit} bytes");
+        Rejection::new(RejectionKind::BodyTooLarge).with_detail(Some(detail.into()))
+    };
     if body.size_hint().lower() > limit as u64 {
         // Not drained: the first read would have the server ask for a body that the client has not begun to send.
-        return Err(RejectionKind::BodyTooLarge);
+        return Err(too_large());
     }
     let mut body = pin!(body);
     let reading = Limited::new(body.as_mut(), limit).collect();
     match timeout(TIME_LIMIT, reading).await {
         Ok(Ok(read)) => Ok(read.to_bytes()),
-        Ok(Err(error)) => {
-            let kind = failure(&*error);
-            if kind == RejectionKind::BodyTooLarge {
-                let _ = timeout(DRAIN_TIME, drain(body)).await;
-            }
-            Err(kind)
+        Ok(Err(error)) if is_too_large(&*error) => {
+            let _ = timeout(DRAIN_TIME, drain(body)).await;
+            Err(too_large())
         }
-        Err(_) => Err(RejectionKind::BodyTimeout),
+        Ok(Err(_)) => Err(Rejection::new(RejectionKind::BodyUnreadable)),
+        Err(_) => Err(Rejection::new(RejectionKind::BodyTimeout)),
     }
 }
 
@@ -75,13 +78,10 @@ fn limit(_: &mut Parts) -> usize {
     2 * 1024 * 1024
 }
 
-/// Why a body could not be read to its end. A limit outside of the layer may have cut it off.
-fn failure(error: &(dyn Error + 'static)) -> RejectionKind {
+/// Whether a body could not be read to its end because it is too long. A limit outside of the layer may have cut it off.
+fn is_too_large(error: &(dyn Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |&error| error.source());
-    match causes.any(|cause| cause.is::<LengthLimitError>()) {
-        true => RejectionKind::BodyTooLarge,
-        false => RejectionKind::BodyUnreadable,
-    }
+    causes.any(|cause| cause.is::<LengthLimitError>())
 }
 
 /// Reads the body for a short time. If the connection is closed while the client writes, it is reset and the answer is

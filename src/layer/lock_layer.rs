@@ -20,9 +20,8 @@ use crate::lock::LockMode;
 ///
 /// By default the key is the matched axum route with its parameters, or the path ([`DefaultKey`](crate::key::DefaultKey)); GET, HEAD
 /// and QUERY read, OPTIONS, TRACE and CONNECT pass without a lock, other methods write (on a store without read-write locks, reads
-/// take the key for themselves too); a body is read first, up to axum's
-/// `DefaultBodyLimit` (2 MiB); a request waits up to 10 s, its lease of 30 s is renewed for up to 5 min, and 1024 requests may wait
-/// for a key.
+/// take the key for themselves too); a body is read first, up to axum's `DefaultBodyLimit` (2 MiB, and never more than 64 MiB); a request
+/// waits up to 10 s, its lease of 30 s is renewed for up to 5 min, and 1024 requests may wait for a key.
 ///
 /// On axum, add it by `Router::route_layer`, after the routes that it locks. `Router::layer` makes every path of the router
 /// depend on the store, even `/healthz` and 404.
@@ -73,9 +72,9 @@ impl DistributedLockLayer {
     ///
     /// **A slow sender then holds the lock**, until [`max_hold`](Self::max_hold) is over. Without this, bodies are read before the
     /// lock is requested, so that a slow sender holds no lock, and a client that disconnects while its request waits is noticed at
-    /// once. A body longer than axum's `DefaultBodyLimit` (2 MiB if it is not set, or without axum) gets a 413, a body that takes
-    /// longer than a minute a 400. A `DefaultBodyLimit` further in, such as that of a handler, is not seen: set it outside of this
-    /// layer. Trailers of the request are dropped, and a request without a lock keeps its body.
+    /// once. A body longer than axum's `DefaultBodyLimit` (2 MiB if it is not set, or without axum), or than 64 MiB whatever that limit is,
+    /// gets a 413, a body that takes longer than a minute a 400. A `DefaultBodyLimit` further in, such as that of a handler, is not seen:
+    /// set it outside of this layer. Trailers of the request are dropped, and a request without a lock keeps its body.
     ///
     /// **A client that waits for an answer before its body ends needs this.** The messages of a gRPC call are left to the handler in
     /// any case if the route, nested or not, is that of a service of tonic: `/<package>.<Service>/{*rest}`, where the package may be

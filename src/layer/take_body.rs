@@ -57,7 +57,7 @@ pub trait TakesBody<B>: Take<B> {}
 impl<B, L: Take<B>> TakesBody<B> for L {}
 
 mod sealed {
-    use super::{Bytes, Content, Parts, RejectionKind};
+    use super::{Bytes, Content, Parts, Rejection};
 
     /// How a layer takes a body.
     pub trait Take<B> {
@@ -68,7 +68,7 @@ mod sealed {
         fn read(
             parts: &mut Parts,
             body: B,
-        ) -> impl Future<Output = Result<(B, Bytes), RejectionKind>> + Send;
+        ) -> impl Future<Output = Result<(B, Bytes), Rejection>> + Send;
     }
 }
 
@@ -88,7 +88,7 @@ impl<B: Send> Take<B> for DistributedLockLayer<true> {
         Content::Left
     }
 
-    async fn read(_: &mut Parts, body: B) -> Result<(B, Bytes), RejectionKind> {
+    async fn read(_: &mut Parts, body: B) -> Result<(B, Bytes), Rejection> {
         Ok((body, Bytes::new()))
     }
 }
@@ -111,7 +111,7 @@ where
         }
     }
 
-    async fn read(parts: &mut Parts, body: B) -> Result<(B, Bytes), RejectionKind> {
+    async fn read(parts: &mut Parts, body: B) -> Result<(B, Bytes), Rejection> {
         WholeBody::read(parts, body).await
     }
 }
@@ -158,7 +158,7 @@ where
         }
     }
 
-    async fn read(parts: &mut Parts, body: B) -> Result<(B, Bytes), RejectionKind> {
+    async fn read(parts: &mut Parts, body: B) -> Result<(B, Bytes), Rejection> {
         // Boxed, because most requests have no body, and it is large.
         let bytes = Box::pin(read(parts, body)).await?;
         Ok((bytes.clone().into(), bytes))
@@ -188,7 +188,7 @@ impl<B: Send> Payload<B> {
         let (body, bytes) = match self.content {
             Content::Left => (self.body, Bytes::new()),
             Content::Read(bytes) => (self.body, bytes),
-            Content::Unread => L::read(parts, self.body).await.map_err(Rejection::new)?,
+            Content::Unread => L::read(parts, self.body).await?,
         };
         match budget.room(key, bytes.len()) {
             Some(room) => Ok((body, bytes, room)),
@@ -216,7 +216,7 @@ pub(crate) fn extract<L: Take<B>, B: Send>(
                 if client.is_shut_down() {
                     return Err(LockError::Shutdown.into());
                 }
-                let (read, bytes) = L::read(parts, body).await.map_err(Rejection::new)?;
+                let (read, bytes) = L::read(parts, body).await?;
                 (body, content) = (read, Content::Read(bytes));
             }
             if let Content::Read(bytes) = &content {
