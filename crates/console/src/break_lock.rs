@@ -27,7 +27,7 @@ struct BreakRequest {
     key: String,
     /// The key again, as the user has typed it.
     confirm: String,
-    /// The ids of the holders that the user has seen: no other is ended.
+    /// The ids of the holders that the user has seen. If there is another one just before the break, none is ended.
     holders: Vec<String>,
 }
 

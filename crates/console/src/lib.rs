@@ -44,9 +44,10 @@
 //! # Breaking a lock
 //!
 //! It is off, unless [`Console::allow_force_unlock`] is called. The user must type the key's name, and the request has the ids of
-//! the holders that the page has shown: if another one holds the lock by then, nothing is broken. The request is a `POST` with
-//! a JSON body that a browser sends from the page itself only: one with another `Sec-Fetch-Site` than `same-origin`, or with
-//! neither that nor an `Origin` of the same host, is refused (one log line a minute). A break is logged as a warning with the address of the caller (from
+//! the holders that the page has shown: if another one holds the lock by then, nothing is broken. That is a look before the break, and
+//! not one step with it: a holder that comes in the milliseconds between the two is ended too. The request is a `POST` with a JSON body
+//! that a browser sends from the page itself only: one with another `Sec-Fetch-Site` than `same-origin`, or with neither that nor an
+//! `Origin` of the same host, is refused (one log line a minute). A break is logged as a warning with the address of the caller (from
 //! [`ConnectInfo`](axum::extract::ConnectInfo), where the server provides it), and the answer has the state before.
 //!
 //! The page sets a `Content-Security-Policy` without inline code and without other origins. Names of locks are text, never
