@@ -25,6 +25,10 @@ use crate::telemetry::Route;
 /// slow sender holds it for those 5 min. `Locked<Json<_>>` reads the body first, and so does the layer. A handler with another
 /// body takes the lock itself, as `replace` does below.
 ///
+/// **Two `Locked` in one signature hold the first key while they wait for the second**, so two requests that name them in another order
+/// wait for each other until a wait is over. Extract one [`Lockable`] instead, which requests both keys by
+/// [`locks.lock_all(…)`](LockClient::lock_all).
+///
 /// The handler owns the guard. **A handler that does not await [`LockGuard::release`] is answered unconfirmed**: its guard releases
 /// when it is dropped, in the background, and the response goes out without a confirmation. A layer confirms every response.
 ///
