@@ -20,6 +20,8 @@ use crate::table::{KeyAt, Next, Task, Terms};
 
 mod listening;
 mod pending;
+#[cfg(test)]
+mod tests;
 
 use listening::Listening;
 pub(crate) use pending::{Pending, answered_late, attempt, held};
@@ -125,8 +127,8 @@ impl Contending {
                     after,
                     behind,
                 } => match (self.rests_until, after) {
-                    (Some(until), _) if now < until => self.rest(until).await,
-                    (None, Some(after)) if now < after && !self.has_yielded => {
+                    (Some(until), _) => self.rest(until).await,
+                    (None, Some(after)) if !self.has_yielded => {
                         self.has_yielded = true;
                         self.prepare(&terms);
                         self.listen(LAST_MOMENT).await;
