@@ -19,6 +19,8 @@ use crate::table::SHARDS;
 
 mod checks;
 mod renewals;
+#[cfg(test)]
+mod tests;
 
 use checks::Checks;
 use renewals::Renewals;
