@@ -294,15 +294,4 @@ impl Future for Releasing {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::panic::{RefUnwindSafe, UnwindSafe};
-
-    use super::*;
-
-    /// The compiler checks it.
-    #[test]
-    fn a_handle_can_be_used_where_panics_are_caught() {
-        fn can_be_used<T: UnwindSafe + RefUnwindSafe>() {}
-        can_be_used::<LockHandle>();
-    }
-}
+mod tests;

@@ -1,13 +1,15 @@
-//! When the keeper is woken for a visit, and the release of a hold that others share.
+//! When the keeper is woken for a visit, the release of a hold that others share, and one whose caller leaves.
 
 use futures_util::FutureExt;
 use tokio::time::advance;
 
 use super::*;
+use crate::error::StoreErrorKind;
 use crate::guard::LockGuard;
 use crate::lock::{Lease, Owner};
 use crate::store::Record;
 use crate::store::memory::MemoryStore;
+use crate::store::scripted::Script;
 use crate::{LockClient, LockRequest};
 
 fn agenda() -> Agenda {
@@ -79,4 +81,18 @@ async fn a_share_beside_others_leaves_no_record() {
     );
     let released = second.end(record()).in_time().await;
     released.expect("it is the last one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_caller_leaves_is_repeated_until_it_is_decided() {
+    let (mut script, locks) = Script::client(0);
+    let guard = script.grant(locks.lock("k")).await;
+    let releasing = tokio::spawn(guard.release());
+    let (_, reply) = script.release().await;
+    releasing.abort();
+    drop(releasing.await);
+    reply.fail(StoreErrorKind::Unreachable);
+    let (_, reply) = script.release().await;
+    reply.send(vec![HoldStatus::Held.into()]);
+    script.is_quiet(LEASE).await;
 }

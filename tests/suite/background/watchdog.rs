@@ -10,6 +10,7 @@ use tower_distributed_lock::{Lease, LockClient, LockGuard, MemoryStore};
 
 use super::runtimes::runtime;
 use super::wired::Wired;
+use crate::support::ask_all_subscribers;
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -274,6 +275,28 @@ impl tracing::Subscriber for Warnings {
     fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
     fn enter(&self, _: &tracing::span::Id) {}
     fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_leaves_a_hold_open_is_logged_and_no_other() {
+    for (open, expected) in [("none", 0), ("open", 1)] {
+        ask_all_subscribers();
+        let warnings = Warnings::default();
+        let lines = warnings.0.clone();
+        let _logged = tracing::subscriber::set_default(warnings);
+        let store = Wired::default();
+        store.refuse(open);
+        let locks = LockClient::new(store.clone());
+        let both = ["1:held", "1:open"].map(|key| locks.lock(key).acquire());
+        let both = join_all(both).await;
+        tokio::time::advance(LEASE / 3).await;
+        sleep(Duration::from_millis(100)).await;
+        let asked = store.calls("renew", 1);
+        let asked: Vec<_> = asked.iter().map(|call| call.holds).collect();
+        assert_eq!(asked, [both.len()]);
+        let lines = lines.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(lines, expected);
+    }
 }
 
 /// Counts how often it is woken.

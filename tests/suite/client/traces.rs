@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use opentelemetry::trace::{SpanKind, Status, TracerProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
-use tower_distributed_lock::{LockClient, LockError, MemoryStore, RedisStore};
+use tower_distributed_lock::{Lease, LockClient, LockError, MemoryStore, RedisStore};
 use tower_distributed_lock_testing::{Faults, FaultyStore};
 use tracing::instrument::WithSubscriber;
 use tracing_subscriber::layer::SubscriberExt;
@@ -124,6 +124,23 @@ async fn what_failed_is_marked_with_its_type() {
         "db.stored_procedure.name",
     ] {
         assert_eq!(attribute(refused, of_a_database), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_is_dropped_after_its_loss_is_marked_as_lost() {
+    let traces = Traces::begin();
+    let locks = LockClient::new(MemoryStore::new());
+    let short = Lease::Fixed(Duration::from_secs(1));
+    for (is_lost, kind) in [(false, None), (true, Some("lost"))] {
+        let guard = locks.lock("k").lease(short).await.unwrap();
+        if is_lost {
+            guard.lost().await;
+        }
+        drop(guard);
+        let ended = traces.ended("lock_hold");
+        let held = ended.last().expect("a hold");
+        assert_eq!(attribute(held, "error.type").as_deref(), kind);
     }
 }
 
