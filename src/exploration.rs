@@ -8,7 +8,8 @@
 //! `finds` shows that a scenario can fail: it runs it with a `Mutant` in the code. `scripts/mutants` plants them, in a copy of the sources,
 //! and compiles with `--cfg mutants`.
 //!
-//! Scenarios run only with `--cfg shuttle`, because only they need that crate.
+//! Scenarios run only with `--cfg shuttle`, because only they need that crate. A test of one order of events writes it down: it
+//! answers a [`script`].
 
 #[cfg(mutants)]
 pub(crate) use mutants::{Mutant, has, is_found};
@@ -35,6 +36,7 @@ mod runner;
 #[cfg(not(shuttle))]
 #[path = "exploration/no_runner.rs"]
 mod runner;
+pub(crate) mod script;
 #[cfg(shuttle)]
 mod several;
 #[cfg(shuttle)]

@@ -22,8 +22,6 @@ mod process;
 mod question;
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(test)]
-pub(crate) mod scripted;
 mod several;
 mod wakeups;
 

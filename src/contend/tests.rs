@@ -7,12 +7,13 @@ use tokio::task::JoinHandle;
 
 use crate::LockClient;
 use crate::error::LockError;
+use crate::exploration::script::Script;
 use crate::guard::LockGuard;
 use crate::lock::Lease;
-use crate::store::scripted::Script;
 use crate::store::{Attempt, HoldStatus, Released};
 
 mod failures;
+mod runtimes;
 mod turns;
 mod withdrawals;
 

@@ -4,9 +4,9 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use super::*;
 use crate::LockClient;
+use crate::exploration::script::Script;
 use crate::lock::Lease;
 use crate::store::memory::MemoryStore;
-use crate::store::scripted::Script;
 
 /// The compiler checks it.
 #[test]

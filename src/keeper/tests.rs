@@ -6,9 +6,9 @@ use tokio::task::JoinHandle;
 
 use crate::LockClient;
 use crate::error::LockError;
+use crate::exploration::script::Script;
 use crate::guard::LockGuard;
 use crate::lock::{Lease, Owner};
-use crate::store::scripted::Script;
 use crate::store::{HoldStatus, Renewal};
 
 mod checks;

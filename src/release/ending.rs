@@ -84,7 +84,6 @@ impl Ending {
         Self {
             core: self.core.clone(),
             held: self.held.clone(),
-            awaited: std::mem::take(&mut self.awaited),
             answer,
             unanswered,
             moves: self.moves + 1,

@@ -5,11 +5,11 @@ use tokio::time::advance;
 
 use super::*;
 use crate::error::StoreErrorKind;
+use crate::exploration::script::Script;
 use crate::guard::LockGuard;
 use crate::lock::{Lease, Owner};
 use crate::store::Record;
 use crate::store::memory::MemoryStore;
-use crate::store::scripted::Script;
 use crate::{LockClient, LockRequest};
 
 fn agenda() -> Agenda {
@@ -83,16 +83,47 @@ async fn a_share_beside_others_leaves_no_record() {
     released.expect("it is the last one");
 }
 
+/// With its answer, which needs no place among the releases that no caller waits for.
 #[tokio::test(start_paused = true)]
-async fn a_release_whose_caller_leaves_is_repeated_until_it_is_decided() {
+async fn a_release_whose_caller_leaves_goes_on() {
     let (mut script, locks) = Script::client(0);
+    let mut hang = Vec::new();
+    for n in 0..BATCH {
+        drop(script.grant(locks.lock(format!("k{n}"))).await);
+        hang.push(script.release().await);
+    }
     let guard = script.grant(locks.lock("k")).await;
+    let next = tokio::spawn(locks.lock("k").acquire());
     let releasing = tokio::spawn(guard.release());
     let (_, reply) = script.release().await;
     releasing.abort();
     drop(releasing.await);
     reply.fail(StoreErrorKind::Unreachable);
-    let (_, reply) = script.release().await;
+    // Who waits for its end goes on at the first answer.
+    let (_, reply) = script.acquire().await;
+    assert_eq!(script.ms(), 0);
+    reply.grant();
+    let next = next.await.expect("no panic");
+    let (releases, reply) = script.release().await;
+    assert_eq!(releases[0].hold.key.as_str(), "k");
     reply.send(vec![HoldStatus::Held.into()]);
-    script.is_quiet(LEASE).await;
+    drop((next, hang));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_whose_caller_leaves_is_driven_to_its_end() {
+    let (mut script, locks) = Script::client(0);
+    let guard = script.grant(locks.lock("k")).await;
+    assert!(guard.hold_at_least(LEASE * 2).now_or_never().is_none());
+    let (_, reply) = script.renew().await;
+    reply.send(vec![HoldStatus::Held]);
+}
+
+#[tokio::test]
+async fn a_guard_that_is_dropped_has_released_its_key_in_memory() {
+    let locks = LockClient::new(MemoryStore::new());
+    drop(locks.lock("k").await.expect("free"));
+    let again = locks.lock("k").wait(Duration::ZERO).acquire();
+    let again = again.now_or_never().expect("it answers at once");
+    drop(again.expect("free"));
 }

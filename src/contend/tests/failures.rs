@@ -49,7 +49,7 @@ async fn a_store_that_cannot_be_reached_is_asked_once_more_after_each_answer() {
     reply.fail(Unreachable);
     let (_, reply) = script.acquire().await;
     reply.grant();
-    guard(waiting).await;
+    drop(guard(waiting).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,5 +66,5 @@ async fn a_store_that_cannot_serve_now_is_asked_until_it_can() {
         assert!((37..=51).contains(&pause), "after {pause} ms");
     }
     reply.grant();
-    guard(waiting).await;
+    drop(guard(waiting).await);
 }

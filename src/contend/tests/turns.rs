@@ -20,7 +20,7 @@ async fn the_hold_that_others_wait_for_is_checked_once_a_second() {
     let (_, reply) = script.acquire().await;
     assert_eq!(script.ms(), before);
     reply.grant();
-    guard(waiting).await;
+    drop(guard(waiting).await);
     assert!(held.is_lost());
 }
 
@@ -47,7 +47,7 @@ async fn those_whom_a_release_woke_ask_first() {
     let after = script.ms() - released;
     assert!((2..=6).contains(&after), "after {after} ms");
     reply.grant();
-    guard(waiting).await;
+    drop(guard(waiting).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,5 +116,20 @@ async fn the_place_of_a_request_that_left_is_that_of_the_next_on_its_own_terms()
     assert_eq!(attempt.hold.id, place.hold.id);
     assert_eq!((place.lease, attempt.lease), (LEASE, LEASE * 2));
     reply.grant();
-    guard(second).await;
+    drop(guard(second).await);
+}
+
+/// Only permits may be free side by side.
+#[tokio::test(start_paused = true)]
+async fn an_exclusive_lock_is_asked_for_by_one_question_at_a_time() {
+    let (mut script, locks, mut held, waiting) = held_and_wanted().await;
+    let mut line = vec![waiting];
+    line.extend((0..4).map(|_| wait(&locks, LEASE)));
+    for waiting in line {
+        release(&mut script, held, 0).await;
+        let (_, reply) = script.acquire().await;
+        script.is_quiet(Duration::from_millis(1)).await;
+        reply.grant();
+        held = guard(waiting).await;
+    }
 }

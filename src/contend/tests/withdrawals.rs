@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::error::StoreErrorKind::{Refused, Unanswered, Unreachable};
+use crate::exploration::script::Reply;
 use crate::store::Outcome;
-use crate::store::scripted::Reply;
 
 /// A request that is dropped while it asks once, with the answer that is still to come.
 async fn dropped() -> (Script, LockClient, Reply<Outcome>) {

@@ -100,7 +100,7 @@ async fn a_check_ends_when_those_who_wait_for_it_have_given_up() {
     let (mut script, _locks, mut some, _others) = two_partitions().await;
     let released = release(&mut some);
     let mut asked = 0;
-    while let Some((_, reply)) = script.renewed_before(ms(60_000)).await {
+    while let Some((_, reply)) = script.renewed_before(ms(10_000)).await {
         asked += 1;
         assert!(script.ms() <= 2000, "{}", script.ms());
         reply.fail(Unreachable);

@@ -3,6 +3,7 @@
 use tokio::time::advance;
 
 use super::*;
+use crate::error::StoreErrorKind::Unreachable;
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -24,7 +25,7 @@ async fn hold(
 #[tokio::test(start_paused = true)]
 async fn two_questions_of_a_partition_are_under_way_unless_they_hang() {
     let (mut script, locks) = Script::client(0);
-    let many = (0..250).map(|n| format!("a{n}"));
+    let many = (0..450).map(|n| format!("a{n}"));
     let _many = hold(&mut script, &locks, many, LEASE).await;
     let _other = hold(&mut script, &locks, ["b".to_owned()], LEASE).await;
     advance(LEASE / 3).await;
@@ -38,8 +39,11 @@ async fn two_questions_of_a_partition_are_under_way_unless_they_hang() {
     }
     sizes.sort_unstable();
     assert_eq!((script.ms(), sizes), (due, vec![1, 100, 100]));
-    let (asked, _hangs) = script.renew().await;
-    assert_eq!((script.ms() - due, asked.len()), (100, 50));
+    for (after, size) in [(100, 100), (100, 100), (200, 50)] {
+        let (asked, reply) = script.renew().await;
+        assert_eq!((script.ms() - due, asked.len()), (after, size));
+        hang.push(reply);
+    }
 }
 
 /// The server serves others between them, and no hold waits for a question that is answered.
@@ -56,6 +60,39 @@ async fn an_answer_lets_the_next_question_go() {
     reply.send(vec![HoldStatus::Held; asked.len()]);
     let (asked, _hangs) = script.renew().await;
     assert_eq!((script.ms() - due, asked.len()), (50, 50));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_hangs_for_a_third_of_the_lease_is_asked_again() {
+    let (mut script, locks) = Script::client(0);
+    let _one = hold(&mut script, &locks, ["a".to_owned()], LEASE).await;
+    let (asked, _hangs) = script.renew().await;
+    let before = script.ms();
+    let (again, _hangs) = script.renew().await;
+    assert_eq!(asked, again);
+    let after = script.ms() - before;
+    assert!((10_075..=10_101).contains(&after), "after {after} ms");
+}
+
+/// The longest pause is a second, or a tenth of a short lease.
+#[tokio::test(start_paused = true)]
+async fn the_pauses_of_an_outage_double() {
+    for (lease, pauses) in [
+        (30, [100, 200, 400, 800, 1000]),
+        (3, [100, 200, 300, 300, 300]),
+    ] {
+        let (mut script, locks) = Script::client(0);
+        let lease = Duration::from_secs(lease);
+        let _one = hold(&mut script, &locks, ["a".to_owned()], lease).await;
+        let (_, mut reply) = script.renew().await;
+        for pause in pauses {
+            reply.fail(Unreachable);
+            let before = script.ms();
+            (_, reply) = script.renew().await;
+            let after = script.ms() - before;
+            assert!((pause * 3 / 4..=pause + 1).contains(&after), "{after} ms");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
-use super::{
-    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal, Unsupported,
-    Wakeups,
-};
 use crate::client::{LockClient, LockRequest};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
 use crate::lock::LockKey;
+use crate::store::{
+    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal, Unsupported,
+    Wakeups,
+};
 
 /// The store. The first letter of a key is its partition.
 pub(crate) struct ScriptedStore(mpsc::UnboundedSender<Question>);
@@ -60,8 +60,7 @@ impl Script {
 
     /// Waits for the next question.
     async fn next(&mut self) -> Question {
-        let day = Duration::from_secs(24 * 60 * 60);
-        let asked = timeout(day, self.questions.recv()).await;
+        let asked = timeout(Duration::from_secs(60), self.questions.recv()).await;
         let asked = asked.expect("the client asks nothing more");
         asked.expect("the client is here")
     }
