@@ -165,7 +165,7 @@ impl Reply<Wakeups> {
 impl ScriptedStore {
     async fn asked<T>(&self, question: impl FnOnce(Reply<T>) -> Question) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        // After the end of the test nobody answers.
+        // After the end of the test there is no answer.
         drop(self.0.send(question(Reply(reply))));
         match answer.await {
             Ok(answer) => answer,

@@ -58,7 +58,7 @@ async fn a_task_keeps_its_place_and_its_subscription() {
     assert_eq!(attempt.hold.id, task.place.hold.id);
 }
 
-/// Its answer may come to nobody.
+/// Its answer may come too late for any request.
 #[tokio::test]
 async fn a_question_under_way_is_withdrawn_and_the_next_has_another_id() {
     let mut task = elsewhere().await;

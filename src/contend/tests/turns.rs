@@ -65,7 +65,7 @@ async fn a_wake_up_ends_the_turn_of_the_others() {
 
 /// The one whom the release has woken is the process itself.
 #[tokio::test(start_paused = true)]
-async fn a_process_that_listens_alone_yields_to_nobody() {
+async fn a_process_that_listens_alone_yields_to_no_other() {
     let (mut script, locks) = Script::client(0);
     let (first, _, signal) = refused(&mut script, &locks).await;
     let _second = wait(&locks, LEASE);
