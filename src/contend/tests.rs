@@ -53,7 +53,7 @@ async fn refused(script: &mut Script, locks: &LockClient) -> (Waiting, Attempt, 
 async fn release(script: &mut Script, guard: LockGuard, notified: usize) {
     let released = tokio::spawn(guard.release());
     let (_, reply) = script.release().await;
-    reply.send(vec![Released::new(HoldStatus::Held, notified)]);
+    reply.send(Released::new(HoldStatus::Held, notified));
     released.await.expect("no panic").expect("it was held");
 }
 

@@ -9,9 +9,9 @@ use tokio::time::{Instant, timeout};
 use crate::client::{LockClient, LockRequest};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::guard::LockGuard;
-use crate::lock::LockKey;
+use crate::lock::{Hold, LockKey};
 use crate::store::{
-    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Release, Released, Renewal, Unsupported,
+    Attempt, Capabilities, HoldStatus, LockStore, Outcome, Record, Released, Renewal, Unsupported,
     Wakeups,
 };
 
@@ -29,7 +29,7 @@ pub(crate) struct Script {
 enum Question {
     Acquire(Attempt, Reply<Outcome>),
     Renew(Vec<Renewal>, Reply<Vec<HoldStatus>>),
-    Release(Vec<Release>, Reply<Vec<Released>>),
+    Release(Hold, Reply<Released>),
     Withdraw(Attempt, bool, Reply<()>),
     Subscribe(Attempt, Reply<Wakeups>),
 }
@@ -94,9 +94,9 @@ impl Script {
         timeout(time, self.renew()).await.ok()
     }
 
-    pub(crate) async fn release(&mut self) -> (Vec<Release>, Reply<Vec<Released>>) {
+    pub(crate) async fn release(&mut self) -> (Hold, Reply<Released>) {
         match self.next().await {
-            Question::Release(releases, reply) => (releases, reply),
+            Question::Release(hold, reply) => (hold, reply),
             other => panic!("it releases nothing: {other:?}"),
         }
     }
@@ -185,8 +185,8 @@ impl LockStore for ScriptedStore {
             .await
     }
 
-    async fn release(&self, releases: &[Release]) -> Result<Vec<Released>, StoreError> {
-        self.asked(|reply| Question::Release(releases.to_vec(), reply))
+    async fn release(&self, hold: &Hold, _: Option<&Record>) -> Result<Released, StoreError> {
+        self.asked(|reply| Question::Release(hold.clone(), reply))
             .await
     }
 

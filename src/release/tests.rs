@@ -104,9 +104,9 @@ async fn a_release_whose_caller_leaves_goes_on() {
     assert_eq!(script.ms(), 0);
     reply.grant();
     let next = next.await.expect("no panic");
-    let (releases, reply) = script.release().await;
-    assert_eq!(releases[0].hold.key.as_str(), "k");
-    reply.send(vec![HoldStatus::Held.into()]);
+    let (hold, reply) = script.release().await;
+    assert_eq!(hold.key.as_str(), "k");
+    reply.send(HoldStatus::Held.into());
     drop((next, hang));
 }
 

@@ -55,7 +55,7 @@ async fn all_of_several_attempts_are_withdrawn_after_an_error() {
     reply.fail(Refused);
     // By the store, which asks for one after the other.
     let (_, reply) = script.release().await;
-    reply.send(vec![HoldStatus::Held.into()]);
+    reply.send(HoldStatus::Held.into());
     let failed = asking.await.expect("no panic").map(drop);
     assert!(
         matches!(failed, Err(LockError::Unavailable(_))),
