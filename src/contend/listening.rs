@@ -70,10 +70,7 @@ impl Listening {
             biased; // without chance, a simulation replays
             answer = answer => self.answered(answer.ok()) || ended,
             () = sleep_until(until) => ended,
-            () = work.notified() => {
-                work.notify_one();
-                ended
-            }
+            () = work.notified() => ended,
         }
     }
 
