@@ -88,8 +88,9 @@ impl Keeper {
         for shard in 0..SHARDS {
             while self.visit(&core, shard, now, &mut left, &mut losses).await {}
         }
-        left.into_iter()
-            .for_each(|held| core.release_unwanted(held));
+        if !left.is_empty() {
+            core.release_left(left);
+        }
         self.renewals.ask(&core, running, now);
         self.ask(&core, agenda, running, now);
         let mut alarm = now + Duration::from_secs(3600);

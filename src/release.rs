@@ -1,13 +1,10 @@
 //! What a client has in this process, and the end of its holds: from the last share to the store's answer.
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -24,13 +21,16 @@ use crate::table::{KeyAt, NewShare, Others, Out, Table};
 use crate::telemetry::{self, Events, Seldom};
 
 mod ending;
+mod kept;
 mod releasing;
 mod share;
 #[cfg(test)]
 mod tests;
 
 use ending::Ending;
+use kept::Kept;
 pub(crate) use releasing::ShareRelease;
+use releasing::end_all;
 pub(crate) use share::{Share, Shares};
 
 /// What a client has in this process: its store, its table, and where its background work runs.
@@ -225,10 +225,10 @@ impl Core {
         self: &Arc<Self>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Kept<T> {
-        Kept(Some((self.clone(), Box::pin(work))))
+        Kept::new(self.clone(), work)
     }
 
-    /// A hold that no request wants, or whose minimum is over, is released.
+    /// A hold that no request wants is released.
     pub(crate) fn release_unwanted(self: &Arc<Self>, held: Arc<Held>) {
         let counted = self.spawner.tracker.token();
         Ending::new(self.clone(), held, false, Instant::now(), counted).in_background();
@@ -282,17 +282,26 @@ impl Core {
         Ok(())
     }
 
+    /// The minimum of these holds is over: they are released.
+    pub(crate) fn release_left(self: &Arc<Self>, holds: Vec<Arc<Held>>) {
+        let (now, counted) = (Instant::now(), &self.spawner.tracker);
+        let end = |held| Ending::new(self.clone(), held, false, now, counted.token());
+        let ends = holds.into_iter().map(end).collect();
+        self.spawner.run(end_all(self.clone(), ends));
+    }
+
     /// Gives up every hold: it is lost for its guards, and released in the store, or left there until the end of its minimum.
     pub(crate) fn abandon_all(self: &Arc<Self>) {
         let (holds, outs) = self.table.close();
         outs.into_iter().for_each(|out| self.run(out));
         let core = self.clone();
         self.spawner.run(async move {
+            let mut ends = Vec::new();
             for holds in holds.chunks(BATCH) {
-                let ends = holds.iter().filter_map(|held| core.abandon(held));
-                ends.for_each(Ending::in_background);
+                ends.extend(holds.iter().filter_map(|held| core.abandon(held)));
                 tokio::task::yield_now().await;
             }
+            end_all(core, ends).await;
         });
     }
 
@@ -301,32 +310,6 @@ impl Core {
         let (now, counted) = (Instant::now(), self.spawner.tracker.token());
         let is_left = !self.lose(held, "shutdown") || held.leave(now).is_some();
         (!is_left).then(|| Ending::new(self.clone(), held.clone(), false, now, counted))
-    }
-}
-
-/// See [`Core::kept`]. Its caller polls it; if the caller is dropped, it continues in the background.
-#[must_use]
-pub(crate) struct Kept<T: Send + 'static>(Option<(Arc<Core>, BoxFuture<'static, T>)>);
-
-impl<T: Send + 'static> Future for Kept<T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let (_, work) = self.0.as_mut().expect("polled after it was ready");
-        let done = ready!(work.as_mut().poll(cx));
-        self.0 = None;
-        Poll::Ready(done)
-    }
-}
-
-impl<T: Send + 'static> Drop for Kept<T> {
-    fn drop(&mut self) {
-        if let Some((core, work)) = self.0.take() {
-            // Near its timers, if their runtime goes on.
-            core.spawner.run_near(async move {
-                drop(work.await);
-            });
-        }
     }
 }
 

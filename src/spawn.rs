@@ -84,12 +84,16 @@ impl Spawner {
     /// The same on the caller's runtime, because it is near those who wait for the work, and each step to another thread takes longer
     /// than the work. Not on one that stands still between two `block_on`. Work that is dropped there must go on by [`run`](Self::run).
     pub(crate) fn run_near(&self, work: impl Future<Output = ()> + Send + 'static) {
-        match Handle::try_current() {
-            Ok(near) if near.runtime_flavor() == RuntimeFlavor::MultiThread => {
-                drop(spawn(&near, self.tracker.track_future(work)));
-            }
-            _ => self.run(work),
+        match Self::near() {
+            Some(near) => drop(spawn(&near, self.tracker.track_future(work))),
+            None => self.run(work),
         }
+    }
+
+    /// The caller's runtime, if work may run there.
+    pub(crate) fn near() -> Option<Handle> {
+        let near = Handle::try_current().ok();
+        near.filter(|near| near.runtime_flavor() == RuntimeFlavor::MultiThread)
     }
 
     /// The same for work that lasts as long as the client: a shutdown does not wait for it.

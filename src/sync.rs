@@ -23,8 +23,11 @@ thread_local! {
 /// Calls code outside this crate, such as a waker. If it panics, that is logged, and the caller goes on.
 pub(crate) fn call_outside(what: &'static str, call: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
-        let panic = panic_text(&*panic);
-        tracing::error!(panic, "{what} panicked");
+        // A subscriber may panic at each event.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            let panic = panic_text(&*panic);
+            tracing::error!(panic, "{what} panicked");
+        }));
     }
 }
 

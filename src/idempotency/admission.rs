@@ -110,7 +110,10 @@ impl IdempotencyLayer {
             guard.discard();
             return Err(NotAdmitted::Answer(replay.map(whole)));
         }
-        self.may_begin(&guard)?;
+        if let Err(refused) = self.may_begin(&guard) {
+            guard.discard();
+            return Err(refused.into());
+        }
         // Without its owner, so that it cannot be shared: the record needs the last share.
         RequestLock::of(&mut parts.extensions).lock = Some(guard.handle());
         let context = RecordContext {

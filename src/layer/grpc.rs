@@ -18,7 +18,7 @@ impl DistributedLockLayer<true> {
     /// **By default the calls of a method run one after the other, in all processes.** Choose a [`key`](Self::key) from the
     /// metadata if they need not.
     ///
-    /// A call that streams holds its lock until its stream ends ([`ReleaseOn::BodyEnd`]): the trailers, which have the status of a
+    /// A call holds its lock until its last message was sent ([`ReleaseOn::BodyEnd`]): the trailers, which have the status of a
     /// call, are withheld until the release is confirmed. If it is not, or if the lock is lost, the stream is reset, and the client
     /// sees an error without the name of a [`RejectionKind`].
     ///

@@ -4,14 +4,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
+use futures_util::stream::{self, StreamExt};
 use smallvec::{SmallVec, smallvec};
 
 use super::Core;
 use super::ending::Ending;
 use crate::error::LockError;
 use crate::hold::{Held, Question};
-use crate::store::{Asked, Record, undecided};
+use crate::spawn::Spawner;
+use crate::store::{Asked, BATCH, Record, undecided};
 
 /// The release of shares, as a future. It is small, because each request of a layer has one.
 ///
@@ -130,10 +132,19 @@ impl Ending {
             drop(self.begin(None));
             return;
         }
-        self.place = core.near.clone().try_acquire_owned().ok();
+        let near = Spawner::near();
+        self.place = near.and_then(|_| core.near.clone().try_acquire_owned().ok());
         match self.place.is_some() {
             true => core.spawner.run_near(self.in_turn()),
             false => core.spawner.run(self.in_turn()),
         }
     }
+}
+
+/// Ends holds for which nothing in this process waits: in an outage, so many of a partition are repeated, and the others wait.
+pub(super) async fn end_all(core: Arc<Core>, ends: Vec<Ending>) {
+    let partitions = core.store.by_partition(ends, |end| &end.held.hold.key);
+    let ended = partitions.into_values();
+    let ended = ended.map(|ends| stream::iter(ends).for_each_concurrent(BATCH, Ending::in_turn));
+    join_all(ended).await;
 }

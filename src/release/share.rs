@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout};
 
@@ -14,7 +14,7 @@ use crate::error::{LockError, worst};
 use crate::hold::Held;
 use crate::limits::ANSWER_TIME;
 use crate::lock::{FencingToken, Owner};
-use crate::store::{Record, undecided};
+use crate::store::{BATCH, Record, undecided};
 use crate::table::{NewShare, ShareEnd};
 
 /// A share in a hold: the duty to end it, from the grant to the end. The last share of a hold releases it.
@@ -88,7 +88,8 @@ impl Share {
         let holds = shares.iter().map(|share| share.held().clone()).collect();
         let releases = shares.into_iter();
         let releases: Vec<_> = releases.map(|share| share.release(None, now)).collect();
-        let released = async { worst(join_all(releases).await) };
+        let releases = stream::iter(releases).buffer_unordered(BATCH);
+        let released = async { worst(releases.collect::<Vec<_>>().await) };
         ShareRelease::new(Work::Waits(Box::pin(released), holds))
     }
 

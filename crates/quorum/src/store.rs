@@ -117,6 +117,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         Ok(statuses.into_iter().map(known).collect())
     }
 
+    /// A release that too few stores answered may be repeated: what they said is kept.
     async fn release(&self, hold: &Hold, record: Option<&Record>) -> Result<Released, StoreError> {
         if record.is_some() {
             self.require(Feature::Records)?;
@@ -185,7 +186,6 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
 }
 
 impl<S: LockStore> QuorumStore<S> {
-    /// A release that too few stores answered may be repeated: what they said is kept.
     /// The end of what the stores go on with. One that does not answer in time does not block the caller.
     async fn end(self) {
         let Shared {

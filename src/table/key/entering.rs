@@ -242,8 +242,13 @@ impl Key {
                 let has_room = !is_behind && self.asking(side, now) < limit.get() as usize;
                 !is_refused && (!waits || has_room)
             }
-            // A read that does not wait cannot share what others ask for. It asks beside them.
-            LockMode::Read => !(is_behind || waits && is_busy()),
+            LockMode::Read if waits => !is_behind && !is_busy(),
+            // It cannot share what others ask for, so it asks beside them.
+            LockMode::Read => {
+                let asking = self.asking(side, now);
+                let has_room = asking == 0 || asking + self.holds().count() < MAX_READ_HOLDS;
+                !is_behind && has_room
+            }
             LockMode::Fair => {
                 !waits || !is_behind && self.asking(side, now) == 0 && self.holds().next().is_none()
             }

@@ -63,14 +63,6 @@ async fn a_question_keeps_no_other_from_asking_after_its_last_moment() {
     }
 }
 
-/// It cannot share what the other asks for, and keeps nothing from it.
-#[tokio::test(start_paused = true)]
-async fn a_read_that_does_not_wait_asks_beside_others() {
-    let tries = [0, 1].map(|ticket| Event::Tries(ticket, LockMode::Read));
-    let world = world(0, &tries);
-    assert!(asks(&world, 0) && asks(&world, 1));
-}
-
 /// It would have two at a time, and its place in the store is that of the first.
 #[tokio::test(start_paused = true)]
 async fn no_task_asks_for_an_owner_that_asks_itself() {

@@ -1,6 +1,7 @@
 //! Readers with a longest hold.
 
 use super::*;
+use crate::error::LockError;
 use crate::hold::Held;
 use crate::store::HoldStatus;
 use crate::table::key::MAX_READ_HOLDS;
@@ -72,4 +73,21 @@ async fn a_reader_too_many_shares_a_hold_while_half_of_its_longest_hold_is_left(
     assert_eq!(youngest.limit(), Some(limit), "it takes it as it is");
     world.now += Duration::from_millis(1);
     assert!(reads(&mut world, 1001, &terms).1, "half of it is over");
+}
+
+/// It cannot share what the others ask for, and keeps nothing from them.
+#[tokio::test(start_paused = true)]
+async fn reads_that_do_not_wait_ask_beside_each_other_up_to_the_most_holds() {
+    let mut world = World::new(Instant::now());
+    let terms = Terms {
+        max_waiters: None,
+        ..read(None)
+    };
+    let mut tries = |number| world.entry(|key| key.enter(number, &terms, &mut None));
+    for number in 0..MAX_READ_HOLDS as u64 {
+        let entered = tries(number).expect("there is room");
+        assert!(matches!(entered, Entered::Ask { .. }), "{number}");
+    }
+    let refused = tries(MAX_READ_HOLDS as u64);
+    assert!(matches!(refused, Err(LockError::Busy { .. })));
 }
