@@ -12,13 +12,14 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::Json;
 use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
-use deadpool_redis::redis::{AsyncCommands, Script};
-use deadpool_redis::{Config, Pool, Runtime};
+use deadpool_redis::redis::{AsyncCommands, AsyncConnectionConfig, Script};
+use deadpool_redis::{Manager, Pool};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -37,6 +38,9 @@ for i = 1, #KEYS do
   redis.call('SET', KEYS[i], ARGV[2 * i])
 end
 return 1";
+
+/// How long Redis may take to answer, or to accept a connection: longer than a busy machine takes.
+const LIMIT: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
 pub(crate) enum Store {
@@ -85,8 +89,12 @@ impl Store {
     }
 
     pub(crate) fn in_redis(url: &str) -> anyhow::Result<Self> {
-        let pool = Config::from_url(url).create_pool(Some(Runtime::Tokio1))?;
-        Ok(Self::Redis(pool))
+        // By default, half a second without an answer is an error, and so is a connection that takes longer than one.
+        let limits = AsyncConnectionConfig::new()
+            .set_response_timeout(Some(LIMIT))
+            .set_connection_timeout(Some(LIMIT));
+        let manager = Manager::new_with_config(url, limits)?;
+        Ok(Self::Redis(Pool::builder(manager).build()?))
     }
 
     pub(crate) async fn read<T: DeserializeOwned>(

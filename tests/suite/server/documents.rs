@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::{NO_TIME, answer, get, locks_in, pair, put};
+use super::{NO_TIME, SOON, answer, get, locks_in, pair, put};
 use crate::support::{DemoServer, RedisServer, eventually};
 
 const HOLD: Duration = Duration::from_secs(1);
@@ -22,13 +22,20 @@ async fn no_update_is_lost_on_memory() {
 #[tokio::test]
 async fn no_update_is_lost_between_servers_on_redis() {
     let redis = RedisServer::start().await;
-    let [a, b] = pair(&redis, &[]).await;
+    let [a, b] = pair(&redis, &[("LOCK_WAIT_MS", "60000")]).await;
     no_update_is_lost(&[a.url(), b.url()]).await;
-    eventually("every lock is gone", Duration::from_secs(5), async || {
-        locks_in(&redis).await.is_empty()
+    eventually("nothing is left", SOON, async || {
+        let mut left = locks_in(&redis).await;
+        // The tombstone of a withdrawn attempt, and what announces it, expire.
+        left.retain(|key| {
+            !["tower_lock_void:", "tower_lock_busy:"]
+                .iter()
+                .any(|kept| key.starts_with(kept))
+        });
+        left.extend(redis.pubsub_channels().await.into_keys());
+        if left.is_empty() { Ok(()) } else { Err(left) }
     })
     .await;
-    assert!(redis.pubsub_channels().await.is_empty());
 }
 
 async fn no_update_is_lost(servers: &[&str]) {
@@ -37,8 +44,13 @@ async fn no_update_is_lost(servers: &[&str]) {
         let server = servers[i % servers.len()];
         put(server, "1", Duration::from_millis(10), "x")
     });
-    for answer in join_all(writes).await {
-        assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+    let answers = join_all(writes).await;
+    let said = |text| answers.iter().any(|answer| answer.body["error"] == text);
+    // The write of a handler that had no answer may arrive while the next one holds the lock.
+    let lost = said("it has changed meanwhile") && !said("the store cannot be reached");
+    assert!(!lost, "two handlers had the lock at once: {answers:?}");
+    for answer in &answers {
+        assert_eq!(answer.status, StatusCode::OK, "{answers:?}");
         assert_eq!(answer.body["mode"], "write");
     }
     let last = get(servers[0], "1", NO_TIME).await;
