@@ -149,8 +149,9 @@ impl Link {
     async fn opened(&self) -> Result<Arc<Wire>, StoreError> {
         let mut state = self.state.subscribe();
         let settled = state.wait_for(|state| state.known().is_some());
-        // The task has a time limit; this limit is for a task that ends with its runtime.
-        let settled = timeout(self.context.timeouts().connect * 2, settled).await;
+        // The task has a time limit: `until_wanted` may pause before it connects. This limit is for a task that ends with its runtime.
+        let limit = Backoff::LONGEST + self.context.timeouts().connect * 2;
+        let settled = timeout(limit, settled).await;
         let known = settled.ok().and_then(|settled| settled.ok()?.known());
         known.unwrap_or_else(|| Err(unreachable("the connection was not restored in time")))
     }

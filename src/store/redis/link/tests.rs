@@ -28,9 +28,12 @@ use crate::store::redis::protocol::script::Call;
 
 /// That of a server which is not there.
 pub(in super::super) fn context() -> Arc<LinkContext> {
+    context_with(Timeouts::default())
+}
+
+fn context_with(timeouts: Timeouts) -> Arc<LinkContext> {
     let address = "redis://127.0.0.1:1".into_connection_info().unwrap();
     let tls = Tls::default().config([&address]).unwrap();
-    let timeouts = Timeouts::default();
     let connector = Connector::Server(Endpoint::new(address, tls, timeouts, Access::default()));
     let settings = LinkSettings {
         replicas: 0,
@@ -190,6 +193,23 @@ async fn a_command_that_fails_at_its_first_poll_may_have_been_sent() {
     assert_eq!(error.kind(), StoreErrorKind::Unanswered);
     let written = stream.0.lock().unwrap().bytes.clone();
     assert_eq!(written, command.get_packed_command(), "it is sent once");
+}
+
+/// The pause after a connection that lived shortly may be longer than two times the limit for connecting.
+#[tokio::test(start_paused = true)]
+async fn a_caller_waits_for_a_connection_that_is_opened_after_a_pause() {
+    let (wire, _far) = opened().await;
+    let timeouts = Timeouts {
+        connect: Duration::from_millis(50),
+        ..Timeouts::default()
+    };
+    let link = Link::new(&context_with(timeouts), Purpose::Commands, None);
+    let opening = async {
+        tokio::time::sleep(Backoff::LONGEST).await;
+        drop(link.set(State::Up(Arc::new(wire))));
+    };
+    let (opened, ()) = tokio::join!(link.opened(), opening);
+    assert!(opened.is_ok());
 }
 
 /// The credentials of the connection have expired. In a Cluster, the caller takes in the error.
