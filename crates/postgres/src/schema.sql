@@ -46,8 +46,7 @@ CREATE OR REPLACE FUNCTION tower_lock.after(instant timestamptz, micros bigint) 
 LANGUAGE sql IMMUTABLE AS $$ SELECT instant + micros * interval '1 microsecond' $$;
 
 -- Begins a step on some keys, and returns its time. The keys are entered in one order, whatever order they are named in, so
--- two transactions never deadlock. The exception is `sweep`, which enters no key: PostgreSQL ends one of the two, and the
--- question is asked again, or the next `sweep` removes what is left.
+-- two transactions never deadlock. The sweeps enter no key, and wait for no row.
 CREATE OR REPLACE FUNCTION tower_lock.enter(VARIADIC keys text[]) RETURNS timestamptz
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -297,10 +296,20 @@ BEGIN
   waiters := waiters[:most];
 END $$;
 
--- Removes what has had its time, of keys that are not used any more. It enters no key: a row that is renewed meanwhile
--- is looked at again by the DELETE, and stays.
-CREATE OR REPLACE FUNCTION tower_lock.sweep() RETURNS void
+-- Removes entries that have had their time, of keys that are not used any more: a thousand, so that no question waits long for
+-- one of them. Returns how many it has removed. It enters no key. What another transaction has locked is left to the next call, and
+-- a row that is renewed meanwhile stays. The time is a subquery, because no index serves a comparison with a volatile function.
+CREATE OR REPLACE FUNCTION tower_lock.sweep_entries() RETURNS bigint
 LANGUAGE sql AS $$
-  DELETE FROM tower_lock.entry WHERE until <= tower_lock.clock();
-  DELETE FROM tower_lock.record WHERE until <= tower_lock.clock();
+  WITH gone AS (DELETE FROM tower_lock.entry WHERE ctid = ANY (ARRAY(SELECT ctid FROM tower_lock.entry
+      WHERE until <= (SELECT tower_lock.clock()) ORDER BY until LIMIT 1000 FOR UPDATE SKIP LOCKED)) RETURNING key)
+    SELECT count(*) FROM gone
+$$;
+
+-- The same for records.
+CREATE OR REPLACE FUNCTION tower_lock.sweep_records() RETURNS bigint
+LANGUAGE sql AS $$
+  WITH gone AS (DELETE FROM tower_lock.record WHERE ctid = ANY (ARRAY(SELECT ctid FROM tower_lock.record
+      WHERE until <= (SELECT tower_lock.clock()) ORDER BY until LIMIT 1000 FOR UPDATE SKIP LOCKED)) RETURNING key)
+    SELECT count(*) FROM gone
 $$;

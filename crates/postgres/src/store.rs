@@ -344,14 +344,23 @@ fn token(number: i64) -> FencingToken {
 async fn sweep(pool: Pool) {
     loop {
         sleep(Duration::from_secs(60)).await;
-        let Ok(connection) = pool.get().await else {
-            continue;
-        };
-        // It may take longer than a question.
-        let sweep = "SET LOCAL statement_timeout = 0; SELECT tower_lock.sweep()";
-        let swept = connection.batch_execute(sweep).await;
-        if let Err(error) = swept {
-            tracing::warn!(%error, "what has expired stays in the database for now");
+        for sweep in ["sweep_entries", "sweep_records"] {
+            if let Err(error) = sweep_all(&pool, &format!("SELECT tower_lock.{sweep}()")).await {
+                tracing::warn!(%error, "what has expired stays in the database for now");
+            }
         }
     }
+}
+
+/// Each call is a transaction of its own, until one finds nothing more.
+async fn sweep_all(pool: &Pool, sweep: &str) -> Result<(), PoolError> {
+    while pool
+        .get()
+        .await?
+        .query_one(sweep, &[])
+        .await?
+        .get::<_, i64>(0)
+        > 0
+    {}
+    Ok(())
 }

@@ -116,6 +116,51 @@ mod postgres {
         assert_eq!(waiting(&other).await, 0);
     }
 
+    /// Inserts entries of keys that begin with `key`, which have that much time left.
+    async fn insert(client: &tokio_postgres::Client, key: &str, count: i32, left: &str) {
+        let insert = format!(
+            "INSERT INTO tower_lock.entry (key, kind, id, until)
+            SELECT '{key}' || n, 'write', 'i', clock_timestamp() + interval '{left}' FROM generate_series(1, $1) AS n"
+        );
+        client.execute(&insert, &[&count]).await.unwrap();
+    }
+
+    async fn sweep(client: &impl tokio_postgres::GenericClient) -> i64 {
+        let sweep = "SELECT tower_lock.sweep_entries()";
+        client.query_one(sweep, &[]).await.unwrap().get(0)
+    }
+
+    /// A question about the key of a dead holder may be under way.
+    #[tokio::test]
+    async fn a_row_that_is_locked_stops_no_sweep() {
+        let database = Server::shared().database().await;
+        let (client, mut other) = (database.client().await, database.client().await);
+        insert(&client, "k", 1_002, "-1 second").await;
+        let asking = other.transaction().await.unwrap();
+        let locks = "SELECT FROM tower_lock.entry WHERE key = 'k1' FOR UPDATE";
+        asking.query_one(locks, &[]).await.unwrap();
+        let sweeps = async { [sweep(&client).await, sweep(&client).await] };
+        let swept = tokio::time::timeout(Duration::from_secs(60), sweeps).await;
+        assert_eq!(swept.unwrap(), [1_000, 1]);
+        asking.commit().await.unwrap();
+        assert_eq!(sweep(&client).await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_sweep_reads_no_row_that_is_alive() {
+        let database = Server::shared().database().await;
+        let mut client = database.client().await;
+        insert(&client, "alive", 20_000, "1 hour").await;
+        insert(&client, "dead", 10, "-1 second").await;
+        let analyze = "ANALYZE tower_lock.entry";
+        client.simple_query(analyze).await.unwrap();
+        let sweeping = client.transaction().await.unwrap();
+        assert_eq!(sweep(&sweeping).await, 10);
+        let reads = "SELECT seq_scan, idx_scan FROM pg_stat_xact_user_tables WHERE relid = 'tower_lock.entry'::regclass";
+        let reads = sweeping.query_one(reads, &[]).await.unwrap();
+        assert_eq!((reads.get::<_, i64>(0), reads.get::<_, i64>(1)), (0, 1));
+    }
+
     /// Each process of a service does it at its start.
     #[tokio::test]
     async fn several_processes_install_the_schema_at_once() {

@@ -137,7 +137,7 @@ impl Pair for Worlds {
             }
         }
         self.take(&Step::Ticks(LONG))?;
-        self.run("SELECT tower_lock.sweep()");
+        self.run("SELECT tower_lock.sweep_entries(), tower_lock.sweep_records()");
         let left = self.left(true);
         let empty = left.is_empty() && self.paused.block_on(async { self.memory.store.is_empty() });
         (!empty).then(|| format!("time is over, and this is left: {left:?}"))
