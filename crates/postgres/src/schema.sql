@@ -52,6 +52,12 @@ LANGUAGE plpgsql AS $$
 DECLARE
   present timestamptz;
 BEGIN
+  -- Otherwise a step would not see what was committed while it waited for the key. A store asks for it when it connects, but a
+  -- pooler may drop that.
+  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    RAISE EXCEPTION USING ERRCODE = 'invalid_transaction_state', MESSAGE = 'locks need transactions that are read committed',
+      HINT = 'ALTER ROLE … SET default_transaction_isolation = ''read committed''';
+  END IF;
   PERFORM pg_advisory_xact_lock(number)
     FROM (SELECT DISTINCT hashtextextended(name, 4242) AS number FROM unnest(keys) AS name ORDER BY 1) AS numbers;
   present := tower_lock.clock();

@@ -114,7 +114,13 @@ impl PostgresStore {
     async fn connection(&self) -> Result<Object, StoreError> {
         self.pool.get().await.map_err(|error| match error {
             // The server has answered.
-            PoolError::Backend(error) if error.code().is_some() => asked(error),
+            PoolError::Backend(error) if error.code().is_some() => match asked(error) {
+                // No question was asked yet.
+                lost if lost.kind() == StoreErrorKind::Unanswered => {
+                    StoreError::new(StoreErrorKind::Unreachable, lost)
+                }
+                refused => refused,
+            },
             error => StoreError::new(StoreErrorKind::Unreachable, error),
         })
     }

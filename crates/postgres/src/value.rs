@@ -79,10 +79,19 @@ pub(crate) fn asked(error: tokio_postgres::Error) -> StoreError {
     let kind = match error.code() {
         // The connection ended, or the server did while it answered.
         None => StoreErrorKind::Unanswered,
-        Some(state) if [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN].contains(state) => {
+        Some(state)
+            if [
+                SqlState::ADMIN_SHUTDOWN,
+                SqlState::CRASH_SHUTDOWN,
+                SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN,
+            ]
+            .contains(state) =>
+        {
             StoreErrorKind::Unanswered
         }
         Some(state) => match &state.code()[..2] {
+            // A proxy has lost its connection to the server.
+            "08" => StoreErrorKind::Unanswered,
             // Serialization, resources, an operator, a server that starts.
             "40" | "53" | "55" | "57" | "58" => StoreErrorKind::Transient,
             // A standby, which may be promoted soon.

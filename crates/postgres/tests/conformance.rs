@@ -53,7 +53,7 @@ mod postgres {
     use tower_distributed_lock::audit::Deployment;
     use tower_distributed_lock::error::{StoreError, StoreErrorKind};
     use tower_distributed_lock::lock::HoldId;
-    use tower_distributed_lock::store::{LockStore, Renewal};
+    use tower_distributed_lock::store::{HoldStatus, LockStore, Renewal};
     use tower_distributed_lock::{LockKey, LockMode};
 
     use super::*;
@@ -159,6 +159,44 @@ mod postgres {
         let reads = "SELECT seq_scan, idx_scan FROM pg_stat_xact_user_tables WHERE relid = 'tower_lock.entry'::regclass";
         let reads = sweeping.query_one(reads, &[]).await.unwrap();
         assert_eq!((reads.get::<_, i64>(0), reads.get::<_, i64>(1)), (0, 1));
+    }
+
+    /// Such as a connection through a pooler that drops what a store asks for when it connects. Two holders could have one key.
+    #[tokio::test]
+    async fn a_transaction_that_does_not_see_the_commits_before_its_turn_is_refused() {
+        let database = Server::shared().database().await;
+        let default =
+            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = %L',
+            current_database(), 'repeatable read'); END $$";
+        let client = database.client().await;
+        client.batch_execute(default).await.unwrap();
+        let enters = "SELECT tower_lock.enter('k')";
+        let client = database.client().await;
+        let refused = client.query_one(enters, &[]).await.unwrap_err();
+        let refused = refused.as_db_error().unwrap().message();
+        assert!(refused.contains("read committed"), "{refused}");
+        let store = PostgresStore::connect(&database.config()).await.unwrap();
+        let released = store.release(&hold("k"), None).await.unwrap();
+        assert_eq!(released.status, HoldStatus::Gone);
+    }
+
+    #[tokio::test]
+    async fn a_question_whose_connection_is_lost_behind_a_proxy_is_unanswered() {
+        for code in ["08006", "08P01", "40003"] {
+            let database = Server::shared().database().await;
+            let store = PostgresStore::connect(&database.config()).await.unwrap();
+            let fails = format!(
+                "CREATE OR REPLACE FUNCTION tower_lock.enter(VARIADIC keys text[]) RETURNS timestamptz
+                LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}'; END $$"
+            );
+            database.client().await.batch_execute(&fails).await.unwrap();
+            let failed = store.release(&hold("k"), None).await.unwrap_err();
+            assert_eq!(
+                failed.kind(),
+                StoreErrorKind::Unanswered,
+                "{code}: {failed}"
+            );
+        }
     }
 
     /// Each process of a service does it at its start.
