@@ -87,18 +87,30 @@ pub(crate) fn most_answered<T>(votes: &Votes<T>) -> Option<()> {
     (answered(votes) >= majority(votes.len())).then_some(())
 }
 
-/// Why there was no majority. `changes` says whether the question has changed the stores that answered it.
-pub(crate) fn no_majority<T>(votes: &Votes<T>, changes: bool) -> StoreError {
+/// What a question does to a store that answers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Nothing,
+    /// It changes the store, which takes that back if too few of its replicas acknowledge it.
+    Attempt,
+    /// It changes the store, even if too few of its replicas acknowledge it.
+    Change,
+}
+
+/// Why there was no majority for a question with this effect.
+pub(crate) fn no_majority<T>(votes: &Votes<T>, effect: Effect) -> StoreError {
     use StoreErrorKind::{Conflict, Refused, Transient, Unacknowledged, Unanswered, Unreachable};
     let voted = votes.iter().flatten();
     let errors: Vec<_> = voted.filter_map(|vote| vote.as_ref().err()).collect();
     let count = |kind| errors.iter().filter(|error| error.kind() == kind).count();
     let (of, answered) = (votes.len(), answered(votes));
-    let is_unknown = open(votes) + count(Unanswered) > 0;
+    let is_unknown = open(votes) + count(Unanswered) > 0
+        || effect != Effect::Nothing && answered > 0
+        || effect == Effect::Change && count(Unacknowledged) > 0;
     let kind = match () {
         () if count(Conflict) >= majority(of) => Conflict,
         () if count(Refused) >= majority(of) => Refused,
-        () if is_unknown || changes && answered > 0 => Unanswered,
+        () if is_unknown => Unanswered,
         () if count(Transient) + count(Unacknowledged) > 0 => Transient,
         () => Unreachable,
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tower_distributed_lock::error::StoreErrorKind::{Transient, Unreachable};
+use tower_distributed_lock::error::StoreErrorKind::{Refused, Transient, Unreachable};
 use tower_distributed_lock::lock::Hold;
 use tower_distributed_lock::store::{Attempt, HoldStatus, LockStore, Released};
 
@@ -40,7 +40,7 @@ impl<S: LockStore> QuorumStore<S> {
             Ok(HoldStatus::Held) => Proof::Released,
             // An earlier release may have ended an unsure one.
             Ok(HoldStatus::Gone) if before == Proof::Carries => Proof::Absent,
-            Err(error) if matches!(error.kind(), Unreachable | Transient) => before,
+            Err(error) if matches!(error.kind(), Unreachable | Transient | Refused) => before,
             _ => Proof::Unsure,
         };
         answer

@@ -12,7 +12,7 @@ use tower_distributed_lock::error::{StoreError, StoreErrorKind};
 use tower_distributed_lock::store::{Holder, Inspect, Inspection, LockStore};
 
 use crate::QuorumStore;
-use crate::ballot::{Vote, Votes, majority, most_answered, no_majority};
+use crate::ballot::{Effect, Vote, Votes, majority, most_answered, no_majority};
 
 /// How long a store may take for its audit.
 const LONGEST_AUDIT: Duration = Duration::from_secs(10);
@@ -22,7 +22,7 @@ impl<S: Inspect> Inspect for QuorumStore<S> {
     async fn inspect(&self, key: &LockKey) -> Result<Inspection, StoreError> {
         let seen = self.each(self.store_timeout, |store| store.inspect(key));
         let seen = seen.await;
-        most_answered(&seen).ok_or_else(|| no_majority(&seen, false))?;
+        most_answered(&seen).ok_or_else(|| no_majority(&seen, Effect::Nothing))?;
         Ok(together(&seen))
     }
 
@@ -35,7 +35,7 @@ impl<S: Inspect> Inspect for QuorumStore<S> {
             most_answered(votes)?;
             Some(votes.iter().flatten().flatten().any(|&held| held))
         };
-        self.ask(true, unlock, was_held).await
+        self.ask(Effect::Change, unlock, was_held).await
     }
 }
 

@@ -22,7 +22,7 @@ mod table;
 mod tests;
 mod wakeups;
 
-use ballot::{Vote, Votes, no_majority};
+use ballot::{Effect, Vote, Votes, no_majority};
 use ledger::{Entry, Left, Proof, after};
 use table::Table;
 use wakeups::Pace;
@@ -170,10 +170,10 @@ impl<S: LockStore> QuorumStore<S> {
     }
 
     /// Asks every store, answers when the votes decide, and goes on with the others in the background. Without a decision the
-    /// question fails; `changes` says whether it changes a store that answers it.
+    /// question fails.
     async fn ask<T, F, R>(
         &self,
-        changes: bool,
+        effect: Effect,
         ask: impl Fn(Self, usize) -> F,
         decide: impl Fn(&Votes<T>) -> Option<R>,
     ) -> Vote<R>
@@ -185,7 +185,7 @@ impl<S: LockStore> QuorumStore<S> {
         let decided = |votes: &Votes<T>| decide(votes).is_some();
         ballot.wait(self.deadline(None), decided).await;
         self.shared.running.spawn(ballot.rest());
-        decide(&ballot.votes).ok_or_else(|| no_majority(&ballot.votes, changes))
+        decide(&ballot.votes).ok_or_else(|| no_majority(&ballot.votes, effect))
     }
 
     /// Withdraws in the background what is not wanted of the hold of `attempt`.

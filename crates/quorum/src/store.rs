@@ -16,7 +16,7 @@ use tower_distributed_lock::store::{
     Unsupported, Wakeups,
 };
 
-use crate::ballot::{Votes, majority, most_answered, no_majority, open};
+use crate::ballot::{Effect, Votes, majority, most_answered, no_majority, open};
 use crate::grants::{grants, is_grant, outcome};
 use crate::ledger::{FOREIGN, Left, NEW, Proof};
 use crate::wakeups::listen;
@@ -51,7 +51,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         let is_in_time = started.elapsed() + drift < attempt.lease;
         let votes = &ballot.votes;
         let outcome = outcome(votes, 0).filter(|_| is_in_time);
-        let mut outcome = outcome.ok_or_else(|| no_majority(votes, true));
+        let mut outcome = outcome.ok_or_else(|| no_majority(votes, Effect::Attempt));
         let pace = self.pace(&attempt.hold.key);
         // What the outcome has no use for is taken back. A grant that was needed stays, and so does a waiter.
         let wanted = match &mut outcome {
@@ -110,8 +110,11 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         let votes = &ballot.votes;
         let statuses: Vec<_> = (0..holds.len()).map(|n| status(n, votes)).collect();
         if statuses.iter().all(Option::is_none) && most_answered(votes).is_none() {
-            let changes = renewals.iter().any(|renewal| renewal.lease.is_some());
-            return Err(no_majority(votes, changes));
+            let effect = match renewals.iter().any(|renewal| renewal.lease.is_some()) {
+                true => Effect::Change,
+                false => Effect::Nothing,
+            };
+            return Err(no_majority(votes, effect));
         }
         let known = |status: Option<_>| status.unwrap_or(HoldStatus::Unknown);
         Ok(statuses.into_iter().map(known).collect())
@@ -131,7 +134,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
             let notified = votes.iter().flatten().flatten().map(|vote| vote.notified);
             Some(Released::new(status, notified.max().unwrap_or_default()))
         };
-        let released = self.ask(true, release, decide).await?;
+        let released = self.ask(Effect::Change, release, decide).await?;
         entry.known().decide(Left::Nothing, |_| false);
         // It names the hold where it has to be withdrawn.
         let attempt = Attempt::new(hold.clone(), Duration::ZERO);
@@ -145,7 +148,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
         entry.known().decide(Left::Nothing, |_| false);
         let withdraw =
             |quorum: Self, at| quorum.clear_in(at, attempt.clone(), entry.clone(), unanswered);
-        self.ask(true, withdraw, most_answered).await
+        self.ask(Effect::Change, withdraw, most_answered).await
     }
 
     /// Returns when a majority has answered. Every holder has its hold in a store of that majority, so that its release is heard.
@@ -162,7 +165,7 @@ impl<S: LockStore> LockStore for QuorumStore<S> {
                 Ok(())
             }
         };
-        self.ask(false, subscribe, most_answered).await?;
+        self.ask(Effect::Nothing, subscribe, most_answered).await?;
         Ok(Wakeups::new(wakeups, ()))
     }
 

@@ -117,6 +117,34 @@ async fn a_release_that_reached_no_store_is_not_confirmed() {
     assert_eq!(started.elapsed(), STORE_TIMEOUT);
 }
 
+/// Such as stores whose replicas are away: the hold has ended there, and a failover may undo that.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_too_few_replicas_acknowledged_is_unanswered_and_not_without_effect() {
+    let (stores, quorum) = five();
+    granted(&quorum, &reentrant(1)).await;
+    set(&stores, Mood::Failing(StoreErrorKind::Unreachable));
+    stores[0].set(Mood::Failing(StoreErrorKind::Unacknowledged));
+    let answer = quorum.release(&reentrant(1).hold, None).await;
+    assert_eq!(kind(answer), StoreErrorKind::Unanswered);
+    let answer = renew(&quorum, &reentrant(1)).await;
+    assert_eq!(kind(answer), StoreErrorKind::Unanswered);
+    let answer = quorum.acquire(&reentrant(2)).await;
+    assert_eq!(kind(answer), StoreErrorKind::Transient, "it is taken back");
+}
+
+/// Such as stores whose user lacked a right for a while.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_was_refused_leaves_the_proof_that_the_hold_was_lost() {
+    let (stores, quorum) = five();
+    granted(&quorum, &reentrant(1)).await;
+    set(&stores, Mood::Failing(StoreErrorKind::Refused));
+    let answer = quorum.release(&reentrant(1).hold, None).await;
+    assert_eq!(kind(answer), StoreErrorKind::Refused);
+    set(&stores, Mood::Well);
+    stores[..3].iter().for_each(Scripted::forget);
+    assert_eq!(release(&quorum, 1).await, HoldStatus::Gone);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_withdrawn_is_final_even_if_a_copy_arrives() {
     let (stores, quorum) = five();
