@@ -1,9 +1,11 @@
 -- Returns which commands of the other scripts the user may not run. It has no lasting effect: commands that write are
 -- called in a form that fails after the check of the rights. A key without rights does not matter; the channels are
 -- those of a lock with that name.
--- ARGV     1 a name for a key and a lock that no other client uses
+-- ARGV     1 a name for a key and a lock that no other client uses, 2 the command that publishes releases; without it, the server's
+--          version decides
 -- Returns  the commands, and the patterns of channels
-local name = ARGV[1]
+-- Redis 7 has both sharded channels and the check of a call.
+local name, publish = ARGV[1], ARGV[2] or redis.acl_check_cmd and 'SPUBLISH' or 'PUBLISH'
 local calls = {
   {'EXISTS', name}, {'GET', name}, {'HDEL', name, 'f'}, {'HEXISTS', name, 'f'}, {'HGET', name, 'f'},
   {'HGETALL', name}, {'HLEN', name}, {'HMGET', name, 'f'}, {'HRANDFIELD', name, 1},
@@ -35,9 +37,7 @@ end
 for _, before in ipairs({'redisson_lock__channel:', 'redisson_rwlock:', 'redisson_sc:', 'tower_lock_enter:',
   'tower_lock_turn:'}) do
   local channel, found = before .. '{' .. name .. '}', #missing
-  -- In a Cluster, the other command may publish releases.
-  if not (redis.acl_check_cmd and redis.acl_check_cmd('SPUBLISH', channel, ''))
-    and not may({'PUBLISH', channel, ''}) then
+  if not may({publish, channel, ''}) then
     if #missing > found then
       break
     end

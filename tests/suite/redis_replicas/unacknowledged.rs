@@ -180,11 +180,17 @@ async fn a_short_response_timeout_does_not_cut_the_replicas_off() {
 
 #[tokio::test]
 async fn a_user_who_may_not_wait_holds_nothing() {
-    let rule = "some on >secret ~* &* +@all -wait";
+    let rule = "some on >secret ~* &* +@all";
     let server = RedisServer::builder().config("user", rule).start().await;
     let url = format!("redis://some:secret@127.0.0.1:{}", server.port());
     let store = RedisStore::builder(url).replicas(1);
     let store = store.connect().await.unwrap();
+    // Without it, no new connection would be used.
+    let mut redis = server.connection().await;
+    let taken = redis::cmd("ACL")
+        .arg(&["SETUSER", "some", "-wait"])
+        .to_owned();
+    taken.exec_async(&mut redis).await.unwrap();
     let error = store
         .acquire(&attempt("k", LockMode::Write))
         .await
@@ -207,7 +213,7 @@ async fn a_renewal_that_too_few_acknowledge_does_not_block_the_callers_connectio
     let monitor = replicated.master().monitor().await;
     is_unacknowledged(strict.renew(&[renewal]).await);
     let lines = monitor.lines().await;
-    let waits = lines.iter().filter(|line| line.contains("\"WAIT\""));
+    let waits = lines.iter().filter(|line| line.contains("\"WAIT\" \"1\""));
     assert_eq!(waits.count(), 1, "{lines:#?}");
 }
 

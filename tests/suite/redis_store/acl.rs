@@ -218,6 +218,14 @@ async fn a_user_without_the_channels_of_locks_takes_no_lock() {
     everything(&store, "k").await.unwrap();
 }
 
+/// Outside of a Cluster, sharded channels are never used.
+#[tokio::test]
+async fn a_user_who_may_publish_on_other_channels_only_takes_no_lock() {
+    let server = server_with("~* &* +@all -publish").await;
+    let refused = RedisStore::connect(address(&server)).await.unwrap_err();
+    assert_eq!(missing(&refused), ["+publish"]);
+}
+
 #[tokio::test]
 async fn administration_needs_rights_of_its_own() {
     let rules = RedisStore::acl_rules(["k:"]);

@@ -88,18 +88,20 @@ impl Link {
         server: Endpoint,
         or_replica: bool,
     ) -> Result<RawConnection, StoreError> {
-        let rights = rights::question();
-        let questions = match self.on_push {
-            None => std::slice::from_ref(&rights.command),
-            // No script runs on it: its user may have the rights for channels only.
-            Some(_) => &[],
-        };
-        let opening = server.open(self.on_push.as_ref(), questions);
+        let rights = rights::question(self.context.settings.channels);
+        let mut questions = Vec::new();
+        // No script runs on the connection for messages: its user may have the rights for channels only.
+        if self.on_push.is_none() {
+            questions.push(rights.command.clone());
+            questions.extend((self.context.settings.replicas > 0).then(rights::may_wait));
+        }
+        let opening = server.open(self.on_push.as_ref(), &questions);
         let (raw, hello, answers) = opening.await?;
+        let mut answers = answers.into_iter();
         let connector = &self.context.connector;
         connector.expect(Role::read(&hello), or_replica)?;
         self.context.take_in(&hello);
-        for mut missing in answers {
+        if let Some(mut missing) = answers.next() {
             if is_unknown_script(&missing) {
                 let mut handle = raw.handle.clone();
                 let sent = handle.send_packed_command(&rights.in_full()).await;
@@ -107,6 +109,7 @@ impl Link {
             }
             rights::suffice(accepted(missing)?)?;
         }
+        answers.try_for_each(|waited| rights::suffices(&waited))?;
         Ok(raw)
     }
 }

@@ -268,7 +268,7 @@ fn a_connection_to_a_master_that_is_replaced_meanwhile_is_not_used() {
 #[tokio::test(start_paused = true)]
 async fn the_text_of_a_script_is_sent_by_one_of_many_callers() {
     let (opened, _far) = opened().await;
-    let call = crate::store::redis::protocol::rights::question();
+    let call = crate::store::redis::protocol::rights::question(None);
     let began = Instant::now();
     assert!(opened.must_load(&call, began), "the first");
     tokio::time::advance(Duration::from_millis(1)).await;

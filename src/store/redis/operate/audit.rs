@@ -80,7 +80,7 @@ pub(crate) async fn look_at(node: &Node, store: &StoreInner) -> Result<Audit, St
         acknowledging: store.acknowledging,
         recording: store.recording.load(std::sync::atomic::Ordering::Relaxed),
     };
-    let answered = connection.call(&rights::question()).await;
+    let answered = connection.call(&node.rights()).await;
     let sent = answered.as_ref().ok().map(|(_, sent)| sent);
     let address = sent.and_then(|sent| address(node, sent));
     // The audit uses no connection whose user lacks rights.

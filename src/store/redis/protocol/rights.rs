@@ -1,7 +1,8 @@
 //! The rights of a connection's user, checked before the first lock.
 
-use redis::Value;
+use redis::{Cmd, ServerErrorKind, Value};
 
+use super::channels::Channels;
 use super::failure::refused;
 use super::names::Name;
 use super::reply::read;
@@ -17,9 +18,18 @@ pub(crate) const SCRATCH: &str = "tower_lock_rights";
 #[error("the Redis user lacks rights: grant it {}", .0.join(" "))]
 struct MissingRights(Vec<String>);
 
-/// Asks for the missing rights.
-pub(crate) fn question() -> Call {
-    script::RIGHTS.call::<Name<'_>>([]).arg(SCRATCH)
+/// Asks for the missing rights of a store whose releases are published on such channels; `None`: the server's version decides.
+pub(crate) fn question(channels: Option<Channels>) -> Call {
+    let call = script::RIGHTS.call::<Name<'_>>([]).arg(SCRATCH);
+    match channels {
+        Some(channels) => call.arg(channels),
+        None => call,
+    }
+}
+
+/// Asks whether the user may wait for replicas. It waits for none.
+pub(crate) fn may_wait() -> Cmd {
+    redis::cmd("WAIT").arg(0).arg(0).to_owned()
 }
 
 /// Reads the answer to [`question`]. Refuses a user without all rights that locks need.
@@ -34,6 +44,16 @@ pub(crate) fn suffice(answer: Value) -> Result<(), StoreError> {
         false => Err(refused(MissingRights(
             missing.into_iter().map(rule).collect(),
         ))),
+    }
+}
+
+/// Reads the answer to [`may_wait`]. A replica refuses the command, whoever sends it.
+pub(crate) fn suffices(answer: &Value) -> Result<(), StoreError> {
+    match answer {
+        Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoPerm) => {
+            Err(refused(MissingRights(vec!["+wait".to_owned()])))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -103,7 +103,8 @@ fn every_call() -> Vec<Call> {
     let (key, lease) = (LockKey::new("order:42"), Duration::from_secs(30));
     let limit = NonZeroU32::new(3);
     let mut made = vec![
-        rights::question(),
+        rights::question(None),
+        rights::question(Some(Channels::Plain)),
         calls::record(&key, true),
         calls::inspect(&key),
     ];

@@ -10,6 +10,8 @@ use crate::store::redis::link::connector::Connector;
 use crate::store::redis::link::context::{LinkContext, LinkSettings};
 use crate::store::redis::link::{Link, Purpose};
 use crate::store::redis::listen::Subscriptions;
+use crate::store::redis::protocol::rights;
+use crate::store::redis::protocol::script::Call;
 
 /// How many connections share the commands of callers. One is nearly as fast, and more than two add nothing.
 const CONNECTIONS: usize = 2;
@@ -53,6 +55,11 @@ impl Node {
     /// The connection for all commands about this key.
     pub(crate) fn connection(&self, purpose: Purpose, key: &LockKey) -> &Arc<Link> {
         &self.connections(purpose)[self.together(purpose, key)]
+    }
+
+    /// Asks which rights its user lacks.
+    pub(crate) fn rights(&self) -> Call {
+        rights::question(self.context.settings.channels)
     }
 
     /// A connection for commands about the server itself.

@@ -35,6 +35,8 @@ async fn replicas_that_acknowledge_need_a_right_of_their_own() {
     let error = error(&store, &hold).await;
     assert_eq!(error.kind(), StoreErrorKind::Unacknowledged, "{error:?}");
     store.withdraw(&hold, false).await.unwrap();
+    let again = RedisStore::builder(address(replicated.master())).replicas(1);
+    assert_eq!(missing(&again.connect().await.unwrap_err()), ["+wait"]);
 }
 
 #[tokio::test]
@@ -67,4 +69,38 @@ async fn a_cluster_needs_rights_of_its_own() {
     let audit = LockClient::new(store).audit().await.unwrap();
     assert_eq!(audit.deployment, Deployment::Failover);
     assert_eq!(audit.members.len(), cluster.masters().count(), "{audit}");
+}
+
+/// Without the right to publish, the release would fail after the hold has ended.
+#[tokio::test]
+async fn a_cluster_needs_the_right_to_publish_on_its_kind_of_channels() {
+    let cluster = RedisCluster::start().await;
+    let shards = cluster.nodes[0].knows_shards().await;
+    let addresses: Vec<_> = cluster.nodes.iter().map(address).collect();
+    for sharded in [None, Some(false), Some(true)] {
+        let (needed, other) = match sharded.unwrap_or(shards) {
+            true => ("+spublish", "+publish"),
+            false => ("+publish", "+spublish"),
+        };
+        if sharded == Some(true) && !shards {
+            continue;
+        }
+        let connect = async |without: &str| {
+            let rules = RedisStore::acl_rules(["k:"]).cluster();
+            for node in &cluster.nodes {
+                let known = |rule: &String| {
+                    rule != without && (shards || !OF_SHARDS.contains(&rule.as_str()))
+                };
+                grant(node, rules.iter().filter(known)).await;
+            }
+            let builder = RedisStore::cluster(addresses.clone());
+            match sharded {
+                Some(sharded) => builder.sharded_channels(sharded).connect().await,
+                None => builder.connect().await,
+            }
+        };
+        let refused = connect(needed).await.unwrap_err();
+        assert_eq!(missing(&refused), [needed], "{sharded:?}");
+        connect(other).await.unwrap();
+    }
 }
