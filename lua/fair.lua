@@ -57,6 +57,7 @@ local function ask_fair(keys, args, taken)
     return nil, function()
       local granted = grant()
       forget(lock, id)
+      is_shared(lock)
       tidy_up(lock, 'alive', 'line')
       return granted
     end
@@ -108,6 +109,7 @@ if ended == 1 then
   is_alone(KEYS[1])
 end
 forget(lock, ARGV[1])
+is_shared(lock)
 if ended == 1 or redis.call('EXISTS', KEYS[1]) == 0 then
   wake(lock, KEYS[3], ARGV[2])
 end

@@ -15,6 +15,18 @@ local function queue_of(lock)
   return 'redisson_lock_queue:' .. lock.tag, 'redisson_lock_timeout:' .. lock.tag
 end
 
+-- Ends the expiry of the queue, unless each id in it is ours: Redisson's queues do not expire. Returns whether one is not. When one of
+-- ours leaves, no other may be left to ask.
+local function is_shared(lock)
+  local queue, timeouts = queue_of(lock)
+  local shared = redis.call('ZCARD', 'tower_lock_alive:' .. lock.tag) ~= redis.call('ZCARD', timeouts)
+  if shared then
+    redis.call('PERSIST', queue)
+    redis.call('PERSIST', timeouts)
+  end
+  return shared
+end
+
 local function forget(lock, id)
   local queue, timeouts = queue_of(lock)
   redis.call('LREM', queue, 1, id)
@@ -74,13 +86,10 @@ end
 local ABANDONED = '86400000'
 
 local function keep_queue(lock, is_new)
-  local queue, timeouts = queue_of(lock)
-  if is_new or redis.call('ZCARD', 'tower_lock_alive:' .. lock.tag) == redis.call('ZCARD', timeouts) then
+  if is_new or not is_shared(lock) then
+    local queue, timeouts = queue_of(lock)
     redis.call('PEXPIRE', queue, ABANDONED)
     redis.call('PEXPIRE', timeouts, ABANDONED)
-  else
-    redis.call('PERSIST', queue)
-    redis.call('PERSIST', timeouts)
   end
 end
 

@@ -251,6 +251,26 @@ async fn nothing_of_ours_is_left_when_redissons_alone_wait() {
     assert_eq!(keys(&server).await, REDISSONS);
 }
 
+/// Redisson's scripts do not prolong what we have set.
+#[tokio::test]
+async fn a_queue_of_redissons_alone_keeps_no_expiry_of_ours() {
+    for withdraws in [false, true] {
+        let (server, store) = server_and_store().await;
+        let (holder, last) = (fair(), fair());
+        assert!(asks(&store, &holder).await && !asks(&store, &last).await);
+        redisson_queues(&server).await;
+        let dump = server.dump().await;
+        assert!(REDISSONS.iter().all(|key| dump[*key].ttl.is_some()));
+        if withdraws {
+            store.withdraw(&last, false).await.unwrap();
+        } else {
+            assert!(releases(&store, &holder).await && asks(&store, &last).await);
+        }
+        let dump = server.dump().await;
+        assert!(REDISSONS.iter().all(|key| dump[*key].ttl.is_none()));
+    }
+}
+
 #[tokio::test]
 async fn our_list_of_living_waiters_outlasts_their_places() {
     let (server, store) = server_and_store().await;
