@@ -62,7 +62,7 @@ local function ask_exclusive(keys, args, taken)
   if not taken and redis.call('EXISTS', name, keys[2]) == 0 then
     return nil, grant
   end
-  local lock = state_of(keys[2])
+  local lock = state_to_ask(keys[2])
   if is_void(lock, keys[3]) then
     return 2
   end

@@ -36,7 +36,7 @@ local function ask_fair(keys, args, taken)
   if not taken and redis.call('EXISTS', name, keys[2], keys[3]) == 0 then
     return nil, grant
   end
-  local lock = state_of(keys[2])
+  local lock = state_to_ask(keys[2])
   if is_void(lock, keys[4]) then
     return 2
   end

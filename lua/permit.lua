@@ -57,7 +57,7 @@ end
 
 -- Returns why no permit can be granted now, or nil and the function that grants. A refused attempt keeps its place in line.
 local function ask_permit(keys, args)
-  local counter, held, lock = keys[1], keys[2], state_of(keys[3])
+  local counter, held, lock = keys[1], keys[2], state_to_ask(keys[3])
   local id, in_line, limit, publish, now = args[2], args[3] == '2', tonumber(args[4]), args[5] or 'PUBLISH', lock.now
   if is_void(lock, keys[4]) then
     return 2

@@ -89,6 +89,17 @@ local function tidy_up(lock, ...)
 end
 
 --# ask
+-- `state_of` for a question. If the server's clock has stepped back, the clock of those who wait goes on from here. Otherwise it
+-- would stand still until the server's has caught up, unless a waiter asks, and a dead one would hold back those who do not wait.
+local function state_to_ask(busy)
+  local lock = state_of(busy)
+  if lock.asked and lock.asked > lock.now then
+    lock.asked, lock.late = lock.now, lock.now - lock.v
+    keep(lock)
+  end
+  return lock
+end
+
 -- What a question writes may be so many ms old, so that not each question about a hot lock writes it.
 local SOON = 100
 
@@ -101,7 +112,7 @@ end
 -- (`sets`, if it is not an exclusive one). A new one gets its expiry where it is made.
 local function ask_now(lock, mixed)
   local since = lock.now - (lock.asked or 0)
-  if since < 0 or since >= SOON or mixed and not lock.mixed then
+  if since >= SOON or mixed and not lock.mixed then
     for _, kind in ipairs(lock.asked and (lock.sets or {'line', 'writers'}) or {}) do
       redis.call('PEXPIRE', 'tower_lock_' .. kind .. ':' .. lock.tag, KEPT_TEXT)
     end

@@ -44,7 +44,7 @@ local function ask_write(keys, args, taken)
   if not taken and redis.call('EXISTS', name, keys[2]) == 0 then
     return nil, grant
   end
-  lock = state_of(keys[2])
+  lock = state_to_ask(keys[2])
   lock.sets = SETS
   if is_void(lock, keys[3]) then
     return 2

@@ -76,6 +76,25 @@ async fn a_dead_waiter_lives_no_longer_when_the_clock_steps_back() {
     }
 }
 
+/// Only questions of waiters move the time of those who wait.
+#[tokio::test]
+async fn a_dead_waiter_delays_those_without_patience_by_seconds_when_the_clock_steps_back() {
+    let modes = [
+        (LockMode::Fair, LockMode::Fair),
+        (LockMode::Write, LockMode::Read),
+    ];
+    for (mode, other) in modes {
+        let (server, store) = server_and_store().await;
+        let (holder, dead, next) = (attempt("k", mode), patient("k", mode), attempt("k", other));
+        assert!(asks(&store, &holder).await && !asks(&store, &dead).await);
+        assert!(releases(&store, &holder).await);
+        pass(&server, -30_000).await;
+        assert!(!asks(&store, &next).await, "{mode:?}");
+        pass(&server, 9_000).await;
+        assert!(asks(&store, &next).await, "{mode:?}");
+    }
+}
+
 /// If no other waiter asks, it delays the next one by its rest of life, at the silence's end at the latest.
 #[tokio::test]
 async fn a_dead_waiter_of_a_silent_line_delays_the_next_by_seconds() {
