@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout};
@@ -83,13 +84,25 @@ impl Share {
         }
     }
 
-    /// Ends all shares at once. The release returns whether the store carried every hold until now.
+    /// Ends all shares at once; so many holds of a partition are released at a time. The release returns whether the store carried
+    /// every hold until now.
     pub(crate) fn release_all(shares: SmallVec<[Self; 1]>, now: Instant) -> ShareRelease {
+        let Some(core) = shares.first().map(|share| share.core().clone()) else {
+            return ShareRelease::done(Ok(()));
+        };
         let holds = shares.iter().map(|share| share.held().clone()).collect();
-        let releases = shares.into_iter();
-        let releases: Vec<_> = releases.map(|share| share.release(None, now)).collect();
-        let releases = stream::iter(releases).buffer_unordered(BATCH);
-        let released = async { worst(releases.collect::<Vec<_>>().await) };
+        let partitions = core
+            .store
+            .by_partition(shares, |share| &share.held().hold.key);
+        let released = partitions.into_values().map(|shares| {
+            let releases = shares.into_iter().map(|share| share.release(None, now));
+            let releases: Vec<_> = releases.collect();
+            stream::iter(releases)
+                .buffer_unordered(BATCH)
+                .collect::<Vec<_>>()
+        });
+        let released: Vec<_> = released.collect();
+        let released = async { worst(join_all(released).await.into_iter().flatten()) };
         ShareRelease::new(Work::Waits(Box::pin(released), holds))
     }
 

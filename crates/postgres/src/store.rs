@@ -360,13 +360,10 @@ async fn sweep(pool: Pool) {
 
 /// Each call is a transaction of its own, until one finds nothing more.
 async fn sweep_all(pool: &Pool, sweep: &str) -> Result<(), PoolError> {
-    while pool
-        .get()
-        .await?
-        .query_one(sweep, &[])
-        .await?
-        .get::<_, i64>(0)
-        > 0
-    {}
-    Ok(())
+    loop {
+        let removed = pool.get().await?.query_one(sweep, &[]).await?;
+        if removed.get::<_, i64>(0) == 0 {
+            return Ok(());
+        }
+    }
 }

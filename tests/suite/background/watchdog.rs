@@ -7,6 +7,8 @@ use futures_util::future::join_all;
 use metrics_util::debugging::DebuggingRecorder;
 use tokio::time::{Instant, sleep};
 use tower_distributed_lock::{Lease, LockClient, LockGuard, MemoryStore};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::runtimes::runtime;
 use super::wired::Wired;
@@ -346,4 +348,42 @@ async fn thousands_of_losses_are_a_few_lines() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     let lines = lines.load(std::sync::atomic::Ordering::Relaxed);
     assert!((1..=2).contains(&lines), "{lines} lines");
+}
+
+/// It may belong to another crate. The log of its panic reaches it, too.
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_that_panics_ends_no_renewals() {
+    struct Panics;
+
+    impl Subscriber for Panics {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() <= Level::WARN
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn event(&self, _: &Event<'_>) {
+            panic!("a subscriber that panics");
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    ask_all_subscribers();
+    let _logged = tracing::subscriber::set_default(Panics);
+    let store = Wired::default();
+    let locks = LockClient::new(store.clone());
+    let kept = locks.lock("2:kept").lease(Lease::Renewed(LEASE)).await;
+    let lost = locks.lock("1:lost").lease(Lease::Fixed(LEASE)).await;
+    store.cut(2);
+    sleep(LEASE / 2).await;
+    store.restore(2);
+    sleep(LEASE * 3).await;
+    assert!(lost.expect("free").is_lost());
+    kept.expect("free").release().await.expect("it was renewed");
 }
