@@ -16,8 +16,8 @@ static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const PAIRS: usize = 500;
 
-/// The allocation of the feature `metrics`, with which tests are built: a guard that is measured is larger.
-const INSTRUMENTS: f64 = 1.0;
+/// The allocations of features with which tests are built, such as `metrics`: a guard that is measured is larger.
+const INSTRUMENTS: f64 = 2.0;
 
 /// Less than one allocation per pair: background work allocates from time to time.
 const SLACK: f64 = 0.5;
@@ -94,8 +94,8 @@ async fn a_pair_takes_two_commands_and_few_allocations() {
     assert_eq!(peer.hear().await, "warm");
     let in_memory = counted(&mut peer).await;
     println!("allocations of a pair: {on_redis} on Redis, {in_memory} in memory");
-    assert!(on_redis < 12.0 + INSTRUMENTS + SLACK, "{on_redis}");
-    assert!(in_memory < 3.0 + INSTRUMENTS + SLACK, "{in_memory}");
+    assert!(on_redis < 10.0 + INSTRUMENTS + SLACK, "{on_redis}");
+    assert!(in_memory < 2.0 + INSTRUMENTS + SLACK, "{in_memory}");
 }
 
 /// The guard of many keys, and all guards at the shutdown, end by one script for each key.

@@ -69,5 +69,5 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         format!("worst wait {worst}"),
     );
     let what = "fair mode, hand-off to another client";
-    handoff::judge(bench, &server, Contender::Fair, what, 1.5).await
+    handoff::judge(bench, &server, Contender::Fair, what, 2.1).await
 }

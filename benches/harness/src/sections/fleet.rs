@@ -250,9 +250,9 @@ async fn loads(fleet: &[Arc<Locks>], until: Until) -> Result<Turnout> {
 
 fn judge(bench: &mut Bench, contender: Contender, all: &[Figures]) {
     // The fewest that wait for each other.
-    let few = match contender {
-        Contender::Permits(limit) if limit > 1 => 2 * limit as usize,
-        _ => 2,
+    let (few, messages) = match contender {
+        Contender::Permits(limit) if limit > 1 => (2 * limit as usize, 3.0),
+        _ => (2, 2.0),
     };
     let place = SIZES.iter().position(|clients| *clients == few);
     let (Some(least), Some(most)) = (place.map(|place| &all[place]), all.last()) else {
@@ -263,7 +263,7 @@ fn judge(bench: &mut Bench, contender: Contender, all: &[Figures]) {
     let beside = format!("{} against {}", Rate(here), Rate(there));
     bench.report.row(
         &what(&format!("sections / those of {few} clients")),
-        AtLeast(0.5),
+        AtLeast(0.7),
         here / there,
         beside,
     );
@@ -278,7 +278,7 @@ fn judge(bench: &mut Bench, contender: Contender, all: &[Figures]) {
             "messages a section",
             &most.messages,
             &least.messages,
-            AtMost(2.0),
+            AtMost(messages),
         ),
         ("Jain's index", &most.jain, &least.jain, AtLeast(0.99)),
         (

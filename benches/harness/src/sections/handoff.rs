@@ -39,7 +39,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     }
     drop(apart);
     let what = "hand-off to another client, median";
-    judge(bench, &server, Contender::Confirmed, what, 2.0).await
+    judge(bench, &server, Contender::Confirmed, what, 2.1).await
 }
 
 /// Hand-offs of a mode of this crate, and the time of its commands alone.

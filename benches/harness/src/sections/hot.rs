@@ -178,7 +178,7 @@ fn judge(bench: &mut Bench, processes: usize, figures: &[Figures], live: &Result
     let [confirmed, unconfirmed, _, redisson] = figures else {
         return;
     };
-    let target = AtLeast(12.0);
+    let target = AtLeast(10.0);
     let who = format!("hot key, {processes} × {WAITERS}");
     let beside = |ours: &[f64], theirs: &[f64]| {
         format!("{} against {}", Rate(median(ours)), Rate(median(theirs)))

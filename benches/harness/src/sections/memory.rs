@@ -62,21 +62,18 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         ratio(one_store, mutex),
         beside(one_store, mutex),
     );
-    report.row(
+    report.fact(
         "client on the memory store, distinct keys / sharded map of bare mutexes",
-        AtLeast(0.25),
         ratio(client, bare),
         beside(client, bare),
     );
-    report.row(
+    report.fact(
         "client on the memory store, one key, unconfirmed / tokio::sync::Mutex",
-        AtLeast(0.3),
         ratio(one_unconfirmed, mutex),
         beside(one_unconfirmed, mutex),
     );
-    report.row(
+    report.fact(
         "client on the memory store, one key, confirmed / tokio::sync::Mutex",
-        AtLeast(0.15),
         ratio(one_client, mutex),
         beside(one_client, mutex),
     );

@@ -47,7 +47,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
     let beside = format!("{} sections", Rate(median(&figures.rates)));
     for (name, target, figures) in [
         ("scripts a section", AtMost(4.0), &figures.scripts),
-        ("messages a section", AtMost(2.0), &figures.messages),
+        ("messages a section", AtMost(3.0), &figures.messages),
         ("worst wait / one turn of all", AtMost(3.0), &figures.worst),
     ] {
         let measured = median(figures);

@@ -22,7 +22,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         "layer in memory: instructions of a request / those with a layer that boxes";
     if let Err(error) = Command::new(valgrind()).arg("--version").output().await {
         let why = format!("no valgrind: {error}");
-        bench.report.missing(ADDED, AtMost(2.0), &why);
+        bench.report.missing(ADDED, AtMost(2.2), &why);
         return Ok(());
     }
     let mut paths = Vec::new();
@@ -88,7 +88,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         boxed.all(),
         bare.all()
     );
-    report.row(ADDED, AtMost(2.0), layer.all() / boxed.all(), beside);
+    report.row(ADDED, AtMost(2.2), layer.all() / boxed.all(), beside);
     let mut text = String::from(
         "## Where the instructions are\n\n`cargo bench -- profile`: instructions of one operation, as callgrind counts them. The tables of \
          steps have what a function and all that it calls take, without the steps of other rows. The tables of places have each \

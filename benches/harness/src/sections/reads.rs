@@ -49,7 +49,7 @@ pub(crate) async fn run(bench: &mut Bench) -> Result<()> {
         };
         bench.report.row(
             &format!("hot reads, 64 tasks{ending} / an acquire and a release for each"),
-            AtLeast(20.0),
+            AtLeast(8.0),
             ratio(&together.rates, &each.rates),
             format!(
                 "{} against {} with nothing shared",

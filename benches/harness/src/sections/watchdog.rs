@@ -126,7 +126,7 @@ fn on_one_server(bench: &mut Bench, cost: &Cost, holds: usize) -> Result<()> {
     );
     bench.report.row(
         "client bytes a hold",
-        AtMost(400.0),
+        AtMost(450.0),
         cost.bytes,
         "live on the heap, the guard among them".into(),
     );
