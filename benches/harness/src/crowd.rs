@@ -1,17 +1,17 @@
 //! Several processes that want the same locks.
 
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use futures_util::future::try_join_all;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::contender::Contender;
 use crate::load::{Load, Until};
+use crate::program::Program;
 use crate::samples::Latencies;
 
 /// The first argument of a process that is one of a [`Crowd`].
@@ -25,11 +25,7 @@ pub(crate) struct Crowd {
     members: Vec<Member>,
 }
 
-struct Member {
-    _process: Child,
-    stdin: ChildStdin,
-    lines: Lines<BufReader<ChildStdout>>,
-}
+struct Member(Program);
 
 /// The result of a load in all processes together.
 pub(crate) struct Turnout {
@@ -70,7 +66,7 @@ impl Crowd {
     /// Makes every process run `load`, from the same instant on.
     pub(crate) async fn run(&mut self, load: &Load) -> Result<Turnout> {
         let start = SystemTime::now().duration_since(UNIX_EPOCH)? + PREPARATION;
-        let order = format!("{} {}\n", start.as_nanos(), to_words(load));
+        let order = format!("{} {}", start.as_nanos(), to_words(load));
         let turns = self.members.iter_mut().map(|member| member.run(&order));
         let turns = timeout(Duration::from_secs(60), try_join_all(turns)).await??;
         let mut turnout = Turnout {
@@ -91,28 +87,16 @@ impl Crowd {
 
 impl Member {
     async fn start(contender: Contender, url: &str) -> Result<Self> {
-        let mut process = Command::new(std::env::current_exe()?)
-            .args([MEMBER, contender.name(), url])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let stdin = process.stdin.take().context("stdin is piped")?;
-        let stdout = process.stdout.take().context("stdout is piped")?;
-        let mut member = Self {
-            _process: process,
-            stdin,
-            lines: BufReader::new(stdout).lines(),
-        };
-        match member.hear().await?.as_str() {
-            "ready" => Ok(member),
+        let mut command = Command::new(std::env::current_exe()?);
+        let mut program = Program::start(command.args([MEMBER, contender.name(), url]))?;
+        match program.hear().await?.as_str() {
+            "ready" => Ok(Self(program)),
             line => bail!("a process says: {line}"),
         }
     }
 
     async fn run(&mut self, order: &str) -> Result<Turn> {
-        self.stdin.write_all(order.as_bytes()).await?;
-        let line = self.hear().await?;
+        let line = self.0.ask(order).await?;
         let words: Vec<_> = line.split(' ').collect();
         let [elapsed, held, waits] = words[..] else {
             bail!("a process says: {line}");
@@ -122,10 +106,6 @@ impl Member {
             held: Duration::from_nanos(held.parse()?),
             waits: Latencies::decode(waits)?,
         })
-    }
-
-    async fn hear(&mut self) -> Result<String> {
-        self.lines.next_line().await?.context("a process has ended")
     }
 }
 

@@ -8,6 +8,7 @@ mod http;
 mod load;
 mod meter;
 mod plot;
+mod program;
 mod recipe;
 mod redisson;
 mod report;

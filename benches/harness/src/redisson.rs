@@ -11,11 +11,12 @@ use anyhow::{Context, Result, bail};
 use futures_util::StreamExt;
 use redis::Script;
 use redis::aio::{MultiplexedConnection, PubSubSink};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::Command;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+
+use crate::program::Program;
 
 pub(crate) const ACQUIRE: &str = "
 if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
@@ -181,11 +182,7 @@ fn channel(key: &str) -> String {
 }
 
 /// Redisson 4.7.0 itself, behind the driver of the interop tests.
-pub(crate) struct Live {
-    _process: Child,
-    stdin: ChildStdin,
-    lines: Lines<BufReader<ChildStdout>>,
-}
+pub(crate) struct Live(Program);
 
 /// The result of threads of [`Live`].
 pub(crate) struct Outcome {
@@ -203,28 +200,18 @@ impl Live {
                 "the Redisson driver is not built: run scripts/test once, or mvn package in tests/interop"
             );
         }
-        let mut process = Command::new("java")
+        let mut command = Command::new("java");
+        let command = command
             .args(["-XX:+UseSerialGC", "-Xmx256m", "-jar"])
             .arg(&jar)
             .arg(url)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .context("there is no Java")?;
-        let stdin = process.stdin.take().context("stdin is piped")?;
-        let stdout = process.stdout.take().context("stdout is piped")?;
-        let mut live = Self {
-            _process: process,
-            stdin,
-            lines: BufReader::new(stdout).lines(),
-        };
-        let ready = live.hear().await?;
+            .stderr(Stdio::null());
+        let mut program = Program::start(command).context("there is no Java")?;
+        let ready = program.hear().await?;
         if !ready.starts_with("ready 4.7.0") {
             bail!("the driver says: {ready}");
         }
-        Ok(live)
+        Ok(Self(program))
     }
 
     /// `waiters` threads enter `rounds` times each. `kind` is `reentrant` or `fair`.
@@ -254,10 +241,7 @@ impl Live {
     }
 
     async fn ask(&mut self, command: &str) -> Result<Outcome> {
-        self.stdin
-            .write_all(format!("1 {command}\n").as_bytes())
-            .await?;
-        let line = self.hear().await?;
+        let line = self.0.ask(&format!("1 {command}")).await?;
         let words: Vec<_> = line.split(' ').collect();
         let ["1", "ok", _, _, sections, elapsed, worst_wait] = words[..] else {
             bail!("the driver says: {line}");
@@ -267,10 +251,5 @@ impl Live {
             elapsed: Duration::from_micros(elapsed.parse()?),
             worst_wait: Duration::from_micros(worst_wait.parse()?),
         })
-    }
-
-    async fn hear(&mut self) -> Result<String> {
-        let line = timeout(Duration::from_secs(60), self.lines.next_line()).await??;
-        line.context("the driver has ended")
     }
 }

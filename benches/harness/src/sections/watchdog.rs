@@ -1,19 +1,18 @@
 //! The cost of renewals.
 
-use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use redis::Value;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::time::{Instant, timeout};
+use tokio::process::Command;
+use tokio::time::Instant;
 
 use crate::Bench;
 use crate::cluster::Cluster;
+use crate::program::Program;
 use crate::report::Target::AtMost;
 use crate::samples::{Time, digits};
-use crate::server::{Server, cpu_time};
+use crate::server::Server;
 
 /// The time in which each hold is renewed once: a third of the default lease.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -68,7 +67,7 @@ async fn renew(bench: &Bench, servers: &[Server], holds: usize) -> Result<Cost> 
     };
     progress("taking them");
     let mut holder = Holder::start(servers, holds)?;
-    let bytes = holder.hear().await?.parse()?;
+    let bytes = holder.0.hear().await?.parse()?;
     log_slow_scripts(servers).await?;
     let (before, began) = (Counted::now(&holder, servers).await?, Instant::now());
     let (mut busiest, mut last) = (0, before.scripts);
@@ -175,46 +174,20 @@ fn slow(cost: &Cost) -> String {
 }
 
 /// Another program that holds locks.
-struct Holder {
-    process: Child,
-    stdin: ChildStdin,
-    lines: Lines<BufReader<ChildStdout>>,
-}
+struct Holder(Program);
 
 impl Holder {
     fn start(servers: &[Server], holds: usize) -> Result<Self> {
         let urls: Vec<_> = servers.iter().map(Server::url).collect();
         let program = std::env::current_exe()?.with_file_name("bench-heap");
-        let mut process = Command::new(program)
-            .args(["holds", &urls.join(","), &holds.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let stdin = process.stdin.take().context("stdin is piped")?;
-        let stdout = process.stdout.take().context("stdout is piped")?;
-        let lines = BufReader::new(stdout).lines();
-        Ok(Self {
-            process,
-            stdin,
-            lines,
-        })
-    }
-
-    async fn hear(&mut self) -> Result<String> {
-        let line = timeout(Duration::from_secs(60), self.lines.next_line()).await??;
-        line.context("the holder has ended")
-    }
-
-    fn cpu(&self) -> Result<Duration> {
-        let id = self.process.id().context("the holder has ended")?;
-        cpu_time(&format!("/proc/{id}/stat"))
+        let mut command = Command::new(program);
+        let command = command.args(["holds", &urls.join(","), &holds.to_string()]);
+        Program::start(command).map(Self)
     }
 
     /// The number of its tasks.
     async fn tasks(&mut self) -> Result<usize> {
-        self.stdin.write_all(b"\n").await?;
-        let answer = self.hear().await?;
+        let answer = self.0.ask("").await?;
         let Some((tasks, "0")) = answer.split_once(' ') else {
             bail!("holds were lost: {answer}");
         };
@@ -238,7 +211,7 @@ impl Counted {
             reads += server.reads().await?;
         }
         Ok(Self {
-            client: holder.cpu()?,
+            client: holder.0.cpu()?,
             servers: cpu,
             scripts: scripts(servers).await?,
             reads,
