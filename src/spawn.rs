@@ -84,7 +84,16 @@ impl Spawner {
     /// The same on the caller's runtime, because it is near those who wait for the work, and each step to another thread takes longer
     /// than the work. Not on one that stands still between two `block_on`. Work that is dropped there must go on by [`run`](Self::run).
     pub(crate) fn run_near(&self, work: impl Future<Output = ()> + Send + 'static) {
-        match Self::near() {
+        self.run_on(Self::near(), work);
+    }
+
+    /// The same where the caller has asked for [`near`](Self::near), and may have decided against it.
+    pub(crate) fn run_on(
+        &self,
+        near: Option<Handle>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        match near {
             Some(near) => drop(spawn(&near, self.tracker.track_future(work))),
             None => self.run(work),
         }

@@ -132,19 +132,30 @@ impl Ending {
             drop(self.begin(None));
             return;
         }
-        let near = Spawner::near();
-        self.place = near.and_then(|_| core.near.clone().try_acquire_owned().ok());
-        match self.place.is_some() {
-            true => core.spawner.run_near(self.in_turn()),
-            false => core.spawner.run(self.in_turn()),
+        let mut near = Spawner::near();
+        if near.is_some() {
+            self.place = core.near.clone().try_acquire_owned().ok();
+            near = near.filter(|_| self.place.is_some());
         }
+        core.spawner.run_on(near, self.in_turn());
     }
 }
 
 /// Ends holds for which nothing in this process waits: in an outage, so many of a partition are repeated, and the others wait.
 pub(super) async fn end_all(core: Arc<Core>, ends: Vec<Ending>) {
     let partitions = core.store.by_partition(ends, |end| &end.held.hold.key);
-    let ended = partitions.into_values();
-    let ended = ended.map(|ends| stream::iter(ends).for_each_concurrent(BATCH, Ending::in_turn));
-    join_all(ended).await;
+    let ends = partitions.into_values();
+    some_at_a_time(ends.map(|ends| ends.into_iter().map(Ending::in_turn))).await;
+}
+
+/// Drives the releases of each partition, so many at a time: one that is down does not delay another.
+pub(super) async fn some_at_a_time<F: Future>(
+    partitions: impl IntoIterator<Item = impl IntoIterator<Item = F>>,
+) -> Vec<F::Output> {
+    let each = partitions.into_iter().map(|releases| {
+        stream::iter(releases)
+            .buffer_unordered(BATCH)
+            .collect::<Vec<_>>()
+    });
+    join_all(each).await.into_iter().flatten().collect()
 }

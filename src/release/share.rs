@@ -3,19 +3,17 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
-use futures_util::stream::{self, StreamExt};
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout};
 
 use super::Core;
 use super::ending::Ending;
-use super::releasing::{ShareRelease, Work};
+use super::releasing::{ShareRelease, Work, some_at_a_time};
 use crate::error::{LockError, worst};
 use crate::hold::Held;
 use crate::limits::ANSWER_TIME;
 use crate::lock::{FencingToken, Owner};
-use crate::store::{BATCH, Record, undecided};
+use crate::store::{Record, undecided};
 use crate::table::{NewShare, ShareEnd};
 
 /// A share in a hold: the duty to end it, from the grant to the end. The last share of a hold releases it.
@@ -94,15 +92,12 @@ impl Share {
         let partitions = core
             .store
             .by_partition(shares, |share| &share.held().hold.key);
-        let released = partitions.into_values().map(|shares| {
+        let releases = partitions.into_values().map(|shares| {
             let releases = shares.into_iter().map(|share| share.release(None, now));
-            let releases: Vec<_> = releases.collect();
-            stream::iter(releases)
-                .buffer_unordered(BATCH)
-                .collect::<Vec<_>>()
+            releases.collect::<Vec<_>>()
         });
-        let released: Vec<_> = released.collect();
-        let released = async { worst(join_all(released).await.into_iter().flatten()) };
+        let releases: Vec<_> = releases.collect();
+        let released = async { worst(some_at_a_time(releases).await) };
         ShareRelease::new(Work::Waits(Box::pin(released), holds))
     }
 

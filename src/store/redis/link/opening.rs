@@ -109,7 +109,7 @@ impl Link {
             }
             rights::suffice(accepted(missing)?)?;
         }
-        answers.try_for_each(|waited| rights::suffices(&waited))?;
+        answers.try_for_each(|waited| rights::lets_wait(&waited))?;
         Ok(raw)
     }
 }

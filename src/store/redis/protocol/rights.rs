@@ -48,7 +48,7 @@ pub(crate) fn suffice(answer: Value) -> Result<(), StoreError> {
 }
 
 /// Reads the answer to [`may_wait`]. A replica refuses the command to every user.
-pub(crate) fn suffices(answer: &Value) -> Result<(), StoreError> {
+pub(crate) fn lets_wait(answer: &Value) -> Result<(), StoreError> {
     match answer {
         Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoPerm) => {
             Err(refused(MissingRights(vec!["+wait".to_owned()])))
